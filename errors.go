@@ -1,0 +1,93 @@
+package thole
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// The sentinel errors. Compare with errors.Is; package api/rest maps each to
+// one HTTP status and one stable code. What a store cannot do at all is
+// errors.ErrUnsupported.
+var (
+	ErrNotFound  = errors.New("not found")
+	ErrExists    = errors.New("already exists")
+	ErrConflict  = errors.New("conflict")
+	ErrInvalid   = errors.New("invalid")
+	ErrTooLarge  = errors.New("too large")
+	ErrTrimmed   = errors.New("trimmed")
+	ErrFenced    = errors.New("fenced")
+	ErrDeadlock  = errors.New("deadlock")
+	ErrCancelled = errors.New("cancelled")
+	ErrCorrupt   = errors.New("corrupt")
+	ErrClosed    = errors.New("closed")
+)
+
+// ConflictError is a check that did not hold. It unwraps to ErrConflict.
+type ConflictError struct {
+	Space   string
+	Check   Check    // what was wanted; for Expired by a write, its key with a zero At
+	Actual  Position // what was there; zero: absent
+	Expired bool     // the record is an expired Notify record and must be swept first
+}
+
+func (e *ConflictError) Error() string {
+	name := e.Check.Key
+	if name == "" {
+		name = "stream " + e.Check.Stream
+	}
+	if e.Expired {
+		return fmt.Sprintf("%s: %s: has expired", e.Space, name)
+	}
+	show := func(p Position) string {
+		if p.IsZero() {
+			return "absent"
+		}
+		return p.String()
+	}
+	return fmt.Sprintf("%s: %s: wanted %s, is %s", e.Space, name, show(e.Check.At), show(e.Actual))
+}
+
+// Unwrap returns ErrConflict.
+func (e *ConflictError) Unwrap() error { return ErrConflict }
+
+// TrimmedError is a cursor that cannot be resumed. It unwraps to ErrTrimmed.
+// Read the state anew and go on from Last.
+type TrimmedError struct {
+	Space        string
+	Cursor       Position
+	Oldest, Last Position // what is kept
+	Reason       string
+}
+
+func (e *TrimmedError) Error() string {
+	return fmt.Sprintf("%s: cursor %s cannot be resumed: it is %s", e.Space, e.Cursor, e.Reason)
+}
+
+// Unwrap returns ErrTrimmed.
+func (e *TrimmedError) Unwrap() error { return ErrTrimmed }
+
+// ReusedKeyError is an idempotency key that was used before for something
+// else. It unwraps to ErrInvalid.
+type ReusedKeyError struct{ Key string }
+
+func (e *ReusedKeyError) Error() string {
+	return fmt.Sprintf("idempotency key %q was used for a different request", e.Key)
+}
+
+// Unwrap returns ErrInvalid.
+func (e *ReusedKeyError) Unwrap() error { return ErrInvalid }
+
+// invalidf returns an error that is ErrInvalid and says what to change.
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+// Decode unmarshals stored JSON into v. A failure is ErrCorrupt and names what
+// was read, never a panic.
+func Decode(what string, data json.RawMessage, v any) error {
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%w: %s: %v", ErrCorrupt, what, err)
+	}
+	return nil
+}

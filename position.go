@@ -1,0 +1,149 @@
+package thole
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// MaxSeq is the largest sequence number: 2⁵³−1, the largest integer that every
+// JSON reader holds exactly.
+const MaxSeq = 1<<53 - 1
+
+const (
+	generationLen = 4
+	epochLen      = generationLen + 8
+	seqLen        = 16
+	positionLen   = epochLen + 1 + seqLen
+)
+
+// Position is a place in a space's journal. Its text form,
+// "<epoch>-<16 digits>", is opaque to readers and sorts bytewise in journal
+// order. The zero Position means "none": before the first event, or absent.
+type Position struct {
+	Epoch string // 4-digit generation + 8 hex digits; "" only in the zero Position
+	Seq   uint64 // dense per space, from 1; 0 is the start of an epoch's space
+}
+
+// NewEpoch returns a fresh epoch of the given generation (1…9999).
+func NewEpoch(generation int) string {
+	var b [4]byte
+	rand.Read(b[:])
+	return fmt.Sprintf("%04d", generation) + hex.EncodeToString(b[:])
+}
+
+// ParsePosition reads the text form. The empty string is the zero Position.
+// Anything else that [Position.String] does not print is ErrInvalid.
+func ParsePosition(s string) (Position, error) {
+	if s == "" {
+		return Position{}, nil
+	}
+	bad := func() (Position, error) {
+		return Position{}, fmt.Errorf("%w: position %.40q is not <epoch>-<16 digits>", ErrInvalid, s)
+	}
+	if len(s) != positionLen || s[epochLen] != '-' {
+		return bad()
+	}
+	epoch, digits := s[:epochLen], s[epochLen+1:]
+	for i, c := range []byte(epoch) {
+		hexLetter := i >= generationLen && 'a' <= c && c <= 'f'
+		if !('0' <= c && c <= '9') && !hexLetter {
+			return bad()
+		}
+	}
+	for _, c := range []byte(digits) {
+		if c < '0' || c > '9' {
+			return bad()
+		}
+	}
+	seq, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || seq > MaxSeq {
+		return bad()
+	}
+	return Position{Epoch: epoch, Seq: seq}, nil
+}
+
+// String returns the text form; "" for the zero Position.
+func (p Position) String() string {
+	if p.IsZero() {
+		return ""
+	}
+	return string(p.append(make([]byte, 0, positionLen)))
+}
+
+func (p Position) append(b []byte) []byte {
+	if p.IsZero() {
+		return b
+	}
+	b = append(b, p.Epoch...)
+	b = append(b, '-')
+	var digits [seqLen]byte
+	for i, n := seqLen-1, p.Seq; i >= 0; i, n = i-1, n/10 {
+		digits[i] = byte('0' + n%10)
+	}
+	return append(b, digits[:]...)
+}
+
+// IsZero reports whether p is the zero Position.
+func (p Position) IsZero() bool { return p.Epoch == "" }
+
+// Compare orders positions of one space: by epoch, then by sequence.
+func (p Position) Compare(q Position) int {
+	return cmp.Or(strings.Compare(p.Epoch, q.Epoch), cmp.Compare(p.Seq, q.Seq))
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Position) MarshalText() ([]byte, error) { return p.append(nil), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Position) UnmarshalText(b []byte) (err error) {
+	*p, err = ParsePosition(string(b))
+	return err
+}
+
+// Epoch is one stretch of a space's history without a lost tail. A cursor that
+// names it resumes at any sequence from First−1 to Last.
+type Epoch struct {
+	Name  string `json:"epoch"`
+	First uint64 `json:"first"` // sequence of its first commit
+	Last  uint64 `json:"last"`  // sequence of its newest commit
+}
+
+// Head describes a space: what is kept of its journal and where it ends. A
+// space that does not exist has a Head with a zero Last.
+type Head struct {
+	Space  string   `json:"space"`
+	Oldest Position `json:"oldest"` // the first position that is kept; cursors before it are trimmed
+	Last   Position `json:"last"`   // position of the newest commit
+	Epochs []Epoch  `json:"epochs"` // in order; the last one is current
+}
+
+// Resume reports whether a reader that has seen everything up to p can go on
+// without a gap: nil, or a *TrimmedError that says why not. The zero Position
+// is the start of whatever is kept and always resumes.
+func (h Head) Resume(p Position) error {
+	if p.IsZero() {
+		return nil
+	}
+	trimmed := func(reason string) error {
+		return &TrimmedError{Space: h.Space, Cursor: p, Oldest: h.Oldest, Last: h.Last, Reason: reason}
+	}
+	for _, e := range h.Epochs {
+		if e.Name != p.Epoch {
+			continue
+		}
+		switch {
+		case p.Seq > e.Last:
+			return trimmed("beyond the end of its epoch")
+		case p.Seq+1 < e.First:
+			return trimmed("before the start of its epoch")
+		case p.Seq+1 < h.Oldest.Seq:
+			return trimmed("older than what is kept")
+		}
+		return nil
+	}
+	return trimmed("of an epoch that is not kept")
+}
