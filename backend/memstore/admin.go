@@ -1,0 +1,117 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/thole-dev/thole"
+)
+
+// load is an import that is not visible yet. It is keyed, so that a chunk that
+// is sent again changes nothing.
+type load struct {
+	head    thole.Head
+	events  map[uint64]thole.Event
+	records map[string]thole.Record
+}
+
+// Load implements [thole.Backend]. A space that exists is ErrExists; a head
+// without epochs is ErrInvalid.
+func (s *Store) Load(ctx context.Context, name string, c thole.Chunk) error {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return fmt.Errorf("load %s: %w", name, err)
+	}
+	defer unlock()
+	if _, ok := s.spaces.Get(name); ok {
+		return fmt.Errorf("load %s: %w", name, thole.ErrExists)
+	}
+	if len(c.Head.Epochs) == 0 {
+		return fmt.Errorf("load %s: %w: the head has no epoch", name, thole.ErrInvalid)
+	}
+	l := s.loading[name]
+	if l == nil || !sameHead(l.head, c.Head) {
+		l = &load{head: cloneHead(c.Head), events: map[uint64]thole.Event{}, records: map[string]thole.Record{}}
+		s.loading[name] = l
+	}
+	for _, e := range c.Events {
+		l.events[e.Position.Seq] = cloneEvent(e)
+	}
+	for _, r := range c.Records {
+		l.records[r.Key] = cloneRecord(r)
+	}
+	if c.Done {
+		delete(s.loading, name)
+		s.spaces.Set(name, l.space(name))
+	}
+	return nil
+}
+
+func (l *load) space(name string) *space {
+	sp := newSpace(l.head)
+	sp.head.Space = name
+	for _, seq := range slices.Sorted(maps.Keys(l.events)) {
+		sp.append(l.events[seq])
+	}
+	for _, r := range l.records {
+		sp.put(r)
+	}
+	return sp
+}
+
+func sameHead(a, b thole.Head) bool {
+	return a.Oldest == b.Oldest && a.Last == b.Last && slices.Equal(a.Epochs, b.Epochs)
+}
+
+// Purge implements [thole.Backend]. Before follows [thole.Head.Trim].
+func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return fmt.Errorf("purge %s: %w", name, err)
+	}
+	defer unlock()
+	sp, ok := s.spaces.Get(name)
+	if !ok {
+		return fmt.Errorf("purge %s: %w", name, thole.ErrNotFound)
+	}
+	switch {
+	case p.All:
+		s.spaces.Delete(name)
+	case !p.Before.IsZero():
+		if err := sp.head.Trim(p.Before); err != nil {
+			return fmt.Errorf("purge: %w", err)
+		}
+		oldest := sp.head.Oldest.Seq
+		sp.remove(func(e *thole.Event) bool { return e.Position.Seq < oldest })
+	case len(p.Streams) > 0:
+		sp.remove(func(e *thole.Event) bool { return slices.Contains(p.Streams, e.Stream) })
+	default:
+		for _, at := range p.Events {
+			sp.redact(at)
+		}
+	}
+	return nil
+}
+
+// remove takes events out of the journal and of their streams.
+func (sp *space) remove(drop func(*thole.Event) bool) {
+	sp.events = slices.DeleteFunc(sp.events, drop)
+	for name, events := range sp.streams {
+		if kept := slices.DeleteFunc(events, drop); len(kept) > 0 {
+			sp.streams[name] = kept
+		} else {
+			delete(sp.streams, name)
+		}
+	}
+}
+
+func (sp *space) redact(at thole.Position) {
+	i, ok := slices.BinarySearchFunc(sp.events, at, func(e *thole.Event, at thole.Position) int {
+		return e.Position.Compare(at)
+	})
+	if ok {
+		sp.events[i].Redact()
+	}
+}

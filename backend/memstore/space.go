@@ -1,0 +1,189 @@
+package memstore
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/tidwall/btree"
+)
+
+// space is the state of one space. Its Store's lock guards it.
+type space struct {
+	head    thole.Head
+	events  []*thole.Event            // by seq
+	streams map[string][]*thole.Event // the same events by stream; none is empty
+	records btree.Map[string, thole.Record]
+	expires *btree.BTreeG[expiry] // the records that expire, soonest first
+}
+
+type expiry struct {
+	at  time.Time
+	key string
+}
+
+func newSpace(head thole.Head) *space {
+	return &space{
+		head:    head,
+		streams: map[string][]*thole.Event{},
+		expires: btree.NewBTreeGOptions(func(a, b expiry) bool {
+			return cmp.Or(a.at.Compare(b.at), strings.Compare(a.key, b.key)) < 0
+		}, btree.Options{NoLocks: true}),
+	}
+}
+
+// version is the position of the stream's last event that is kept.
+func (sp *space) version(stream string) thole.Position {
+	if events := sp.streams[stream]; len(events) > 0 {
+		return events[len(events)-1].Position
+	}
+	return thole.Position{}
+}
+
+func (sp *space) record(key string) thole.Record {
+	r, _ := sp.records.Get(key)
+	return r
+}
+
+// apply commits c, whose checks hold.
+func (sp *space) apply(c *thole.Commit) thole.Result {
+	result := sp.head.Advance(c)
+	for i, e := range c.Events {
+		e.Position = result.First
+		e.Position.Seq += uint64(i)
+		e.Time, e.Actor, e.Cause = c.Now, c.Actor, c.Cause
+		sp.append(e)
+	}
+	for _, w := range c.Writes {
+		sp.drop(w.Key)
+		if w.Value == nil {
+			continue
+		}
+		sp.put(thole.Record{
+			Key: w.Key, Value: w.Value, Schema: w.Schema, Version: result.Last,
+			Updated: c.Now, Expires: w.Expires, Notify: w.Notify,
+		})
+	}
+	return result
+}
+
+// append adds a copy of e at the end of the journal.
+func (sp *space) append(e thole.Event) {
+	e = cloneEvent(e)
+	e.Time = micro(e.Time)
+	sp.events = append(sp.events, &e)
+	sp.streams[e.Stream] = append(sp.streams[e.Stream], &e)
+}
+
+// put sets a copy of r.
+func (sp *space) put(r thole.Record) {
+	r = cloneRecord(r)
+	r.Updated, r.Expires = micro(r.Updated), micro(r.Expires)
+	sp.records.Set(r.Key, r)
+	if !r.Expires.IsZero() {
+		sp.expires.Set(expiry{r.Expires, r.Key})
+	}
+}
+
+func (sp *space) drop(key string) {
+	if r, ok := sp.records.Delete(key); ok && !r.Expires.IsZero() {
+		sp.expires.Delete(expiry{r.Expires, key})
+	}
+}
+
+func (sp *space) due(by time.Time) bool {
+	first, ok := sp.expires.Min()
+	return ok && !first.at.After(by)
+}
+
+func (sp *space) list(q thole.ListQuery) []thole.Record {
+	limit := thole.PageLimit(q.Limit)
+	var page []thole.Record
+	sp.records.Ascend(max(q.Prefix, q.After), func(key string, r thole.Record) bool {
+		if !strings.HasPrefix(key, q.Prefix) {
+			return false
+		}
+		if q.Match(r) {
+			page = append(page, cloneRecord(r))
+		}
+		return len(page) < limit
+	})
+	return page
+}
+
+// maxScan bounds the work for one page, so that a filter which hardly matches
+// does not hold the lock for long.
+const maxScan = 8 * thole.MaxPage
+
+func (sp *space) read(q thole.ReadQuery) thole.Page {
+	events := sp.events
+	if q.Stream != "" {
+		events = sp.streams[q.Stream]
+	}
+	from, to := 0, len(events)
+	if !q.After.IsZero() {
+		from = seek(events, q.After.Seq+1)
+	}
+	if !q.Before.IsZero() {
+		to = max(from, seekPosition(events, q.Before))
+	}
+	events = events[from:to]
+
+	limit := thole.PageLimit(q.Limit)
+	var page thole.Page
+	for i := range events {
+		e := events[i]
+		if q.Backward {
+			e = events[len(events)-1-i]
+		}
+		if q.Match(*e) {
+			page.Events = append(page.Events, cloneEvent(*e))
+		}
+		if i+1 < len(events) && (len(page.Events) == limit || i+1 == maxScan) {
+			page.Next = e.Position
+			break
+		}
+	}
+	return page
+}
+
+// seek returns the index of the first event with at least that seq.
+func seek(events []*thole.Event, seq uint64) int {
+	i, _ := slices.BinarySearchFunc(events, seq, func(e *thole.Event, seq uint64) int {
+		return cmp.Compare(e.Position.Seq, seq)
+	})
+	return i
+}
+
+// seekPosition returns the index of the first event that is not before p.
+func seekPosition(events []*thole.Event, p thole.Position) int {
+	i, _ := slices.BinarySearchFunc(events, p, func(e *thole.Event, p thole.Position) int {
+		return e.Position.Compare(p)
+	})
+	return i
+}
+
+// micro is t as it is stored: in UTC and microseconds.
+func micro(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+func cloneEvent(e thole.Event) thole.Event {
+	e.Refs, e.Data = slices.Clone(e.Refs), slices.Clone(e.Data)
+	return e
+}
+
+func cloneRecord(r thole.Record) thole.Record {
+	r.Value = slices.Clone(r.Value)
+	return r
+}
+
+func cloneHead(h thole.Head) thole.Head {
+	h.Epochs = slices.Clone(h.Epochs)
+	return h
+}

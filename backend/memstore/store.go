@@ -1,0 +1,185 @@
+// Package memstore is the reference backend: complete, simple, in memory. What
+// it holds is gone with the process (durability "none"). Where another backend
+// and this one differ, and the contract of [thole.Backend] does not say which
+// is right, this one is.
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/thole-dev/thole"
+	"github.com/tidwall/btree"
+)
+
+// Store is a [thole.Backend] in memory.
+type Store struct {
+	mu      sync.RWMutex // one lock for everything: reads share it, a batch holds it throughout
+	spaces  btree.Map[string, *space]
+	loading map[string]*load
+	closed  bool
+}
+
+var (
+	_ thole.Backend = (*Store)(nil)
+	_ thole.Durable = (*Store)(nil)
+)
+
+// New returns an empty Store.
+func New() *Store { return &Store{loading: map[string]*load{}} }
+
+// Durability is None.
+func (s *Store) Durability() thole.Durability { return thole.None }
+
+// Close drops everything. It is idempotent.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.spaces.Clear()
+	clear(s.loading)
+	return nil
+}
+
+// Commit implements [thole.Backend].
+func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	defer unlock()
+	results := make([]thole.Result, len(batch))
+	for i := range batch {
+		results[i] = s.apply(&batch[i])
+	}
+	return results, nil
+}
+
+func (s *Store) apply(c *thole.Commit) thole.Result {
+	sp, ok := s.spaces.Get(c.Space)
+	if !ok {
+		sp = newSpace(thole.Head{Space: c.Space})
+	}
+	local := *c
+	local.Now = micro(c.Now)
+	// The lookups cannot fail here.
+	conflict, _ := local.Conflict(
+		func(name string) (thole.Position, error) { return sp.version(name), nil },
+		func(key string) (thole.Record, error) { return sp.record(key), nil },
+	)
+	if conflict != nil {
+		return thole.Result{Conflict: conflict}
+	}
+	result := sp.apply(&local)
+	s.spaces.Set(c.Space, sp)
+	return result
+}
+
+// Get implements [thole.Backend].
+func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+	unlock, err := s.rlock(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("get from %s: %w", space, err)
+	}
+	defer unlock()
+	records := make([]thole.Record, len(keys))
+	if sp, ok := s.spaces.Get(space); ok {
+		for i, key := range keys {
+			records[i] = cloneRecord(sp.record(key))
+		}
+	}
+	return records, nil
+}
+
+// List implements [thole.Backend].
+func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+	unlock, err := s.rlock(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", space, err)
+	}
+	defer unlock()
+	sp, ok := s.spaces.Get(space)
+	if !ok {
+		return nil, nil
+	}
+	return sp.list(q), nil
+}
+
+// Read implements [thole.Backend].
+func (s *Store) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+	unlock, err := s.rlock(ctx)
+	if err != nil {
+		return thole.Page{}, fmt.Errorf("read %s: %w", space, err)
+	}
+	defer unlock()
+	sp, ok := s.spaces.Get(space)
+	if !ok {
+		sp = newSpace(thole.Head{Space: space})
+	}
+	if err := sp.head.Resume(q.After); err != nil {
+		return thole.Page{}, fmt.Errorf("read: %w", err)
+	}
+	return sp.read(q), nil
+}
+
+// Heads implements [thole.Backend].
+func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+	unlock, err := s.rlock(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("heads: %w", err)
+	}
+	defer unlock()
+	heads := make([]thole.Head, len(spaces))
+	for i, name := range spaces {
+		heads[i].Space = name
+		if sp, ok := s.spaces.Get(name); ok {
+			heads[i] = cloneHead(sp.head)
+		}
+	}
+	return heads, nil
+}
+
+// Spaces implements [thole.Backend].
+func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+	unlock, err := s.rlock(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("spaces: %w", err)
+	}
+	defer unlock()
+	limit := thole.PageLimit(q.Limit)
+	var names []string
+	s.spaces.Ascend(q.After, func(name string, sp *space) bool {
+		if name != q.After && (q.DueBy.IsZero() || sp.due(q.DueBy)) {
+			names = append(names, name)
+		}
+		return len(names) < limit
+	})
+	return names, nil
+}
+
+// lock takes the write lock, or says why nothing can be done.
+func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, thole.ErrClosed
+	}
+	return s.mu.Unlock, nil
+}
+
+// rlock is lock for reading.
+func (s *Store) rlock(ctx context.Context) (unlock func(), err error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.RLock()
+	if s.closed {
+		s.mu.RUnlock()
+		return nil, thole.ErrClosed
+	}
+	return s.mu.RUnlock, nil
+}

@@ -1,0 +1,135 @@
+package thole
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// This file holds what every backend would otherwise decide for itself: which
+// event, record or check matches, and how a head moves.
+
+// PageLimit returns how many items a page with the given Limit may hold: 1…MaxPage.
+func PageLimit(limit int) int {
+	if limit <= 0 || limit > MaxPage {
+		return MaxPage
+	}
+	return limit
+}
+
+// Match reports whether e is selected by all fields of q but After, Backward
+// and Limit. Before compares whole positions.
+func (q ReadQuery) Match(e Event) bool {
+	switch {
+	case q.Stream != "" && q.Stream != e.Stream,
+		!q.Before.IsZero() && e.Position.Compare(q.Before) >= 0,
+		q.Actor != "" && q.Actor != e.Actor,
+		q.Subject != "" && q.Subject != e.Subject,
+		!q.Since.IsZero() && e.Time.Before(q.Since),
+		!q.Until.IsZero() && !e.Time.Before(q.Until):
+		return false
+	}
+	return MatchType(q.Types, e.Type)
+}
+
+// MatchType reports whether typ is one of types, of which "noun.*" stands for
+// any verb. No types match everything.
+func MatchType(types []string, typ string) bool {
+	if len(types) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(types, func(t string) bool {
+		if noun, ok := strings.CutSuffix(t, "*"); ok && strings.HasSuffix(noun, ".") {
+			return strings.HasPrefix(typ, noun)
+		}
+		return t == typ
+	})
+}
+
+// Match reports whether r is selected by all fields of q but Limit.
+func (q ListQuery) Match(r Record) bool {
+	return strings.HasPrefix(r.Key, q.Prefix) &&
+		(q.After == "" || r.Key > q.After) &&
+		(q.DueBy.IsZero() || r.Expired(q.DueBy))
+}
+
+// Conflict evaluates the commit's checks, then its writes, against what is
+// there: nil when all of them hold, else the first that does not. The two
+// functions look up a stream's version and a record (zero when absent; expired
+// ones as they are); an error of theirs is returned as it is.
+func (c *Commit) Conflict(stream func(name string) (Position, error), record func(key string) (Record, error)) (*ConflictError, error) {
+	for _, k := range c.Checks {
+		conflict := &ConflictError{Space: c.Space, Check: k}
+		if k.Key == "" {
+			at, err := stream(k.Stream)
+			if err != nil {
+				return nil, err
+			}
+			conflict.Actual = at
+		} else {
+			r, err := record(k.Key)
+			if err != nil {
+				return nil, err
+			}
+			expired := r.Exists() && r.Expired(c.Now)
+			conflict.Expired = expired && r.Notify
+			if !expired || r.Notify {
+				conflict.Actual = r.Version
+			}
+		}
+		if conflict.Expired || conflict.Actual != k.At {
+			return conflict, nil
+		}
+	}
+	for i := range c.Writes {
+		key := c.Writes[i].Key
+		r, err := record(key)
+		if err != nil {
+			return nil, err
+		}
+		if r.Exists() && r.Notify && r.Expired(c.Now) {
+			return &ConflictError{Space: c.Space, Check: Check{Key: key}, Actual: r.Version, Expired: true}, nil
+		}
+	}
+	return nil, nil
+}
+
+// Advance moves the head over a commit of c and returns the commit's positions.
+// A head without epochs gets a first one of generation 1.
+func (h *Head) Advance(c *Commit) Result {
+	if len(h.Epochs) == 0 {
+		epoch := NewEpoch(1)
+		h.Space = c.Space
+		h.Oldest = Position{Epoch: epoch, Seq: 1}
+		h.Epochs = []Epoch{{Name: epoch, First: 1}}
+	}
+	current := &h.Epochs[len(h.Epochs)-1]
+	first := Position{Epoch: current.Name, Seq: h.Last.Seq + 1}
+	last := Position{Epoch: current.Name, Seq: h.Last.Seq + uint64(max(1, len(c.Events)))}
+	h.Last, current.Last = last, last.Seq
+	if len(c.Events) == 0 {
+		return Result{Last: last}
+	}
+	return Result{First: first, Last: last}
+}
+
+// Trim moves Oldest up to before, for [Purge]. A position that is older than
+// Oldest changes nothing; one that the head does not resume is a TrimmedError.
+func (h *Head) Trim(before Position) error {
+	if before.Seq <= h.Oldest.Seq {
+		return nil
+	}
+	if before.Seq != h.Last.Seq+1 || before.Epoch != h.Last.Epoch {
+		if err := h.Resume(before); err != nil {
+			return fmt.Errorf("trim %s: %w", h.Space, err)
+		}
+	}
+	h.Oldest = before
+	return nil
+}
+
+// Redact removes from e what may say something about a person. Position,
+// stream, type, time and schema stay.
+func (e *Event) Redact() {
+	e.Actor, e.Cause, e.Subject, e.Refs, e.Data = "", "", "", nil, nil
+}
