@@ -175,6 +175,7 @@ type Result struct {
 	First    Position // position of the first event
 	Last     Position // position of the last event, and version of what was written
 	Conflict *ConflictError
+	Repeated bool // set by the Store: an earlier call under the same idempotency key did it
 }
 
 // ReadQuery selects events. Its zero value reads from the oldest. All set

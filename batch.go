@@ -1,0 +1,142 @@
+package thole
+
+import (
+	"context"
+	"runtime"
+	"sync"
+)
+
+// batcher is group commit: one goroutine drains what is queued into one
+// Backend.Commit; while that batch syncs, the next one fills.
+type batcher struct {
+	backend   Backend
+	committed func([]Commit, []Result) // called after a batch is durable
+
+	mu     sync.Mutex
+	queue  []*pending
+	closed bool
+
+	wake chan struct{} // capacity 1: the queue has something, or closed is set
+}
+
+// Bounds of one batch. They bound how long a commit waits for its neighbours.
+const (
+	maxBatchCommits = 1024
+	maxBatchBytes   = 8 << 20
+)
+
+// pending is a commit that waits for its acknowledgement.
+type pending struct {
+	ctx    context.Context
+	commit Commit
+	size   int
+	result Result
+	err    error
+	done   chan struct{}
+}
+
+func newBatcher(b Backend, committed func([]Commit, []Result)) *batcher {
+	return &batcher{backend: b, committed: committed, wake: make(chan struct{}, 1)}
+}
+
+// commit queues c and waits. When ctx ends first, the commit may or may not
+// happen.
+func (b *batcher) commit(ctx context.Context, c Commit, size int) (Result, error) {
+	p := &pending{ctx: ctx, commit: c, size: size, done: make(chan struct{})}
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return Result{}, ErrClosed
+	}
+	b.queue = append(b.queue, p)
+	b.mu.Unlock()
+	b.signal()
+	select {
+	case <-p.done:
+		return p.result, p.err
+	case <-ctx.Done():
+		return Result{}, context.Cause(ctx)
+	}
+}
+
+func (b *batcher) signal() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (b *batcher) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.signal()
+}
+
+// run is the writer. It ends when the batcher is closed and its queue empty.
+func (b *batcher) run() {
+	var batch []*pending
+	var commits []Commit
+	for range b.wake {
+		for {
+			// The callers of the last batch are runnable now and most will queue
+			// again: let them, so that one sync serves them all.
+			runtime.Gosched()
+			var closed bool
+			batch, closed = b.take(batch[:0])
+			if len(batch) == 0 {
+				if closed {
+					return
+				}
+				break
+			}
+			commits = commits[:0]
+			for _, p := range batch {
+				commits = append(commits, p.commit)
+			}
+			b.write(batch, commits)
+			clear(batch)
+			clear(commits)
+		}
+	}
+}
+
+func (b *batcher) write(batch []*pending, commits []Commit) {
+	results, err := b.backend.Commit(context.Background(), commits)
+	if err == nil {
+		b.committed(commits, results)
+	}
+	for i, p := range batch {
+		if err != nil {
+			p.err = err
+		} else {
+			p.result = results[i]
+		}
+		close(p.done)
+	}
+}
+
+// take moves the head of the queue into batch, leaving out what nobody waits
+// for any more.
+func (b *batcher) take(batch []*pending) ([]*pending, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	size, n := 0, 0
+	for _, p := range b.queue {
+		if len(batch) == maxBatchCommits || len(batch) > 0 && size+p.size > maxBatchBytes {
+			break
+		}
+		n++
+		if p.ctx.Err() != nil {
+			p.err = context.Cause(p.ctx)
+			close(p.done)
+			continue
+		}
+		size += p.size
+		batch = append(batch, p)
+	}
+	rest := copy(b.queue, b.queue[n:])
+	clear(b.queue[rest:])
+	b.queue = b.queue[:rest]
+	return batch, b.closed
+}

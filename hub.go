@@ -1,0 +1,367 @@
+package thole
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// hubs are the spaces that someone in this process watches.
+type hubs struct {
+	mu     sync.RWMutex
+	m      map[string]*hub
+	closed bool
+
+	hintMu sync.Mutex
+	hinted map[string]bool // spaces to look at; "" means all
+	wake   chan struct{}   // capacity 1: hinted is not empty
+}
+
+func newHubs() *hubs {
+	return &hubs{m: make(map[string]*hub), hinted: make(map[string]bool), wake: make(chan struct{}, 1)}
+}
+
+// hint makes poll look at a space soon.
+func (hs *hubs) hint(space string) {
+	hs.hintMu.Lock()
+	hs.hinted[space] = true
+	hs.hintMu.Unlock()
+	select {
+	case hs.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hints returns the watched spaces that were hinted at since the last call.
+func (hs *hubs) hints() []string {
+	hs.hintMu.Lock()
+	hinted := hs.hinted
+	hs.hinted = make(map[string]bool)
+	hs.hintMu.Unlock()
+	names := hs.names()
+	if !hinted[""] {
+		names = slices.DeleteFunc(names, func(n string) bool { return !hinted[n] })
+	}
+	return names
+}
+
+// hub is the newest part of one space's journal, with the signals between,
+// shared by its watchers. Events enter it in journal order without a gap: from
+// the batcher while this process is the only writer, otherwise from the
+// journal.
+type hub struct {
+	space *Space
+	limit int // bytes in the ring
+
+	mu       sync.Mutex
+	watchers int
+	begun    bool // base and head are known
+	missed   bool // something was committed before that
+	closed   bool
+	ring     []*Delivery
+	start    uint64   // index of ring[0]
+	bytes    int      // in the ring
+	base     Position // the place before ring[0]: whoever is there may join
+	head     Position // everything up to here is in the ring or before it
+	changed  chan struct{}
+}
+
+func (hs *hubs) attach(sp *Space) (*hub, error) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if hs.closed {
+		return nil, ErrClosed
+	}
+	h := hs.m[sp.name]
+	if h == nil {
+		h = &hub{space: sp.store.Space(sp.name), limit: sp.store.opts.RingBytes, changed: make(chan struct{})}
+		hs.m[sp.name] = h
+	}
+	h.watchers++ // guarded by hs.mu
+	return h, nil
+}
+
+func (hs *hubs) detach(h *hub) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h.watchers--; h.watchers == 0 && hs.m[h.space.name] == h {
+		delete(hs.m, h.space.name)
+	}
+}
+
+func (hs *hubs) find(space string) *hub {
+	hs.mu.RLock()
+	defer hs.mu.RUnlock()
+	return hs.m[space]
+}
+
+func (hs *hubs) count(space string) int {
+	hs.mu.RLock()
+	defer hs.mu.RUnlock()
+	if h := hs.m[space]; h != nil {
+		return h.watchers
+	}
+	return 0
+}
+
+func (hs *hubs) names() []string {
+	hs.mu.RLock()
+	defer hs.mu.RUnlock()
+	names := make([]string, 0, len(hs.m))
+	for name := range hs.m {
+		names = append(names, name)
+	}
+	return names
+}
+
+func (hs *hubs) committed(c *Commit, res Result) {
+	if h := hs.find(c.Space); h != nil {
+		h.committed(c, res)
+	}
+}
+
+// reset ends the hub of a purged space: its watchers look at the journal again
+// and find out what became of their place.
+func (hs *hubs) reset(space string) {
+	if h := hs.find(space); h != nil {
+		h.mu.Lock()
+		h.ring, h.bytes = nil, 0
+		h.start += 1 << 32
+		h.begun = false
+		h.announce()
+		h.mu.Unlock()
+	}
+}
+
+func (hs *hubs) close() {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	hs.closed = true
+	for _, h := range hs.m {
+		h.mu.Lock()
+		h.closed = true
+		h.announce()
+		h.mu.Unlock()
+	}
+}
+
+// begin sets where the ring starts, once.
+func (h *hub) begin(head Head) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.begun {
+		return
+	}
+	h.begun = true
+	h.base, h.head = head.Last, head.Last
+	if h.missed {
+		h.missed = false
+		h.space.store.hubs.hint(h.space.name)
+	}
+}
+
+// place returns up to where the hub knows the journal.
+func (h *hub) place() (at Position, begun bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.head, h.begun
+}
+
+// committed appends what this process committed, if it follows directly.
+func (h *hub) committed(c *Commit, res Result) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := res.Last
+	first.Seq -= uint64(max(len(c.Events), 1) - 1)
+	switch follows := first.Seq == h.head.Seq+1 && (h.head.IsZero() || first.Epoch == h.head.Epoch); {
+	case !h.begun:
+		h.missed = true
+		return
+	case res.Last.Compare(h.head) <= 0:
+		return
+	case !follows:
+		h.space.store.hubs.hint(h.space.name)
+		return
+	}
+	for i := range c.Events {
+		e := c.Events[i]
+		e.Position = Position{Epoch: first.Epoch, Seq: first.Seq + uint64(i)}
+		e.Time, e.Actor, e.Cause = c.Now, c.Actor, c.Cause
+		h.push(&Delivery{Event: e})
+	}
+	h.head = res.Last
+	if len(c.Events) > 0 {
+		h.announce()
+	}
+}
+
+func (h *hub) signal(d *Delivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.begun {
+		h.push(d)
+		h.announce()
+	}
+}
+
+// push appends d and forgets the oldest beyond the limit.
+func (h *hub) push(d *Delivery) {
+	h.ring = append(h.ring, d)
+	h.bytes += weight(d)
+	for h.bytes > h.limit && len(h.ring) > 1 {
+		old := h.ring[0]
+		if !old.IsSignal() {
+			h.base = old.Position
+		}
+		h.bytes -= weight(old)
+		h.ring[0] = nil
+		h.ring = h.ring[1:]
+		h.start++
+	}
+}
+
+func weight(d *Delivery) int { return len(d.Data) + 256 }
+
+func (h *hub) announce() {
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// take hands the watch what it has not seen, or a channel to wait on.
+func (h *hub) take(w *Watch) ([]*Delivery, <-chan struct{}, error) {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil, nil, ErrClosed
+	}
+	if w.next < h.start || !h.begun {
+		w.live = false // fell behind: go on from the journal
+		h.mu.Unlock()
+		return nil, nil, nil
+	}
+	fresh := h.ring[w.next-h.start:]
+	if len(fresh) == 0 {
+		changed := h.changed
+		if h.head.Compare(w.pos) > 0 {
+			w.pos = h.head
+		}
+		h.mu.Unlock()
+		return nil, changed, nil
+	}
+	fresh = append([]*Delivery(nil), fresh[:min(len(fresh), 512)]...)
+	w.next += uint64(len(fresh))
+	h.mu.Unlock()
+
+	out := fresh[:0]
+	for _, d := range fresh {
+		if !d.IsSignal() {
+			if d.Position.Compare(w.pos) <= 0 {
+				continue
+			}
+			w.pos = d.Position
+		}
+		if w.opts.match(d) {
+			out = append(out, d)
+		}
+	}
+	return out, nil, nil
+}
+
+// join makes the watch live if the ring reaches back to its place.
+func (h *hub) join(w *Watch) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed && (!h.begun || w.pos.Compare(h.base) < 0) {
+		return false
+	}
+	w.live = true
+	w.next = h.start
+	// Signals older than the watch's place are not for it.
+	for i, d := range h.ring {
+		if !d.IsSignal() && d.Position.Compare(w.pos) <= 0 {
+			w.next = h.start + uint64(i) + 1
+		}
+	}
+	return true
+}
+
+// poll keeps hubs in step with writers in other processes: on every hint, and
+// every so often without one.
+func (s *Store) poll(ctx context.Context) {
+	tick := time.NewTicker(s.opts.Poll)
+	defer tick.Stop()
+	for {
+		var names []string
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.hubs.wake:
+			names = s.hubs.hints()
+		case <-tick.C:
+			names = s.hubs.names()
+		}
+		for part := range slices.Chunk(names, 500) {
+			s.follow(ctx, part)
+		}
+	}
+}
+
+// follow reads into each hub what the journal has beyond it.
+func (s *Store) follow(ctx context.Context, names []string) {
+	heads, err := s.backend.Heads(ctx, names...)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.Warn("polling heads failed; will try again", "error", err)
+		}
+		return
+	}
+	for _, head := range heads {
+		h := s.hubs.find(head.Space)
+		if h == nil {
+			continue
+		}
+		switch err := h.follow(ctx, head); {
+		case errors.Is(err, ErrTrimmed):
+			s.hubs.reset(head.Space) // each watcher finds out from its own place
+		case err != nil && ctx.Err() == nil:
+			s.log.Warn("following a journal failed; will try again", "space", head.Space, "error", err)
+		}
+	}
+}
+
+func (h *hub) follow(ctx context.Context, head Head) error {
+	h.mu.Lock()
+	at, begun := h.head, h.begun
+	h.mu.Unlock()
+	if !begun || head.Last.Compare(at) <= 0 {
+		return nil
+	}
+	for {
+		page, err := h.space.Read(ctx, ReadQuery{After: at, Limit: 256})
+		if err != nil {
+			return err
+		}
+		h.mu.Lock()
+		pushed := false
+		for _, e := range page.Events {
+			if e.Position.Compare(h.head) > 0 {
+				h.push(&Delivery{Event: e})
+				h.head, pushed = e.Position, true
+			}
+		}
+		// Commits without events moved the head and left nothing to read.
+		if page.Next.IsZero() && head.Last.Compare(h.head) > 0 {
+			h.head = head.Last
+		}
+		if pushed {
+			h.announce()
+		}
+		at = h.head
+		h.mu.Unlock()
+		if page.Next.IsZero() {
+			return nil
+		}
+	}
+}

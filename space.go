@@ -1,0 +1,321 @@
+package thole
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+)
+
+// Space is a handle on one space: a name, and who acts there. Handles are
+// cheap and immutable; [Space.As], [Space.Because] and [Space.Under] derive
+// others.
+type Space struct {
+	store  *Store
+	name   string
+	actor  string
+	cause  string
+	fences []Fence
+	asOf   time.Time // of an expiry: commits carry this time instead of now
+	err    error     // what is wrong with the name
+}
+
+// Fence proves that its holder had a lease: the key of the lease's owner record
+// and the version it had. A commit under a fence applies only while that still
+// holds.
+type Fence struct {
+	Key   string   `json:"key"`
+	Token Position `json:"token"`
+}
+
+// Name returns the space's name.
+func (sp *Space) Name() string { return sp.name }
+
+// Store returns the store that the space is in.
+func (sp *Space) Store() *Store { return sp.store }
+
+// Actor returns who acts through this handle.
+func (sp *Space) Actor() string { return sp.actor }
+
+// As returns a handle through which actor acts ("user:42", "agent:coder").
+func (sp *Space) As(actor string) *Space {
+	c := *sp
+	c.actor = actor
+	return &c
+}
+
+// Because returns a handle whose commits name cause as what they came from: a
+// request (sess_…), a run or an event.
+func (sp *Space) Because(cause string) *Space {
+	c := *sp
+	c.cause = cause
+	return &c
+}
+
+// Under returns a handle whose commits fail with ErrFenced once f's lease has
+// another holder.
+func (sp *Space) Under(f Fence) *Space {
+	c := *sp
+	c.fences = append(slices.Clip(sp.fences), f)
+	return &c
+}
+
+// Commit applies c, which needs neither Space nor Now, Actor or Cause. It
+// returns the positions that were taken, or: *ConflictError for the first check
+// that did not hold, ErrFenced, ErrInvalid, ErrTooLarge, ErrClosed, or the
+// backend's error, after which it is unknown whether c was applied. The same
+// holds when ctx ends. With an idempotency key on ctx (see [WithIdempotencyKey])
+// the caller may safely try again.
+func (sp *Space) Commit(ctx context.Context, c Commit) (Result, error) {
+	if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
+		return r, err
+	}
+	return sp.commit(ctx, c.clone())
+}
+
+// commit is Commit for bytes that belong to the Store already.
+func (sp *Space) commit(ctx context.Context, c Commit) (Result, error) {
+	if sp.err != nil {
+		return Result{}, sp.err
+	}
+	c.Space, c.Actor, c.Cause = sp.name, sp.actor, sp.cause
+	once := onceFrom(ctx)
+	if n := len(sp.fences); n > 0 || once != nil {
+		checks := make([]Check, 0, n+1+len(c.Checks))
+		if once != nil {
+			checks = append(checks, Check{Key: once.key(sp)})
+			c.Writes = append(c.Writes, once.receipt(sp, len(c.Events)))
+		}
+		for _, f := range sp.fences {
+			checks = append(checks, Check{Key: f.Key, At: f.Token})
+		}
+		c.Checks = append(checks, c.Checks...)
+	}
+	size, err := c.check()
+	if err != nil {
+		return Result{}, err
+	}
+	for {
+		if c.Now = sp.asOf; c.Now.IsZero() {
+			c.Now = sp.store.Now()
+		}
+		res, err := sp.store.batch.commit(ctx, c, size)
+		switch {
+		case err != nil:
+			return Result{}, fmt.Errorf("commit to %s: %w", sp.name, err)
+		case res.Conflict == nil:
+			if once != nil {
+				once.next()
+			}
+			return res, nil
+		case res.Conflict.Expired:
+			if err := sp.expire(ctx, res.Conflict.Check.Key); err != nil {
+				return Result{}, err
+			}
+		case once != nil && res.Conflict.Check.Key == once.key(sp):
+			r, _, err := sp.receipt(ctx)
+			return r, err
+		case sp.isFence(res.Conflict.Check):
+			return Result{}, fmt.Errorf("%s: %w: the lease %s has another holder", sp.name, ErrFenced, res.Conflict.Check.Key)
+		default:
+			return Result{}, res.Conflict
+		}
+	}
+}
+
+func (sp *Space) isFence(c Check) bool {
+	return slices.ContainsFunc(sp.fences, func(f Fence) bool { return f.Key == c.Key && f.Token == c.At })
+}
+
+func (c Commit) clone() Commit {
+	c.Checks = slices.Clone(c.Checks)
+	c.Events = slices.Clone(c.Events)
+	c.Writes = slices.Clone(c.Writes)
+	for i := range c.Events {
+		c.Events[i].Data = slices.Clone(c.Events[i].Data)
+		c.Events[i].Refs = slices.Clone(c.Events[i].Refs)
+	}
+	for i := range c.Writes {
+		c.Writes[i].Value = slices.Clone(c.Writes[i].Value)
+	}
+	return c
+}
+
+// Get returns the record under key. One that is absent or expired is the zero
+// Record: see [Record.Exists].
+func (sp *Space) Get(ctx context.Context, key string) (Record, error) {
+	recs, err := sp.GetAll(ctx, key)
+	if err != nil {
+		return Record{}, err
+	}
+	return recs[0], nil
+}
+
+// GetAll returns one Record for each key, in their order; one that is absent or
+// expired is the zero Record.
+func (sp *Space) GetAll(ctx context.Context, keys ...string) ([]Record, error) {
+	if sp.err != nil {
+		return nil, sp.err
+	}
+	for _, k := range keys {
+		if err := checkName("key", k); err != nil {
+			return nil, err
+		}
+	}
+	recs, err := sp.store.backend.Get(ctx, sp.name, keys...)
+	if err != nil {
+		return nil, fmt.Errorf("get %s from %s: %w", keys, sp.name, err)
+	}
+	for i := range recs {
+		sp.store.clock.observe(recs[i].Updated)
+		if recs[i].Expired(sp.store.Now()) {
+			recs[i] = Record{}
+		}
+	}
+	return recs, nil
+}
+
+// List returns records in the byte order of their keys, without expired ones
+// (unless q.DueBy asks for them). Fewer than q.Limit means that there are no
+// more; go on by setting q.After to the last key.
+func (sp *Space) List(ctx context.Context, q ListQuery) ([]Record, error) {
+	if sp.err != nil {
+		return nil, sp.err
+	}
+	if err := checkPrefix(q.Prefix); err != nil {
+		return nil, err
+	}
+	q.Limit = pageLimit(q.Limit)
+	var out []Record
+	for limit := q.Limit; ; {
+		recs, err := sp.store.backend.List(ctx, sp.name, q)
+		if err != nil {
+			return nil, fmt.Errorf("list %q in %s: %w", q.Prefix, sp.name, err)
+		}
+		last := len(recs) < q.Limit
+		if len(recs) > 0 {
+			q.After = recs[len(recs)-1].Key
+		}
+		if q.DueBy.IsZero() {
+			now := sp.store.Now()
+			recs = slices.DeleteFunc(recs, func(r Record) bool { return r.Expired(now) })
+		}
+		out = append(out, recs...)
+		q.Limit = limit - len(out)
+		if last || q.Limit <= 0 {
+			return out, nil
+		}
+	}
+}
+
+// Records iterates over all records under prefix in key order, a page at a
+// time. What is committed meanwhile may or may not be seen.
+func (sp *Space) Records(ctx context.Context, prefix string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for q := (ListQuery{Prefix: prefix}); ; {
+			recs, err := sp.List(ctx, q)
+			if err != nil {
+				yield(Record{}, err)
+				return
+			}
+			for _, r := range recs {
+				if !yield(r, nil) {
+					return
+				}
+			}
+			if len(recs) < MaxPage {
+				return
+			}
+			q.After = recs[len(recs)-1].Key
+		}
+	}
+}
+
+// Read returns a page of the journal, or *TrimmedError for a cursor that cannot
+// be resumed.
+func (sp *Space) Read(ctx context.Context, q ReadQuery) (Page, error) {
+	if sp.err != nil {
+		return Page{}, sp.err
+	}
+	q.Limit = pageLimit(q.Limit)
+	p, err := sp.store.backend.Read(ctx, sp.name, q)
+	if err != nil {
+		return Page{}, fmt.Errorf("read %s: %w", sp.name, err)
+	}
+	return p, nil
+}
+
+// Events iterates over the journal as q selects, a page at a time, until there
+// is no more.
+func (sp *Space) Events(ctx context.Context, q ReadQuery) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for {
+			page, err := sp.Read(ctx, q)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			for _, e := range page.Events {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			switch {
+			case page.Next.IsZero():
+				return
+			case q.Backward:
+				q.Before = page.Next
+			default:
+				q.After = page.Next
+			}
+		}
+	}
+}
+
+// Head returns where the space's journal begins and ends. A space that does not
+// exist has a zero Last.
+func (sp *Space) Head(ctx context.Context) (Head, error) {
+	if sp.err != nil {
+		return Head{}, sp.err
+	}
+	heads, err := sp.store.backend.Heads(ctx, sp.name)
+	if err != nil {
+		return Head{}, fmt.Errorf("head of %s: %w", sp.name, err)
+	}
+	return heads[0], nil
+}
+
+// Purge removes what p names from the space for good, without a trace in the
+// journal. Watchers whose place is gone get ErrTrimmed.
+func (sp *Space) Purge(ctx context.Context, p Purge) error {
+	if sp.err != nil {
+		return sp.err
+	}
+	if err := sp.store.backend.Purge(ctx, sp.name, p); err != nil {
+		return fmt.Errorf("purge %s: %w", sp.name, err)
+	}
+	sp.store.cache.dropSpace(sp.name)
+	sp.store.hubs.reset(sp.name)
+	return nil
+}
+
+// As reads a record's value into v. See [Decode].
+func (r Record) As(v any) error { return Decode("record "+r.Key, r.Value, v) }
+
+// As reads an event's data into v. See [Decode].
+func (e Event) As(v any) error { return Decode("event "+e.Type+" at "+e.Position.String(), e.Data, v) }
+
+// marshal turns v into JSON without HTML escapes. RawMessages pass unchanged.
+func marshal(v any) (json.RawMessage, error) {
+	if raw, ok := v.(json.RawMessage); ok {
+		return slices.Clone(raw), nil
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, errors.Join(ErrInvalid, err)
+	}
+	return data, nil
+}

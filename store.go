@@ -1,0 +1,159 @@
+package thole
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Options tune a Store. The zero value is the default.
+type Options struct {
+	// Now is the wall clock; nil is time.Now read once at Open and moved on by
+	// the monotonic clock, so that a step of the system clock moves nothing.
+	Now func() time.Time
+	// Poll is how often the heads of watched spaces are read when no hint
+	// comes. It bounds how late another process's commit is seen. Default 1 s.
+	Poll time.Duration
+	// Sweep is how often expired records are looked for. Default 1 s; negative:
+	// never by this Store (another process does, or nobody).
+	Sweep time.Duration
+	// RingBytes bounds what is kept in memory for the watchers of one space.
+	// Default 4 MiB.
+	RingBytes int
+	// CacheRecords bounds the records kept in memory for updates. Default 65,536.
+	CacheRecords int
+	// Logger hears of background faults. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// Store is a backend with everything that happens once for all backends:
+// validation, group commit, idempotency, expiry, watching. It is safe for
+// concurrent use.
+type Store struct {
+	backend Backend
+	opts    Options
+	log     *slog.Logger
+	clock   clock
+	batch   *batcher
+	cache   *recordCache
+	turns   turns
+	hubs    *hubs
+	expiry  expiry
+
+	stop  context.CancelFunc
+	tasks sync.WaitGroup // every goroutine of the Store
+	once  sync.Once
+	err   error // of Close
+}
+
+// Open starts a Store on b, which it owns from then on and closes in
+// [Store.Close]. It reads from b once, to learn how far the store's clock had
+// come. A nil opts means the defaults.
+func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	setDefault(&o.Poll, time.Second)
+	setDefault(&o.Sweep, time.Second)
+	setDefault(&o.RingBytes, 4<<20)
+	setDefault(&o.CacheRecords, 1<<16)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	background, stop := context.WithCancel(context.Background())
+	s := &Store{
+		backend: b, opts: o, log: o.Logger, stop: stop,
+		clock: newClock(o.Now),
+		cache: newRecordCache(o.CacheRecords),
+		hubs:  newHubs(),
+	}
+	if err := s.catchUpClock(ctx); err != nil {
+		stop()
+		return nil, errors.Join(err, b.Close())
+	}
+	s.batch = newBatcher(b, s.committed)
+	s.tasks.Go(func() { s.batch.run() })
+	s.tasks.Go(func() { s.poll(background) })
+	if w, ok := b.(Watcher); ok {
+		s.tasks.Go(func() {
+			if err := w.Watch(background, func(space string) { s.hubs.hint(space) }); err != nil && background.Err() == nil {
+				s.log.Warn("backend stopped giving hints; polling goes on", "error", err)
+			}
+		})
+	}
+	if o.Sweep > 0 {
+		s.tasks.Go(func() { s.sweepLoop(background) })
+	}
+	return s, nil
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// Backend returns the backend, for tools that check or copy it. Committing to
+// it directly bypasses everything that the Store promises.
+func (s *Store) Backend() Backend { return s.backend }
+
+// Durability says what an acknowledged commit survives.
+func (s *Store) Durability() Durability {
+	if d, ok := s.backend.(Durable); ok {
+		return d.Durability()
+	}
+	return Sync
+}
+
+// Now returns the store's time: UTC, in microseconds, never going back.
+func (s *Store) Now() time.Time { return s.clock.now() }
+
+// Spaces lists the names of existing spaces in byte order. Limit is 1…MaxPage
+// (0: MaxPage); go on by setting After to the last name.
+func (s *Store) Spaces(ctx context.Context, q SpacesQuery) ([]string, error) {
+	q.Limit = pageLimit(q.Limit)
+	return s.backend.Spaces(ctx, q)
+}
+
+// Space returns a handle on the named space, which need not exist: its first
+// commit creates it. A bad name is reported, as ErrInvalid, by the handle's
+// first use.
+func (s *Store) Space(name string) *Space {
+	return &Space{store: s, name: name, err: checkSpaceName(name), actor: "system"}
+}
+
+// Close stops the Store: it commits what is queued, ends all watches with
+// ErrClosed, waits for its goroutines and closes the backend. It is idempotent.
+func (s *Store) Close() error {
+	s.once.Do(func() {
+		s.stop()
+		s.batch.close()
+		s.hubs.close()
+		s.tasks.Wait()
+		s.err = s.backend.Close()
+	})
+	return s.err
+}
+
+// committed is called by the batcher after each batch is durable, before its
+// callers hear of it.
+func (s *Store) committed(batch []Commit, results []Result) {
+	for i := range batch {
+		if results[i].Conflict != nil {
+			continue
+		}
+		s.cache.committed(&batch[i], results[i])
+		s.hubs.committed(&batch[i], results[i])
+	}
+}
+
+func pageLimit(limit int) int {
+	if limit <= 0 || limit > MaxPage {
+		return MaxPage
+	}
+	return limit
+}

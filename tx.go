@@ -1,0 +1,214 @@
+package thole
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Tx is a commit in the making: what its function read, and what it wants to
+// change. Reading a record through Get also checks, at commit, that it is still
+// the same, so a Tx is either applied to exactly what it saw or runs again.
+type Tx struct {
+	ctx      context.Context
+	sp       *Space
+	now      time.Time
+	cached   bool // Get may answer from memory
+	fromMem  bool // and did
+	seen     map[string]Record
+	commit   Commit
+	explicit int // how many of the checks are the caller's own, at the front
+	err      error
+}
+
+// WriteOptions of [Tx.Put]. The zero value is a record that stays.
+type WriteOptions struct {
+	Schema  int
+	Expires time.Time
+	Notify  bool
+}
+
+// Update runs fn and commits what it asked for, as one step. When something
+// that fn read through [Tx.Get] was changed meanwhile, fn runs again, so it
+// must have no effect outside its Tx; it may run any number of times until ctx
+// ends. When fn returns an error, nothing is committed and the error is
+// returned. When fn asks for no event and no write, nothing is committed.
+//
+// Under contention the functions that touch one key take turns, first come
+// first served, within one process.
+//
+// Errors are fn's and those of [Space.Commit]; a *ConflictError only for what
+// fn itself asked for through [Tx.Check]. When ctx carries an idempotency key
+// that was used already, fn does not run and Result.Repeated is set.
+func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, error) {
+	if sp.err != nil {
+		return Result{}, sp.err
+	}
+	if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
+		return r, err
+	}
+	var turn *turn
+	defer func() { turn.leave() }()
+	for attempt := 0; ; attempt++ {
+		tx := &Tx{ctx: ctx, sp: sp, now: sp.time(), cached: attempt == 0}
+		err := fn(tx)
+		if err == nil {
+			err = tx.err
+		}
+		empty := len(tx.commit.Events) == 0 && len(tx.commit.Writes) == 0
+		if err != nil || empty {
+			// What was concluded from memory alone may be out of date.
+			if tx.fromMem {
+				continue
+			}
+			return Result{}, err
+		}
+		if turn == nil {
+			if turn = sp.store.turns.join(ctx, sp.name, tx.seen); turn != nil {
+				continue // it was not our turn: what was read is old by now
+			}
+		}
+		res, err := sp.commit(ctx, tx.commit)
+		var conflict *ConflictError
+		if !errors.As(err, &conflict) || slices.Contains(tx.commit.Checks[:tx.explicit], conflict.Check) {
+			return res, err
+		}
+		sp.store.cache.drop(sp.name, conflict.Check.Key)
+		if turn == nil {
+			turn = sp.store.turns.take(ctx, sp.name, conflict.Check.Key)
+		} else if attempt > 2 {
+			// Another process is at it: stand back for about one commit.
+			pause(ctx, time.Duration(rand.Int64N(int64(time.Millisecond)<<min(attempt, 5))))
+		}
+		if ctx.Err() != nil {
+			return Result{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (sp *Space) time() time.Time {
+	if !sp.asOf.IsZero() {
+		return sp.asOf
+	}
+	return sp.store.Now()
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// Context returns the context that Update was called with.
+func (tx *Tx) Context() context.Context { return tx.ctx }
+
+// Now returns the time that deadlines of this Tx count from.
+func (tx *Tx) Now() time.Time { return tx.now }
+
+// Get returns the record under key as this Tx sees it, its own writes
+// included; absent or expired: the zero Record. At commit it must be unchanged.
+func (tx *Tx) Get(key string) (Record, error) {
+	if r, ok := tx.seen[key]; ok {
+		return r, nil
+	}
+	var rec Record
+	var err error
+	if tx.cached {
+		var hit bool
+		if rec, hit = tx.sp.store.cache.get(tx.sp.name, key); hit {
+			tx.fromMem = true
+			if rec.Expired(tx.now) {
+				rec = Record{}
+			}
+		} else {
+			rec, err = tx.sp.Get(tx.ctx, key)
+		}
+	} else {
+		rec, err = tx.sp.Get(tx.ctx, key)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	if tx.seen == nil {
+		tx.seen = make(map[string]Record, 4)
+	}
+	tx.seen[key] = rec
+	tx.commit.Checks = append(tx.commit.Checks, Check{Key: key, At: rec.Version})
+	return rec, nil
+}
+
+// Load is Get and Record.As: it reads the record's value into v and reports
+// whether there is one. At commit it must be unchanged.
+func (tx *Tx) Load(key string, v any) (bool, error) {
+	rec, err := tx.Get(key)
+	if err != nil || rec.Value == nil {
+		return false, err
+	}
+	return true, rec.As(v)
+}
+
+// List is [Space.List]. What it returns is not checked at commit, nor does it
+// see this Tx's own writes: Get what must be unchanged.
+func (tx *Tx) List(q ListQuery) ([]Record, error) { return tx.sp.List(tx.ctx, q) }
+
+// Check adds a condition of the caller's own. When it does not hold, Update
+// returns its *ConflictError.
+func (tx *Tx) Check(c Check) {
+	tx.commit.Checks = slices.Insert(tx.commit.Checks, tx.explicit, c)
+	tx.explicit++
+}
+
+// Put writes v as JSON under key; a later Put or Delete of the key replaces it.
+// Nil opts mean the zero options.
+func (tx *Tx) Put(key string, v any, opts *WriteOptions) {
+	data, err := marshal(v)
+	if err != nil {
+		tx.fail(fmt.Errorf("put %s: %w", key, err))
+		return
+	}
+	w := Write{Key: key, Value: data}
+	if opts != nil {
+		w.Schema, w.Expires, w.Notify = opts.Schema, opts.Expires, opts.Notify
+	}
+	tx.write(w)
+}
+
+// Delete removes the record under key; one that is absent stays so.
+func (tx *Tx) Delete(key string) { tx.write(Write{Key: key}) }
+
+func (tx *Tx) write(w Write) {
+	if r, ok := tx.seen[w.Key]; ok {
+		r.Key, r.Value, r.Expires = w.Key, w.Value, w.Expires
+		tx.seen[w.Key] = r
+	}
+	same := func(x Write) bool { return x.Key == w.Key }
+	if i := slices.IndexFunc(tx.commit.Writes, same); i >= 0 {
+		tx.commit.Writes[i] = w
+		return
+	}
+	tx.commit.Writes = append(tx.commit.Writes, w)
+}
+
+// Emit adds an event of the given type, with data as JSON, to stream. It
+// returns the event, to which Refs, Subject and Schema may be added until the
+// next Emit.
+func (tx *Tx) Emit(stream, typ string, data any) *Event {
+	raw, err := marshal(data)
+	if err != nil {
+		tx.fail(fmt.Errorf("emit %s: %w", typ, err))
+	}
+	tx.commit.Events = append(tx.commit.Events, Event{Stream: stream, Type: typ, Data: raw})
+	return &tx.commit.Events[len(tx.commit.Events)-1]
+}
+
+func (tx *Tx) fail(err error) {
+	if tx.err == nil {
+		tx.err = err
+	}
+}

@@ -1,0 +1,161 @@
+package thole
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxDepth is how deep JSON may nest in an event or a record.
+const MaxDepth = 128
+
+func checkSpaceName(name string) error {
+	if name == "global" {
+		return nil
+	}
+	kind, id, ok := strings.Cut(name, ":")
+	if !ok || kind == "" || id == "" {
+		return invalidf("space %.80q is neither \"global\" nor \"kind:id\"", name)
+	}
+	for i, c := range []byte(kind) {
+		if !('a' <= c && c <= 'z') && (i == 0 || !('0' <= c && c <= '9' || c == '-' || c == '_')) {
+			return invalidf("space %.80q: a kind is a–z, 0–9, - and _, starting with a letter", name)
+		}
+	}
+	if strings.Contains(id, "/") {
+		return invalidf("space %.80q: an id holds no /", name)
+	}
+	return checkName("space", name)
+}
+
+// checkName is what holds for every name: of spaces, keys, streams and types.
+func checkName(what, name string) error {
+	switch {
+	case name == "":
+		return invalidf("%s is empty", what)
+	case len(name) > MaxNameBytes:
+		return fmt.Errorf("%w: %s %.40q… has %d bytes, the limit is %d", ErrTooLarge, what, name, len(name), MaxNameBytes)
+	case !utf8.ValidString(name):
+		return invalidf("%s %q is not UTF-8", what, name)
+	}
+	for _, c := range []byte(name) {
+		if c < 0x20 || c == 0x7f {
+			return invalidf("%s %q holds a control character", what, name)
+		}
+	}
+	return nil
+}
+
+func checkPrefix(prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	if !strings.HasSuffix(prefix, "/") {
+		return invalidf("prefix %.80q does not end in /", prefix)
+	}
+	return checkName("prefix", prefix)
+}
+
+// CheckJSON reports data that is not one JSON value, or nests deeper than
+// MaxDepth, as ErrInvalid; more than MaxValueBytes as ErrTooLarge.
+func CheckJSON(what string, data []byte) error {
+	if len(data) > MaxValueBytes {
+		return fmt.Errorf("%w: %s has %d bytes, the limit is %d; keep larger content as a blob", ErrTooLarge, what, len(data), MaxValueBytes)
+	}
+	if jsonDepth(data) > MaxDepth {
+		return invalidf("%s nests deeper than %d levels", what, MaxDepth)
+	}
+	if !json.Valid(data) {
+		return invalidf("%s is not JSON", what)
+	}
+	return nil
+}
+
+// jsonDepth is the deepest nesting, exact for valid JSON. It comes before a
+// parser sees the data, so that no parser can be made to recurse.
+func jsonDepth(data []byte) int {
+	depth, deepest := 0, 0
+	inString := false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
+// check validates a commit and returns its size in bytes.
+func (c *Commit) check() (int, error) {
+	if len(c.Events) == 0 && len(c.Writes) == 0 {
+		return 0, invalidf("a commit needs an event or a write")
+	}
+	if n := len(c.Checks) + len(c.Events) + len(c.Writes); n > MaxCommitItems {
+		return 0, fmt.Errorf("%w: commit has %d items, the limit is %d", ErrTooLarge, n, MaxCommitItems)
+	}
+	size := 0
+	for _, k := range c.Checks {
+		name := k.Key + k.Stream
+		if (k.Key == "") == (k.Stream == "") {
+			return 0, invalidf("a check names either a stream or a key")
+		}
+		if err := checkName("check", name); err != nil {
+			return 0, err
+		}
+		size += len(name)
+	}
+	for i := range c.Events {
+		if err := c.Events[i].check(); err != nil {
+			return 0, err
+		}
+		size += len(c.Events[i].Stream) + len(c.Events[i].Data)
+	}
+	seen := make(map[string]struct{}, len(c.Writes))
+	for i := range c.Writes {
+		w := &c.Writes[i]
+		if err := w.check(); err != nil {
+			return 0, err
+		}
+		if _, twice := seen[w.Key]; twice {
+			return 0, invalidf("key %q is written twice in one commit", w.Key)
+		}
+		seen[w.Key] = struct{}{}
+		size += len(w.Key) + len(w.Value)
+	}
+	if size > MaxCommitBytes {
+		return 0, fmt.Errorf("%w: commit has %d bytes, the limit is %d", ErrTooLarge, size, MaxCommitBytes)
+	}
+	return size, nil
+}
+
+func (e *Event) check() error {
+	if err := checkName("stream", e.Stream); err != nil {
+		return err
+	}
+	if err := checkName("type", e.Type); err != nil {
+		return err
+	}
+	if len(e.Data) == 0 {
+		e.Data = json.RawMessage("null")
+	}
+	return CheckJSON("event "+e.Type, e.Data)
+}
+
+func (w *Write) check() error {
+	if err := checkName("key", w.Key); err != nil {
+		return err
+	}
+	if w.Value == nil {
+		return nil
+	}
+	return CheckJSON("value of "+w.Key, w.Value)
+}

@@ -1,0 +1,244 @@
+package thole
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// Delivery is what a watch hands out: a durable event, or a signal, which has
+// no position. It is shared by all watchers and must not be changed.
+type Delivery struct {
+	Event
+	encoded atomic.Pointer[[]byte]
+}
+
+// IsSignal reports whether d is live only.
+func (d *Delivery) IsSignal() bool { return d.Position.IsZero() }
+
+// Encoded returns encode(d), computed once for all watchers of d: there must be
+// only one kind of encode in a program.
+func (d *Delivery) Encoded(encode func(*Delivery) []byte) []byte {
+	if b := d.encoded.Load(); b != nil {
+		return *b
+	}
+	b := encode(d)
+	d.encoded.Store(&b)
+	return b
+}
+
+// WatchOptions say where a watch begins and what it lets through. The zero
+// value delivers everything from now on.
+type WatchOptions struct {
+	After   Position // resume after this position
+	Oldest  bool     // begin with the oldest event that is kept; After is then ignored
+	Streams []string // only these; "a/*" matches every stream below a/. Empty: all
+	Types   []string // only these; "noun.*" matches any verb. Empty: all
+	Durable bool     // no signals
+}
+
+func (o *WatchOptions) match(d *Delivery) bool {
+	if o.Durable && d.IsSignal() {
+		return false
+	}
+	return matchAny(o.Streams, d.Stream) && matchAny(o.Types, d.Type)
+}
+
+// matchAny reports whether name is one of patterns, or there are none. A
+// pattern that ends in * matches what begins like it.
+func matchAny(patterns []string, name string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
+		prefix, wild := strings.CutSuffix(p, "*")
+		return p == name || wild && strings.HasPrefix(name, prefix)
+	})
+}
+
+// Watch is a cursor in motion. It holds a place, not a queue: a slow reader
+// costs no memory, is caught up from the journal and misses no event (it may
+// miss signals). A Watch is for one goroutine.
+type Watch struct {
+	sp   *Space
+	hub  *hub
+	opts WatchOptions
+	pos  Position // everything up to here was delivered or filtered out
+	next uint64   // index in the hub's ring; valid while live
+	live bool     // reading from the ring, not from the journal
+	done bool
+}
+
+// Watch begins to watch the space. A cursor that cannot be resumed is
+// *TrimmedError. Close the watch when done.
+func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) {
+	w := &Watch{sp: sp}
+	if opts != nil {
+		w.opts = *opts
+	}
+	if sp.err != nil {
+		return nil, sp.err
+	}
+	// Attach before asking where the space is, so that nothing falls between.
+	hub, err := sp.store.hubs.attach(sp)
+	if err != nil {
+		return nil, err
+	}
+	w.hub = hub
+	head, err := sp.Head(ctx)
+	switch {
+	case err != nil:
+	case w.opts.Oldest:
+	case w.opts.After.IsZero():
+		w.pos = head.Last
+	default:
+		w.pos = w.opts.After
+		err = head.Resume(w.pos)
+	}
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
+	hub.begin(head)
+	return w, nil
+}
+
+// Position returns the place up to which everything that matches was handed
+// out. A new watch with After set to it goes on without a gap.
+func (w *Watch) Position() Position { return w.pos }
+
+// Next waits for deliveries and returns at least one, in journal order; a
+// signal comes after the events that were committed before it was sent. The
+// slice is valid until the next call. Errors: ctx's, ErrClosed when the store
+// or the watch was closed, *TrimmedError when the place was purged.
+func (w *Watch) Next(ctx context.Context) ([]*Delivery, error) {
+	for {
+		if w.done {
+			return nil, ErrClosed
+		}
+		var out []*Delivery
+		var changed <-chan struct{}
+		var err error
+		if w.live {
+			out, changed, err = w.hub.take(w)
+		} else {
+			out, err = w.fromJournal(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(out) > 0 {
+			return out, nil
+		}
+		if changed == nil {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// fromJournal reads the next page after the watch's place, or joins the ring if
+// that reaches back to it.
+func (w *Watch) fromJournal(ctx context.Context) ([]*Delivery, error) {
+	known, begun := w.hub.place()
+	if !begun {
+		head, err := w.sp.Head(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w.hub.begin(head)
+	}
+	if w.hub.join(w) {
+		return nil, nil
+	}
+	q := ReadQuery{After: w.pos, Limit: 256}
+	if len(w.opts.Streams) == 1 && !strings.HasSuffix(w.opts.Streams[0], "*") {
+		q.Stream = w.opts.Streams[0]
+	}
+	page, err := w.sp.Read(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*Delivery, 0, len(page.Events))
+	for _, e := range page.Events {
+		w.pos = e.Position
+		if d := (&Delivery{Event: e}); w.opts.match(d) {
+			out = append(out, d)
+		}
+	}
+	reached := page.Next
+	if reached.IsZero() && len(page.Events) == 0 {
+		// Nothing that matches was committed up to where the hub knew the
+		// journal before the read.
+		reached = known
+	}
+	if reached.Compare(w.pos) > 0 {
+		w.pos = reached
+	}
+	return out, nil
+}
+
+// Close ends the watch. It is idempotent.
+func (w *Watch) Close() {
+	if !w.done {
+		w.done = true
+		w.sp.store.hubs.detach(w.hub)
+	}
+}
+
+// Watchers returns how many watches the space has in this process.
+func (sp *Space) Watchers() int { return sp.store.hubs.count(sp.name) }
+
+// Subscribe watches the space from now on and calls handle, from one goroutine
+// and in order, until the returned function is called, which waits for the last
+// call to end. For a cursor of one's own, use Watch.
+func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(*Delivery)) (unsubscribe func(), err error) {
+	w, err := sp.Watch(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer w.Close()
+		for {
+			batch, err := w.Next(ctx)
+			if err != nil {
+				if ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+					sp.store.log.Warn("subscription ended", "space", sp.name, "error", err)
+				}
+				return
+			}
+			for _, d := range batch {
+				handle(d)
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }, nil
+}
+
+// Signal sends a live-only message to whoever watches the space through this
+// process. It is never stored and nothing may depend on its arrival.
+func (sp *Space) Signal(stream, typ string, data any) error {
+	if sp.err != nil {
+		return sp.err
+	}
+	hub := sp.store.hubs.find(sp.name)
+	if hub == nil {
+		return nil
+	}
+	raw, err := marshal(data)
+	if err != nil {
+		return err
+	}
+	e := Event{Stream: stream, Type: typ, Time: sp.store.Now(), Actor: sp.actor, Cause: sp.cause, Data: raw}
+	if err := e.check(); err != nil {
+		return err
+	}
+	hub.signal(&Delivery{Event: e})
+	return nil
+}
