@@ -1,9 +1,12 @@
 package thole
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -76,6 +79,36 @@ func (tx *Tx) beat(base string, ttl time.Duration) {
 // result res.
 func LeaseFence(base string, res Result) Fence {
 	return Fence{Key: base + "/owner", Token: res.Last}
+}
+
+// String returns the fence as opaque text that is safe in a header: base64url
+// (RFC 4648, unpadded) of "<key>@<position>". The zero Fence is "".
+func (f Fence) String() string {
+	if f == (Fence{}) {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(f.Key + "@" + f.Token.String()))
+}
+
+// ParseFence reads the text form. Anything that [Fence.String] does not print
+// is ErrInvalid, the empty string included.
+func ParseFence(s string) (Fence, error) {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || strings.ContainsAny(s, "\r\n") { // which the decoder skips
+		return Fence{}, invalidf("fence %.40q is not base64url", s)
+	}
+	at := bytes.LastIndexByte(raw, '@')
+	if at < 0 {
+		return Fence{}, invalidf("fence %.40q names no lease", s)
+	}
+	f := Fence{Key: string(raw[:at])}
+	if err := checkName("fence", f.Key); err != nil {
+		return Fence{}, err
+	}
+	if f.Token, err = ParsePosition(string(raw[at+1:])); err != nil || f.Token.IsZero() {
+		return Fence{}, invalidf("fence %.40q has no token", s)
+	}
+	return f, nil
 }
 
 // Renew moves the end of the lease that f proves to ttl from now. ErrFenced: it
