@@ -1,6 +1,6 @@
 module github.com/thole-dev/thole
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/tidwall/btree v1.8.2

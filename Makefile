@@ -1,0 +1,40 @@
+# Everything a contributor runs. `make help` lists it.
+.DEFAULT_GOAL := help
+.PHONY: help dev build test check unit race kills bench stranger install-tools
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+dev: ## Start Thole here: SQLite file, loopback, sample agent
+	go run ./cmd/thole dev
+
+build: ## Build bin/thole
+	go build -trimpath -o bin/thole ./cmd/thole
+
+test: install-tools check race kills ## Everything; installs what it needs
+
+install-tools:
+	@scripts/install.sh gcc libc6-dev procps
+
+check: ## gofmt, vet, staticcheck
+	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
+	go vet ./...
+	GOOS=darwin go vet ./...
+	GOOS=windows go build ./...
+	go tool staticcheck ./...
+	cd bench && go vet ./...
+
+unit: ## All tests, embedded stores only, no C compiler needed
+	go test ./...
+
+race: ## All tests under the race detector
+	CGO_ENABLED=1 go test -race -timeout 15m ./...
+
+kills: ## Kill a real server at every phase, again and again, and check what is left
+	go test -tags kills -timeout 10m -count=1 -v ./internal/kills/...
+
+bench: ## Measure beside the raw limits and a peer; see docs/measurements.md
+	cd bench && go run . $(BENCH)
+
+stranger: ## Prove the README on a bare Debian (needs root and debootstrap)
+	scripts/stranger.sh
