@@ -1,0 +1,89 @@
+package backendtest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/thole-dev/thole"
+)
+
+func closeCases() []testCase {
+	return []testCase{
+		{"close/is idempotent and ends every method with ErrClosed", closeMethods},
+		{"close/commits that run meanwhile succeed or are ErrClosed", closeRunning},
+		{"ability/durability is one of the four grades", durabilityKnown},
+	}
+}
+
+func closeMethods(e *env) {
+	e.must(event("s", "s.made"), set("k", `1`))
+	for range 3 {
+		e.ok(e.b.Close() == nil, "close: got an error")
+	}
+	_, err := e.b.Commit(e.ctx, []thole.Commit{commitOf(event("s", "s.made"))})
+	e.is("commit", err, thole.ErrClosed)
+	_, err = e.b.Get(e.ctx, space, "k")
+	e.is("get", err, thole.ErrClosed)
+	_, err = e.b.List(e.ctx, space, thole.ListQuery{})
+	e.is("list", err, thole.ErrClosed)
+	_, err = e.b.Read(e.ctx, space, thole.ReadQuery{})
+	e.is("read", err, thole.ErrClosed)
+	_, err = e.b.Heads(e.ctx, space)
+	e.is("heads", err, thole.ErrClosed)
+	_, err = e.b.Heads(e.ctx)
+	e.is("heads of nothing", err, thole.ErrClosed)
+	_, err = e.b.Spaces(e.ctx, thole.SpacesQuery{})
+	e.is("spaces", err, thole.ErrClosed)
+	e.is("load", e.b.Load(e.ctx, "user:1", twoEpochs("user:1")), thole.ErrClosed)
+	e.is("purge", e.b.Purge(e.ctx, space, thole.Purge{All: true}), thole.ErrClosed)
+}
+
+func closeRunning(e *env) {
+	const workers = 6
+	started := make(chan struct{}, workers)
+	counts := make([]int, workers)
+	e.parallel(workers+1, func(i int) error {
+		if i == workers {
+			for range workers {
+				<-started
+			}
+			return e.b.Close()
+		}
+		for n := 0; ; n++ {
+			results, err := e.b.Commit(e.ctx, []thole.Commit{commitOf(event(fmt.Sprint("s", i), "s.made"))})
+			if n == 0 {
+				started <- struct{}{}
+			}
+			if errors.Is(err, thole.ErrClosed) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if results[0].Conflict != nil {
+				return results[0].Conflict
+			}
+			counts[i]++
+		}
+	})
+	if e.harness.Reopen == nil {
+		return
+	}
+	e.reopenClosed()
+	for i, acknowledged := range counts {
+		got := len(e.readAll(space, thole.ReadQuery{Stream: fmt.Sprint("s", i)}))
+		e.ok(got >= acknowledged, "stream %d: got %d events after reopen, %d were acknowledged", i, got, acknowledged)
+	}
+}
+
+func durabilityKnown(e *env) {
+	d, ok := e.harness.Backend.(thole.Durable)
+	if !ok {
+		return // counts as Sync
+	}
+	switch got := d.Durability(); got {
+	case thole.Sync, thole.Replicated, thole.Relaxed, thole.None:
+	default:
+		e.ok(false, "durability: got %q", got)
+	}
+}

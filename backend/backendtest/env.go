@@ -1,0 +1,208 @@
+package backendtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// env is what a case works with: a store, a clock, and comparisons that count.
+type env struct {
+	testing.TB
+	harness Harness
+	b       *tracker // the backend, watched
+	ctx     context.Context
+	checks  *atomic.Int64
+}
+
+func newEnv(t testing.TB, h Harness, checks *atomic.Int64) *env {
+	e := &env{TB: t, harness: h, ctx: t.Context(), checks: checks}
+	e.b = &tracker{Backend: h.Backend, history: &history{spaces: map[string]*spaceHistory{}}}
+	t.Cleanup(func() {
+		if err := e.b.Close(); err != nil {
+			t.Errorf("close: got %v, want nil", err)
+		}
+	})
+	return e
+}
+
+// reopen goes on with the same data opened anew.
+func (e *env) reopen() {
+	e.Helper()
+	if e.harness.Reopen != nil {
+		e.b = &tracker{Backend: e.harness.Reopen(e), history: e.b.history}
+	}
+}
+
+// now is the base of all times in the suite. It lies in the past, so that an
+// engine that asks its own clock about expiry is found out.
+var now = time.Date(2025, 3, 4, 5, 6, 7, 891_234_000, time.UTC)
+
+const space = "project:shop"
+
+// ok counts a check and reports it when it does not hold.
+func (e *env) ok(holds bool, format string, args ...any) {
+	e.Helper()
+	e.checks.Add(1)
+	if !holds {
+		e.Errorf(format, args...)
+	}
+}
+
+// need is ok, but ends the case.
+func (e *env) need(holds bool, format string, args ...any) {
+	e.Helper()
+	e.checks.Add(1)
+	if !holds {
+		e.Fatalf(format, args...)
+	}
+}
+
+// equal compares deeply; times and empty slices as the contract sees them.
+func (e *env) equal(what string, got, want any) {
+	e.Helper()
+	got, want = canonical(got), canonical(want)
+	e.checks.Add(1)
+	if !reflect.DeepEqual(got, want) {
+		e.Errorf("%s:\ngot  %s\nwant %s", what, show(got), show(want))
+	}
+}
+
+func (e *env) is(what string, err, target error) {
+	e.Helper()
+	e.ok(errors.Is(err, target), "%s: got error %v, want %v", what, err, target)
+}
+
+// trimmed checks that err is a TrimmedError about cursor.
+func (e *env) trimmed(what string, err error, cursor thole.Position) {
+	e.Helper()
+	var te *thole.TrimmedError
+	e.need(errors.As(err, &te), "%s: got error %v, want a TrimmedError", what, err)
+	e.is(what, err, thole.ErrTrimmed)
+	e.equal(what+": its cursor", te.Cursor, cursor)
+	e.ok(te.Reason != "", "%s: the error has no reason", what)
+}
+
+// canonical makes equal what the contract calls equal.
+func canonical(v any) any {
+	switch v := v.(type) {
+	case []thole.Event:
+		out := make([]thole.Event, len(v))
+		for i, ev := range v {
+			ev.Time = canonicalTime(ev.Time)
+			if len(ev.Refs) == 0 {
+				ev.Refs = nil
+			}
+			out[i] = ev
+		}
+		return out
+	case []thole.Record:
+		out := make([]thole.Record, len(v))
+		for i, r := range v {
+			r.Updated, r.Expires = canonicalTime(r.Updated), canonicalTime(r.Expires)
+			out[i] = r
+		}
+		return out
+	case thole.Event:
+		return canonical([]thole.Event{v}).([]thole.Event)[0]
+	case thole.Record:
+		return canonical([]thole.Record{v}).([]thole.Record)[0]
+	case thole.Head:
+		v.Epochs = append([]thole.Epoch{}, v.Epochs...)
+		return v
+	case []thole.Head:
+		out := make([]thole.Head, len(v))
+		for i, h := range v {
+			out[i] = canonical(h).(thole.Head)
+		}
+		return out
+	case []string:
+		return append([]string{}, v...)
+	}
+	return v
+}
+
+func canonicalTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Round(0)
+}
+
+func show(v any) string {
+	text := fmt.Sprintf("%+v", v)
+	if b, err := json.Marshal(v); err == nil {
+		text = string(b)
+	}
+	if len(text) > 1200 {
+		text = fmt.Sprintf("%s… (%d bytes)", text[:1200], len(text))
+	}
+	return text
+}
+
+// event is an event of the stream with some data.
+func event(stream, typ string) thole.Event {
+	return thole.Event{Stream: stream, Type: typ, Schema: 1, Data: json.RawMessage(`{"n":1}`)}
+}
+
+// set is a write of a record.
+func set(key, value string) thole.Write {
+	return thole.Write{Key: key, Value: json.RawMessage(value)}
+}
+
+// commitOf makes a commit to the suite's usual space from its parts.
+func commitOf(parts ...any) thole.Commit {
+	c := thole.Commit{Space: space, Now: now, Actor: "user:42", Cause: "run_1"}
+	for _, part := range parts {
+		switch p := part.(type) {
+		case string:
+			c.Space = p
+		case time.Time:
+			c.Now = p
+		case thole.Check:
+			c.Checks = append(c.Checks, p)
+		case thole.Event:
+			c.Events = append(c.Events, p)
+		case thole.Write:
+			c.Writes = append(c.Writes, p)
+		default:
+			panic(fmt.Sprintf("commitOf: %T", part))
+		}
+	}
+	return c
+}
+
+// eventsOf returns what reading must give for a commit and its result.
+func eventsOf(c thole.Commit, r thole.Result) []thole.Event {
+	var events []thole.Event
+	for i, ev := range c.Events {
+		ev.Position = r.First
+		ev.Position.Seq += uint64(i)
+		ev.Time, ev.Actor, ev.Cause = c.Now, c.Actor, c.Cause
+		ev.Data = bytes.Clone(ev.Data)
+		events = append(events, ev)
+	}
+	return events
+}
+
+// recordsOf returns the records that a commit wrote, in its order.
+func recordsOf(c thole.Commit, r thole.Result) []thole.Record {
+	var records []thole.Record
+	for _, w := range c.Writes {
+		if w.Value != nil {
+			records = append(records, thole.Record{
+				Key: w.Key, Value: bytes.Clone(w.Value), Schema: w.Schema, Version: r.Last,
+				Updated: c.Now, Expires: w.Expires, Notify: w.Notify,
+			})
+		}
+	}
+	return records
+}

@@ -1,0 +1,194 @@
+package backendtest
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+func loadCases() []testCase {
+	return []testCase{
+		{"load/positions, versions and times are kept", loadExact},
+		{"load/nothing is visible before Done", loadHidden},
+		{"load/a space that exists is refused", loadExists},
+		{"load/another head starts over", loadRestart},
+		{"load/commits go on after what was loaded", loadContinues},
+		{"load/a copy is like its original", loadCopy},
+		{"load/a trimmed space is loaded as trimmed", loadTrimmed},
+	}
+}
+
+// twoEpochs is a space whose first epoch lost its tail: seqs 1…4 and 5…9, of
+// which 3, 6 and 9 are commits without events.
+func twoEpochs(name string) thole.Chunk {
+	one, two := "0001aaaaaaaa", "0002bbbbbbbb"
+	c := thole.Chunk{Done: true, Head: thole.Head{
+		Space: name, Oldest: thole.Position{Epoch: one, Seq: 1}, Last: thole.Position{Epoch: two, Seq: 9},
+		Epochs: []thole.Epoch{{Name: one, First: 1, Last: 4}, {Name: two, First: 5, Last: 9}},
+	}}
+	for _, n := range []uint64{1, 2, 4, 5, 7, 8} {
+		ev := event([]string{"s", "t"}[n%2], "s.made")
+		ev.Position = thole.Position{Epoch: one, Seq: n}
+		if n > 4 {
+			ev.Position.Epoch = two
+		}
+		ev.Time, ev.Actor, ev.Subject, ev.Refs = now.Add(-time.Duration(n)*time.Hour), "user:old", "user:7", []string{"a", "b"}
+		c.Events = append(c.Events, ev)
+	}
+	c.Records = []thole.Record{
+		{Key: "z", Value: json.RawMessage(` 1 `), Schema: 2, Version: thole.Position{Epoch: one, Seq: 3}, Updated: now.Add(-time.Hour)},
+		{Key: "a", Value: json.RawMessage(`2`), Version: c.Head.Last, Updated: now, Expires: due, Notify: true},
+		{Key: "m/x", Value: json.RawMessage(`null`), Version: thole.Position{Epoch: two, Seq: 6}, Updated: now, Expires: later},
+	}
+	return c
+}
+
+// stateOf is what must be seen of a space after c is loaded.
+func stateOf(c thole.Chunk) state {
+	records := slices.Clone(c.Records)
+	slices.SortFunc(records, func(a, b thole.Record) int {
+		if a.Key < b.Key {
+			return -1
+		}
+		return 1
+	})
+	return state{
+		Head:    canonical(c.Head).(thole.Head),
+		Events:  canonical(c.Events).([]thole.Event),
+		Records: canonical(records).([]thole.Record),
+	}
+}
+
+// parts splits c into single items, the last one Done.
+func parts(c thole.Chunk) []thole.Chunk {
+	var out []thole.Chunk
+	for i := range c.Events {
+		out = append(out, thole.Chunk{Head: c.Head, Events: c.Events[i : i+1]})
+		if i < len(c.Records) {
+			out = append(out, thole.Chunk{Head: c.Head, Records: c.Records[i : i+1]})
+		}
+	}
+	return append(out, thole.Chunk{Head: c.Head, Done: true})
+}
+
+func loadExact(e *env) {
+	whole := twoEpochs("user:1")
+	e.load("user:1", whole)
+	e.equal("in one chunk", e.state("user:1"), stateOf(whole))
+	pieces := twoEpochs("user:2")
+	for _, part := range parts(pieces) {
+		e.load("user:2", part)
+	}
+	e.equal("in many chunks", e.state("user:2"), stateOf(pieces))
+	e.equal("due", keysOf(e.list("user:2", thole.ListQuery{DueBy: due})), []string{"a"})
+	e.equal("spaces due", e.spaces(thole.SpacesQuery{DueBy: later}), []string{"user:1", "user:2"})
+	empty := thole.Chunk{Head: twoEpochs("user:3").Head, Done: true}
+	e.load("user:3", empty)
+	e.equal("with nothing in it", e.state("user:3"), stateOf(empty))
+}
+
+func loadHidden(e *env) {
+	c := twoEpochs(space)
+	for _, part := range parts(c) {
+		if part.Done {
+			break
+		}
+		e.load(space, part)
+		e.equal("head", e.head(space), thole.Head{Space: space})
+		e.equal("spaces", e.spaces(thole.SpacesQuery{}), []string{})
+		e.equal("spaces due", e.spaces(thole.SpacesQuery{DueBy: later}), []string{})
+		e.equal("get", e.get(space, "a", "z"), []thole.Record{{}, {}})
+		e.equal("list", e.list(space, thole.ListQuery{}), []thole.Record{})
+		e.equal("list due", e.list(space, thole.ListQuery{DueBy: later}), []thole.Record{})
+		for _, q := range []thole.ReadQuery{{}, {Backward: true}, {Stream: "s"}} {
+			e.equal("read", len(e.readPage(space, q).Events), 0)
+		}
+		e.is("purge", e.b.Purge(e.ctx, space, thole.Purge{All: true}), thole.ErrNotFound)
+	}
+	e.load(space, thole.Chunk{Head: c.Head, Done: true})
+	e.equal("all at once", e.state(space), stateOf(c))
+}
+
+func loadExists(e *env) {
+	e.must(event("s", "s.made"), set("k", `1`))
+	e.unchanged(space, func() {
+		for _, part := range []thole.Chunk{twoEpochs(space), parts(twoEpochs(space))[0]} {
+			e.is("load", e.b.Load(e.ctx, space, part), thole.ErrExists)
+		}
+	})
+	e.load("user:1", twoEpochs("user:1"))
+	e.is("load after Done", e.b.Load(e.ctx, "user:1", twoEpochs("user:1")), thole.ErrExists)
+}
+
+func loadRestart(e *env) {
+	abandoned := twoEpochs(space)
+	abandoned.Head.Last.Seq, abandoned.Head.Epochs[1].Last = 12, 12
+	abandoned.Records = append(abandoned.Records, thole.Record{Key: "stale", Value: json.RawMessage(`1`), Version: abandoned.Head.Last, Updated: now, Expires: due})
+	abandoned.Events[1].Stream, abandoned.Events[1].Data = "stale", json.RawMessage(`"stale"`)
+	abandoned.Done = false
+	e.load(space, abandoned)
+	c := twoEpochs(space)
+	c.Events = c.Events[1:]
+	for _, part := range parts(c) {
+		e.load(space, part)
+	}
+	e.equal("only the second import", e.state(space), stateOf(c))
+}
+
+func loadContinues(e *env) {
+	c := twoEpochs(space)
+	e.load(space, c)
+	for _, k := range []thole.Check{{Stream: "s"}, {Key: "z"}, {Stream: "s", At: c.Events[3].Position}, {Key: "z", At: c.Head.Last}} {
+		e.conflict(k, event("s", "s.seen"))
+	}
+	e.ok(e.conflict(later, set("a", `1`)).Expired, "a loaded notify record does not expire")
+	want := seq(c.Head.Last, 1)
+	r := e.must(
+		thole.Check{Stream: "s", At: c.Events[5].Position}, thole.Check{Stream: "t", At: c.Events[4].Position},
+		thole.Check{Key: "z", At: c.Records[0].Version}, thole.Check{Key: "a", At: c.Records[1].Version},
+		event("s", "s.seen"), thole.Write{Key: "a"})
+	e.equal("position", r.First, want)
+	head := c.Head
+	head.Last, head.Epochs = want, []thole.Epoch{c.Head.Epochs[0], {Name: want.Epoch, First: 5, Last: 10}}
+	e.equal("head", e.head(space), head)
+	e.equal("records", keysOf(e.list(space, thole.ListQuery{})), []string{"m/x", "z"})
+}
+
+func loadCopy(e *env) {
+	e.journal(30)
+	e.must(expiring("x", due, true), expiring("y", later, false))
+	e.copy(space, "project:copy")
+	want := e.state(space)
+	want.Head.Space = "project:copy"
+	e.equal("copy", e.state("project:copy"), want)
+	e.unchanged(space, func() { e.must("project:copy", event("s", "s.made"), set("k", `2`)) })
+}
+
+// copy loads to with what from holds, in small chunks.
+func (e *env) copy(from, to string) {
+	e.Helper()
+	head := e.head(from)
+	head.Space = to
+	events, records := e.readAll(from, thole.ReadQuery{}), e.listAll(from, thole.ListQuery{})
+	for chunk := range slices.Chunk(records, 7) {
+		e.load(to, thole.Chunk{Head: head, Records: chunk})
+	}
+	for chunk := range slices.Chunk(events, 7) {
+		e.load(to, thole.Chunk{Head: head, Events: chunk})
+	}
+	e.load(to, thole.Chunk{Head: head, Done: true})
+}
+
+func loadTrimmed(e *env) {
+	c := twoEpochs(space)
+	c.Head.Oldest = thole.Position{Epoch: c.Head.Epochs[1].Name, Seq: 7}
+	c.Events = c.Events[4:]
+	e.load(space, c)
+	e.equal("state", e.state(space), stateOf(c))
+	e.cannotResume(space, thole.Position{Epoch: c.Head.Epochs[1].Name, Seq: 5})
+	_, err := e.b.Read(e.ctx, space, thole.ReadQuery{After: thole.Position{Epoch: c.Head.Epochs[0].Name, Seq: 2}})
+	e.ok(errors.Is(err, thole.ErrTrimmed), "in the epoch that is gone: got %v, want ErrTrimmed", err)
+}

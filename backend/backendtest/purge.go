@@ -1,0 +1,135 @@
+package backendtest
+
+import (
+	"github.com/thole-dev/thole"
+)
+
+func purgeCases() []testCase {
+	return []testCase{
+		{"purge/a whole space leaves nothing and starts a new epoch", purgeAll},
+		{"purge/before trims events and nothing else", purgeBefore},
+		{"purge/streams loses their events and versions", purgeStreams},
+		{"purge/events are redacted in place", purgeEvents},
+		{"purge/takes no position", purgeNoPosition},
+		{"purge/a space that does not exist is not found", purgeNotFound},
+		{"purge/outlives a reopen", purgeReopen},
+	}
+}
+
+func purgeAll(e *env) {
+	e.journal(10)
+	e.must(expiring("due", due, true))
+	old := e.head(space)
+	e.must("user:42", event("s", "s.made"), set("k", `1`))
+	e.unchanged("user:42", func() { e.purge(space, thole.Purge{All: true}) })
+	e.equal("state", e.state(space), state{Head: canonical(thole.Head{Space: space}).(thole.Head), Events: []thole.Event{}, Records: []thole.Record{}})
+	e.equal("get", e.get(space, "k", "due"), []thole.Record{{}, {}})
+	e.equal("spaces", e.spaces(thole.SpacesQuery{}), []string{"user:42"})
+	e.equal("streams", len(e.readAll(space, thole.ReadQuery{Stream: "s1"})), 0)
+	e.is("again", e.b.Purge(e.ctx, space, thole.Purge{All: true}), thole.ErrNotFound)
+
+	r := e.must(later, thole.Check{Stream: "s1"}, thole.Check{Key: "k"}, thole.Check{Key: "due"}, event("s1", "s.made"), set("due", `1`))
+	e.equal("starts at", r.First.Seq, uint64(1))
+	e.ok(r.First.Epoch != old.Last.Epoch, "epoch: got the old one, %s", r.First.Epoch)
+	e.equal("events", len(e.readAll(space, thole.ReadQuery{})), 1)
+	e.equal("records", keysOf(e.list(space, thole.ListQuery{})), []string{"due"})
+}
+
+func purgeBefore(e *env) {
+	all := e.journal(12)
+	e.must(event("lonely", "s.made"))
+	all = e.readAll(space, thole.ReadQuery{})
+	want := e.state(space)
+	for _, i := range []int{0, 5, 3, len(all) - 1} { // going back changes nothing
+		e.purge(space, thole.Purge{Before: all[i].Position})
+		if all[i].Position.Compare(want.Head.Oldest) > 0 {
+			want.Head.Oldest, want.Events = all[i].Position, canonical(all[i:]).([]thole.Event)
+		}
+		e.equal("state", e.state(space), want)
+	}
+	e.equal("a trimmed stream", len(e.readAll(space, thole.ReadQuery{Stream: "s1"})), 0)
+	e.must(thole.Check{Stream: "s1"}, thole.Check{Stream: "lonely", At: all[len(all)-1].Position}, event("s1", "s.made"))
+	end := e.head(space).Last
+	e.purge(space, thole.Purge{Before: seq(end, 1)})
+	e.equal("nothing is left", len(e.readAll(space, thole.ReadQuery{})), 0)
+	e.equal("but the head", e.head(space).Last, end)
+	e.equal("a reader at the head goes on", len(e.readAll(space, thole.ReadQuery{After: end})), 0)
+	e.equal("the next one", e.must(event("s", "s.made")).First, seq(end, 1))
+}
+
+func purgeStreams(e *env) {
+	all := e.journal(15)
+	want := e.state(space)
+	e.purge(space, thole.Purge{Streams: []string{"s1", "absent"}})
+	kept := []thole.Event{}
+	for _, ev := range all {
+		if ev.Stream != "s1" {
+			kept = append(kept, ev)
+		}
+	}
+	want.Events = canonical(kept).([]thole.Event)
+	e.equal("state", e.state(space), want)
+	e.conflict(thole.Check{Stream: "s0"}, event("s0", "s.made"))
+	r := e.must(thole.Check{Stream: "s1"}, event("s1", "s.made"))
+	e.equal("position", r.First, seq(want.Head.Last, 1))
+	e.equal("the stream begins anew", len(e.readAll(space, thole.ReadQuery{Stream: "s1"})), 1)
+	e.purge(space, thole.Purge{Streams: []string{"s0", "s1", "s2"}})
+	e.equal("no events", len(e.readAll(space, thole.ReadQuery{})), 0)
+	e.equal("a reader at the head goes on", len(e.readAll(space, thole.ReadQuery{After: r.Last})), 0)
+}
+
+func purgeEvents(e *env) {
+	var all []thole.Event
+	for range 4 {
+		ev := event("s", "s.made")
+		ev.Subject, ev.Refs = "user:7", []string{"msg_1"}
+		c := commitOf(ev, ev, set("k", `1`))
+		all = append(all, eventsOf(c, e.mustCommit(c))...)
+	}
+	want := e.state(space)
+	foreign := all[5].Position
+	foreign.Epoch = "0001aaaaaaaa"
+	e.purge(space, thole.Purge{Events: []thole.Position{all[1].Position, all[6].Position, foreign, seq(want.Head.Last, 5)}})
+	for _, i := range []int{1, 6} {
+		ev := &all[i]
+		ev.Data, ev.Actor, ev.Cause, ev.Subject, ev.Refs = nil, "", "", "", nil
+	}
+	want.Events = canonical(all).([]thole.Event)
+	e.equal("state", e.state(space), want)
+	for _, q := range []thole.ReadQuery{{Subject: "user:7"}, {Actor: "user:42"}, {Stream: "s"}} {
+		e.equal("filters see what is left", e.readAll(space, q), selected(all, q))
+	}
+	e.must(thole.Check{Stream: "s", At: all[7].Position}, event("s", "s.made"))
+}
+
+func purgeNoPosition(e *env) {
+	all := e.journal(10)
+	last := e.head(space).Last
+	e.purge(space, thole.Purge{Events: []thole.Position{all[3].Position}})
+	e.purge(space, thole.Purge{Streams: []string{"s1"}})
+	e.purge(space, thole.Purge{Before: all[2].Position})
+	e.equal("head", e.head(space).Last, last)
+	e.equal("next", e.must(event("s", "s.made")).First, seq(last, 1))
+}
+
+func purgeNotFound(e *env) {
+	at := thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}
+	for _, p := range []thole.Purge{{All: true}, {Before: at}, {Streams: []string{"s"}}, {Events: []thole.Position{at}}} {
+		e.is("purge", e.b.Purge(e.ctx, space, p), thole.ErrNotFound)
+	}
+	e.equal("spaces", e.spaces(thole.SpacesQuery{}), []string{})
+}
+
+func purgeReopen(e *env) {
+	e.must("user:gone", event("s", "s.made"), set("k", `1`))
+	all := e.journal(12)
+	e.purge("user:gone", thole.Purge{All: true})
+	e.purge(space, thole.Purge{Before: all[3].Position})
+	e.purge(space, thole.Purge{Streams: []string{"s1"}})
+	e.purge(space, thole.Purge{Events: []thole.Position{all[len(all)-1].Position}})
+	want := e.state(space)
+	e.reopen()
+	e.equal("state", e.state(space), want)
+	e.equal("spaces", e.spaces(thole.SpacesQuery{}), []string{space})
+	e.must(thole.Check{Stream: "s1"}, event("s1", "s.made"))
+}

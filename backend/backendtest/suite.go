@@ -1,0 +1,93 @@
+// Package backendtest is the contract of [thole.Backend] as tests.
+//
+// A backend's own test opens it in an [Opener] and calls [Run] and [Model]:
+//
+//	func TestContract(t *testing.T) {
+//		backendtest.Run(t, func(t testing.TB) backendtest.Harness {
+//			return backendtest.Harness{Backend: memstore.New()}
+//		})
+//	}
+//
+// [RejectBroken] proves that the suite is not empty words: it breaks a good
+// backend in one line of the contract after the other and fails if a case
+// still passes.
+//
+// The Store enforces the limits, so backends need only accept what is at them.
+package backendtest
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/thole-dev/thole"
+)
+
+// Opener opens a fresh, empty store. It is called at least once per case and
+// fails t when it cannot. What it starts it stops in t.Cleanup; the suite
+// closes the Backend before that.
+type Opener func(t testing.TB) Harness
+
+// Harness is an open store and what can be done with it from outside.
+type Harness struct {
+	Backend thole.Backend
+
+	// Reopen closes whatever is open on the data and opens it again. Nil: the
+	// data does not outlive Close, and cases go on with what is open.
+	Reopen func(t testing.TB) thole.Backend
+
+	// Second opens another instance on the same data while the first is open,
+	// as another process would. Nil: one process at a time, and the cases about
+	// it do not run.
+	Second func(t testing.TB) thole.Backend
+}
+
+// Report counts what ran.
+type Report struct {
+	Cases  int // promises
+	Checks int // comparisons made for them
+}
+
+// testCase is one promise of the contract.
+type testCase struct {
+	name string
+	run  func(e *env)
+}
+
+// cases returns all promises, cheap ones first within each concern.
+func cases() []testCase {
+	var all []testCase
+	for _, concern := range [][]testCase{
+		commitCases(), batchCases(), checkCases(), recordCases(), readCases(), cursorCases(),
+		expiryCases(), spacesCases(), loadCases(), purgeCases(), keyCases(), limitCases(),
+		concurrencyCases(), closeCases(), reopenCases(), watchCases(),
+	} {
+		all = append(all, concern...)
+	}
+	return all
+}
+
+// Run runs every case as a subtest on a store of its own and reports how much
+// was checked. Cases that need a Second instance are left out when the harness
+// has none. After each case the backend's consistency is checked.
+func Run(t *testing.T, open Opener) Report {
+	t.Helper()
+	var report Report
+	var checks atomic.Int64
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) { runCase(t, c, open, &checks) })
+		report.Cases++
+	}
+	report.Checks = int(checks.Load())
+	t.Logf("contract: %d cases, %d checks", report.Cases, report.Checks)
+	return report
+}
+
+// runCase runs one case and the consistency check after it.
+func runCase(t testing.TB, c testCase, open Opener, checks *atomic.Int64) {
+	t.Helper()
+	e := newEnv(t, open(t), checks)
+	c.run(e)
+	if !t.Failed() {
+		e.verify()
+	}
+}

@@ -1,0 +1,14 @@
+package memstore_test
+
+import (
+	"testing"
+
+	"github.com/thole-dev/thole/backend/backendtest"
+	"github.com/thole-dev/thole/backend/memstore"
+)
+
+func open(testing.TB) backendtest.Harness {
+	return backendtest.Harness{Backend: memstore.New()}
+}
+
+func TestContract(t *testing.T) { backendtest.Run(t, open) }
