@@ -63,7 +63,7 @@ func CheckJSON(what string, data []byte) error {
 	if len(data) > MaxValueBytes {
 		return fmt.Errorf("%w: %s has %d bytes, the limit is %d; keep larger content as a blob", ErrTooLarge, what, len(data), MaxValueBytes)
 	}
-	if jsonDepth(data) > MaxDepth {
+	if JSONDepth(data) > MaxDepth {
 		return invalidf("%s nests deeper than %d levels", what, MaxDepth)
 	}
 	if !json.Valid(data) {
@@ -72,9 +72,9 @@ func CheckJSON(what string, data []byte) error {
 	return nil
 }
 
-// jsonDepth is the deepest nesting, exact for valid JSON. It comes before a
+// JSONDepth is the deepest nesting in data, exact for valid JSON. Ask before a
 // parser sees the data, so that no parser can be made to recurse.
-func jsonDepth(data []byte) int {
+func JSONDepth(data []byte) int {
 	depth, deepest := 0, 0
 	inString := false
 	for i := 0; i < len(data); i++ {

@@ -1,0 +1,105 @@
+// Package auth says who may do what: tokens and the grants they carry. Tokens
+// live in the store itself, in the space global, so that every process on one
+// store accepts the same ones and a revocation holds everywhere at once.
+package auth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+// Access is how much a grant allows. Each grade includes the ones before it.
+type Access string
+
+// The grades of access.
+const (
+	Read  Access = "read"  // see state and watch events
+	Write Access = "write" // and change it
+	Admin Access = "admin" // and purge, and commit outside app/…
+)
+
+func (a Access) grade() int { return slices.Index([]Access{Read, Write, Admin}, a) + 1 }
+
+// Allows reports whether a is need or more.
+func (a Access) Allows(need Access) bool { return a.grade() > 0 && a.grade() >= need.grade() }
+
+// Grant allows access to the spaces that match a pattern, or only to some
+// threads in them.
+type Grant struct {
+	Space   string   `json:"space"`             // "project:shop", "project:*" or "*"
+	Access  Access   `json:"access"`            // read, write or admin
+	Threads []string `json:"threads,omitempty"` // only these threads; empty: everything in the space
+}
+
+// Check reports, as ErrInvalid, a grant that could never hold or says something
+// else than it seems to.
+func (g Grant) Check() error {
+	if g.Access.grade() == 0 {
+		return fmt.Errorf("%w: access %.20q is not read, write or admin", thole.ErrInvalid, g.Access)
+	}
+	if g.Access == Admin && len(g.Threads) > 0 {
+		return fmt.Errorf("%w: a grant that is narrowed to threads cannot be admin", thole.ErrInvalid)
+	}
+	kind, id, ok := strings.Cut(g.Space, ":")
+	exact := ok && kind != "" && id != "" && !strings.Contains(g.Space, "*")
+	if g.Space != "*" && g.Space != "global" && !exact && !(ok && kind != "" && id == "*" && !strings.Contains(kind, "*")) {
+		return fmt.Errorf("%w: space pattern %.80q is not a space, \"kind:*\" or \"*\"", thole.ErrInvalid, g.Space)
+	}
+	for _, id := range g.Threads {
+		if err := thole.CheckID("thrd", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g Grant) matches(space string) bool {
+	if g.Space == "*" || g.Space == space {
+		return true
+	}
+	kind, wild := strings.CutSuffix(g.Space, "*")
+	return wild && strings.HasSuffix(kind, ":") && strings.HasPrefix(space, kind)
+}
+
+// Scope is what is left of a space after all grants were looked at. The zero
+// Scope is the whole space.
+type Scope struct {
+	Narrowed bool
+	Threads  []string // if Narrowed, only these
+}
+
+// Thread reports whether the thread is in the scope.
+func (s Scope) Thread(id string) bool { return !s.Narrowed || slices.Contains(s.Threads, id) }
+
+// Streams returns the streams of the journal that the scope shows, as
+// [thole.WatchOptions] takes them; nil means all.
+func (s Scope) Streams() []string {
+	if !s.Narrowed {
+		return nil
+	}
+	streams := make([]string, 0, 2*len(s.Threads))
+	for _, id := range s.Threads {
+		streams = append(streams, "thread/"+id, "thread/"+id+"/*")
+	}
+	return streams
+}
+
+// Allows reports whether the grants give need in the space, and to what extent:
+// one grant of the whole space outweighs narrowed ones, and narrowed ones add
+// up.
+func Allows(grants []Grant, space string, need Access) (Scope, bool) {
+	narrowed := Scope{Narrowed: true}
+	for _, g := range grants {
+		if !g.matches(space) || !g.Access.Allows(need) {
+			continue
+		}
+		if len(g.Threads) == 0 {
+			return Scope{}, true
+		}
+		narrowed.Threads = append(narrowed.Threads, g.Threads...)
+	}
+	return narrowed, len(narrowed.Threads) > 0
+}

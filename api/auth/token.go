@@ -1,0 +1,152 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// ErrUnauthorized is a missing, unknown, revoked or expired token. It never
+// says which.
+var ErrUnauthorized = errors.New("unauthorized")
+
+// Token is what is known of a token. The secret itself is shown once, by
+// [Create], and only its hash is kept.
+type Token struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`             // for people
+	Actor   string    `json:"actor"`            // who its holder acts as, such as "user:42"
+	Grants  []Grant   `json:"grants"`           // at least one
+	Created time.Time `json:"created"`          //
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+}
+
+// stored is the record token/<id> in the space global.
+type stored struct {
+	Token
+	Hash string `json:"hash"` // hex SHA-256 of the secret's random part
+}
+
+const (
+	prefix     = "token/"
+	secretSize = 32 // bytes: 256 bits need no salt and no slow hash
+)
+
+// Create makes a token with t's Name, Actor, Grants and Expires, and returns the
+// secret to give to its holder: "tok_<id>.<random>". An empty Actor is
+// "token:<id>". Errors: ErrInvalid. Creating it is one commit and the event
+// token.created, without the secret.
+func Create(ctx context.Context, store *thole.Store, t Token) (secret string, created Token, err error) {
+	if len(t.Grants) == 0 {
+		return "", Token{}, fmt.Errorf("%w: a token needs at least one grant", thole.ErrInvalid)
+	}
+	for _, g := range t.Grants {
+		if err := g.Check(); err != nil {
+			return "", Token{}, err
+		}
+	}
+	t.ID = thole.NewID("tok")
+	if t.Actor == "" {
+		t.Actor = "token:" + t.ID
+	}
+	random := make([]byte, secretSize)
+	rand.Read(random)
+	secret = t.ID + "." + base64.RawURLEncoding.EncodeToString(random)
+	_, err = store.Space("global").Update(ctx, func(tx *thole.Tx) error {
+		t.Created = tx.Now()
+		tx.Put(prefix+t.ID, stored{Token: t, Hash: hash(random)}, &thole.WriteOptions{Expires: t.Expires})
+		tx.Emit("token", "token.created", t)
+		return nil
+	})
+	if err != nil {
+		return "", Token{}, fmt.Errorf("create token: %w", err)
+	}
+	return secret, t, nil
+}
+
+func hash(random []byte) string {
+	sum := sha256.Sum256(random)
+	return hex.EncodeToString(sum[:])
+}
+
+// List returns up to limit tokens (0: all of one page) with ids greater than
+// after, oldest first.
+func List(ctx context.Context, store *thole.Store, after string, limit int) ([]Token, error) {
+	q := thole.ListQuery{Prefix: prefix, Limit: limit}
+	if after != "" {
+		q.After = prefix + after
+	}
+	recs, err := store.Space("global").List(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("list tokens: %w", err)
+	}
+	tokens := make([]Token, 0, len(recs))
+	for _, r := range recs {
+		var s stored
+		if err := r.As(&s); err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, s.Token)
+	}
+	return tokens, nil
+}
+
+// Revoke ends a token: from the commit on, no process accepts it, and open
+// streams end at their next heartbeat. ErrNotFound if there is none.
+func Revoke(ctx context.Context, store *thole.Store, id string) error {
+	_, err := store.Space("global").Update(ctx, func(tx *thole.Tx) error {
+		rec, err := tx.Get(prefix + id)
+		if err != nil {
+			return err
+		}
+		if !rec.Exists() {
+			return thole.ErrNotFound
+		}
+		tx.Delete(rec.Key)
+		tx.Emit("token", "token.revoked", map[string]string{"id": id})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("revoke token %.80q: %w", id, err)
+	}
+	return nil
+}
+
+// Tokens checks the tokens that are kept in a store.
+type Tokens struct{ store *thole.Store }
+
+// NewTokens returns the checker of store's tokens.
+func NewTokens(store *thole.Store) *Tokens { return &Tokens{store: store} }
+
+// Authenticate returns the token of a secret, or ErrUnauthorized. The
+// comparison takes the same time for every wrong secret of one token.
+func (t *Tokens) Authenticate(ctx context.Context, secret string) (Token, error) {
+	id, encoded, _ := strings.Cut(secret, ".")
+	random, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil || len(random) != secretSize || thole.CheckID("tok", id) != nil {
+		return Token{}, ErrUnauthorized
+	}
+	rec, err := t.store.Space("global").Get(ctx, prefix+id)
+	if err != nil {
+		return Token{}, err
+	}
+	var s stored
+	if rec.Exists() {
+		if err := rec.As(&s); err != nil {
+			return Token{}, err
+		}
+	}
+	if subtle.ConstantTimeCompare([]byte(hash(random)), []byte(s.Hash)) != 1 {
+		return Token{}, ErrUnauthorized
+	}
+	return s.Token, nil
+}
