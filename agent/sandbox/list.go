@@ -1,0 +1,96 @@
+package sandbox
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// ListOptions change [Sandbox.List]. The zero value is the default.
+type ListOptions struct {
+	Limit int      // entries at most; zero means 1,000
+	Depth int      // levels below the listed directory; zero means all
+	Skip  []string // names of directories that are listed but not entered; nil means .git and node_modules
+}
+
+// Entry is a file or a directory in a listing.
+type Entry struct {
+	Path string `json:"path"`
+	Dir  bool   `json:"dir,omitempty"`
+	Link bool   `json:"link,omitempty"` // a symbolic link; it is not followed
+	Size int64  `json:"size,omitempty"` // of a regular file, in bytes
+}
+
+// List returns what is below the directory dir ("." for all), in the order of
+// a walk: each directory before its content, names in byte order. Files that
+// [Sandbox.Replace] is at work with are left out. more tells that the limit
+// cut the list. Errors: thole.ErrNotFound, thole.ErrInvalid.
+func (s *Sandbox) List(dir string, o *ListOptions) (list []Entry, more bool, err error) {
+	opts := ListOptions{}
+	if o != nil {
+		opts = *o
+	}
+	if opts.Limit <= 0 {
+		opts.Limit = 1000
+	}
+	if opts.Skip == nil {
+		opts.Skip = []string{".git", "node_modules"}
+	}
+	if dir, err = Clean(dir); err != nil {
+		return nil, false, err
+	}
+	err = fs.WalkDir(s.root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && name == dir:
+			return err
+		case name == dir, err == nil && isTemp(d.Name()):
+			return nil
+		case err != nil:
+			return nil // vanished or not readable: it was listed as a directory already
+		}
+		if len(list) == opts.Limit {
+			more = true
+			return fs.SkipAll
+		}
+		e := Entry{Path: name, Dir: d.IsDir(), Link: d.Type()&fs.ModeSymlink != 0}
+		if fi, err := d.Info(); err == nil && d.Type().IsRegular() {
+			e.Size = fi.Size()
+		}
+		list = append(list, e)
+		if d.IsDir() && (slices.Contains(opts.Skip, d.Name()) || opts.Depth > 0 && depth(dir, name) >= opts.Depth) {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, fail("list", dir, err)
+	}
+	return list, more, nil
+}
+
+// Leftovers returns the paths of work files that a crash in the middle of a
+// Replace or Create left behind (see [Sandbox.Replace]); to be called when
+// nothing writes. Each holds either a content that was not put in place, or
+// the one that was there before. They are never removed unasked: one may be a
+// person's only copy of an edit.
+func (s *Sandbox) Leftovers() ([]string, error) {
+	var found []string
+	err := fs.WalkDir(s.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && isTemp(path.Base(name)) {
+			found = append(found, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fail("list", ".", err)
+	}
+	return found, nil
+}
+
+func depth(dir, name string) int {
+	if dir != "." {
+		name = strings.TrimPrefix(name, dir+"/")
+	}
+	return strings.Count(name, "/") + 1
+}

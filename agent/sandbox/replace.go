@@ -1,0 +1,401 @@
+package sandbox
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// ChangedError is an edit that was not made because the file is not what its
+// author last read. It unwraps to thole.ErrConflict. Merge Content in and try
+// again with Got.
+type ChangedError struct {
+	Path      string
+	Want, Got string // hashes; Want is empty for a Create, Got if Missing
+	Content   []byte // what is in the file now
+	Missing   bool   // the file is gone
+	// Kept is the path of a second content that was written while the first
+	// change was being put back; empty nearly always. It is older than Content.
+	Kept string
+}
+
+func (e *ChangedError) Error() string {
+	switch {
+	case e.Missing:
+		return fmt.Sprintf("%s was removed since it was read", e.Path)
+	case e.Kept != "":
+		return fmt.Sprintf("%s changed twice since it was read; the older change is kept in %s", e.Path, e.Kept)
+	case e.Want == "":
+		return fmt.Sprintf("%s exists already", e.Path)
+	}
+	return fmt.Sprintf("%s changed since it was read", e.Path)
+}
+
+// Unwrap returns thole.ErrConflict.
+func (e *ChangedError) Unwrap() error { return thole.ErrConflict }
+
+// errBusy is a file that another program keeps open for writing.
+var errBusy = fmt.Errorf("%w: another program has the file open for writing; try again when it is done", thole.ErrConflict)
+
+// quietTime is how long an edit waits for other writers of a file or its
+// directory to be done.
+const quietTime = 2 * time.Second
+
+// Replace changes the content of an existing file from what hashes to expected
+// to content, durably, and returns the new hash. Readers see the old or the new
+// content, never a part. Mode and (where permitted) owner are kept; a symbolic
+// link is followed inside the directory; other hard links keep the old content.
+//
+// Errors: *ChangedError (thole.ErrConflict) if the file is not as expected,
+// thole.ErrConflict if another program keeps it open for writing,
+// thole.ErrNotFound, thole.ErrInvalid, thole.ErrTooLarge.
+//
+// An edit that a person makes at any moment is not lost:
+//
+//	write .thole-…-name, fsync     new content beside the old
+//	hash name                      not expected: ChangedError
+//	exchange the two names         atomically: the old content is now aside
+//	wait until nobody writes it    a lease: no other open-for-write exists
+//	hash what was aside            not expected: exchange back, ChangedError
+//	fsync directory, unlink it
+//
+// What remains: a program that looked the old file up before the exchange and
+// has not finished opening it when it is unlinked; one that maps the file's
+// pages after closing it; and one that overwrites the new content from its own
+// older copy, which the next expected hash shows. A crash between exchange and
+// unlink leaves the old content in a work file, see [Sandbox.Leftovers].
+//
+// Where files cannot be exchanged (not Linux, or a file system without
+// renameat2) the hash is checked right before a plain rename, and an edit
+// between the two is lost. Where leases are not to be had (not the owner, some
+// network file systems) what was aside is hashed twice instead.
+func (s *Sandbox) Replace(name, expected string, content []byte) (hash string, err error) {
+	name, err = Clean(name)
+	if err != nil {
+		return "", err
+	}
+	if len(content) > MaxFileBytes {
+		return "", fail("replace", name, tooLarge(int64(len(content))))
+	}
+	e, old, err := s.openEdit(name)
+	if err != nil {
+		return "", fail("replace", name, err)
+	}
+	defer e.close()
+	e.expected, e.hash = expected, Hash(content)
+	if err := e.prepare(content, old); err != nil {
+		return "", fail("replace", name, err)
+	}
+	if err := e.swap(); err != nil {
+		return "", fail("replace", name, err)
+	}
+	return e.hash, nil
+}
+
+// Create writes a new file, durably, making the directories above it, and
+// returns its hash. Errors: *ChangedError (thole.ErrConflict) if there is a
+// file, thole.ErrExists if there is anything else, thole.ErrInvalid,
+// thole.ErrTooLarge.
+func (s *Sandbox) Create(name string, content []byte) (hash string, err error) {
+	name, err = Clean(name)
+	if err != nil {
+		return "", err
+	}
+	if len(content) > MaxFileBytes {
+		return "", fail("create", name, tooLarge(int64(len(content))))
+	}
+	if err := s.root.MkdirAll(path.Dir(name), 0o777); err != nil {
+		return "", fail("create", name, err)
+	}
+	e, err := s.openParent(name)
+	if err != nil {
+		return "", fail("create", name, err)
+	}
+	defer e.close()
+	e.hash = Hash(content)
+	if err := e.prepare(content, nil); err != nil {
+		return "", fail("create", name, err)
+	}
+	e.hook(s.o.BeforeRename)
+	err = e.place()
+	if errors.Is(err, fs.ErrExist) {
+		if there, readErr := readRegular(e.parent, e.name); readErr == nil {
+			return "", fail("create", name, &ChangedError{Path: name, Got: Hash(there), Content: there})
+		}
+	}
+	if err != nil {
+		return "", fail("create", name, err)
+	}
+	return e.hash, syncDir(e.dir)
+}
+
+// edit is one file being written. All names are in one directory, which is
+// held open, so that nothing can be moved under it.
+type edit struct {
+	s              *Sandbox
+	path           string // as the caller knows it
+	parent         *os.Root
+	dir            *os.File // the same directory, for system calls
+	name, temp     string   // temp: the work file; empty when there is none
+	expected, hash string
+}
+
+// openEdit opens the directory of an existing regular file, links followed.
+func (s *Sandbox) openEdit(name string) (*edit, fs.FileInfo, error) {
+	whole, err := s.root.Stat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !whole.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%w: %s, not a regular file", thole.ErrInvalid, kind(whole.Mode()))
+	}
+	at := name
+	for range 20 {
+		e, err := s.openParent(at)
+		if err != nil {
+			return nil, nil, err
+		}
+		fi, err := e.parent.Lstat(e.name)
+		if err == nil && fi.Mode()&fs.ModeSymlink == 0 {
+			// Links to directories with ".." behind them can lead elsewhere
+			// than their names say.
+			if at == name || s.leadsTo(name, fi) {
+				e.path = name
+				return e, fi, nil
+			}
+			at = name // or it was just replaced: look again
+			e.close()
+			continue
+		}
+		var to string
+		if err == nil {
+			to, err = e.parent.Readlink(e.name)
+		}
+		e.close()
+		if err != nil {
+			return nil, nil, err
+		}
+		at = path.Join(path.Dir(at), filepath.ToSlash(to))
+	}
+	return nil, nil, fmt.Errorf("%w: its symbolic links are too involved to write through", thole.ErrInvalid)
+}
+
+func (s *Sandbox) leadsTo(name string, want fs.FileInfo) bool {
+	fi, err := s.root.Stat(name)
+	return err == nil && os.SameFile(fi, want)
+}
+
+func (s *Sandbox) openParent(name string) (*edit, error) {
+	parent, err := s.root.OpenRoot(path.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	dir, err := parent.Open(".")
+	if err != nil {
+		parent.Close()
+		return nil, err
+	}
+	return &edit{s: s, path: name, parent: parent, dir: dir, name: path.Base(name)}, nil
+}
+
+// close removes the work file, if it is still one, and lets go of the
+// directory and its lock.
+func (e *edit) close() {
+	if e.temp != "" {
+		e.parent.Remove(e.temp)
+	}
+	e.dir.Close()
+	e.parent.Close()
+}
+
+// prepare writes content to the work file, with mode and owner of old if any.
+func (e *edit) prepare(content []byte, old fs.FileInfo) error {
+	temp := tempName(e.name)
+	f, err := e.parent.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	e.temp = temp
+	_, err = f.Write(content)
+	if old != nil {
+		chownLike(f, old)
+		err = errors.Join(err, f.Chmod(old.Mode().Perm()))
+	}
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// swap puts the work file in the place of the old one by the protocol of
+// Replace. The lock makes the editors that use this package take turns, in
+// this process and others; it binds no one else.
+func (e *edit) swap() error {
+	if err := lockDir(e.dir); err != nil {
+		return err
+	}
+	if err := e.check(); err != nil {
+		return err
+	}
+	e.hook(e.s.o.BeforeRename)
+	err := errors.ErrUnsupported
+	if !e.s.plainRename {
+		err = exchange(e.dir, e.temp, e.name)
+	}
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return e.renameOver()
+	case errors.Is(err, fs.ErrNotExist):
+		return &ChangedError{Path: e.path, Want: e.expected, Missing: true}
+	case err != nil:
+		return err
+	}
+	e.hook(e.s.afterSwap)
+
+	aside, release, err := e.readAside()
+	defer release()
+	if err != nil || Hash(aside) != e.expected {
+		return e.putBack(aside, err)
+	}
+	// The directory first: after a power loss the old content may come back,
+	// but never nothing.
+	if err := syncDir(e.dir); err != nil {
+		return err
+	}
+	err = e.parent.Remove(e.temp)
+	e.temp = ""
+	return err
+}
+
+// check compares the file with what is expected, and waits for its writers.
+func (e *edit) check() error {
+	f, err := e.parent.OpenFile(e.name, os.O_RDONLY|openNonblock, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &ChangedError{Path: e.path, Want: e.expected, Missing: true}
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := awaitQuiet(f); errors.Is(err, errBusy) {
+		return err
+	}
+	content, err := readOpen(f)
+	if err != nil {
+		return err
+	}
+	if got := Hash(content); got != e.expected {
+		return &ChangedError{Path: e.path, Want: e.expected, Got: got, Content: content}
+	}
+	return nil
+}
+
+// readAside reads what the exchange put aside, once nobody writes it any more,
+// and keeps it so until release is called.
+func (e *edit) readAside() (content []byte, release func(), err error) {
+	fi, err := e.parent.Lstat(e.temp)
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%w: it became %s", thole.ErrConflict, kind(fi.Mode()))
+	}
+	if err != nil {
+		return nil, func() {}, err
+	}
+	f, err := e.parent.OpenFile(e.temp, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return nil, func() {}, err
+	}
+	release = func() { f.Close() } // ends the lease
+	quiet := awaitQuiet(f)
+	if errors.Is(quiet, errBusy) {
+		return nil, release, quiet
+	}
+	content, err = readOpen(f)
+	if err == nil && quiet != nil { // no lease to be had: look twice
+		content, err = readOpen(f)
+	}
+	return content, release, err
+}
+
+// putBack undoes the exchange: aside is somebody else's change (or cause says
+// why it could not be read) and goes back under its name.
+func (e *edit) putBack(aside []byte, cause error) error {
+	err := exchange(e.dir, e.temp, e.name)
+	if err == nil {
+		ours, readErr := readRegular(e.parent, e.temp)
+		if readErr == nil && Hash(ours) == e.hash {
+			if cause != nil {
+				return cause
+			}
+			return &ChangedError{Path: e.path, Want: e.expected, Got: Hash(aside), Content: aside}
+		}
+		// Someone wrote over ours in between. That is the newest change: it
+		// stays, and what was aside is kept beside it.
+		err = exchange(e.dir, e.temp, e.name)
+	}
+	kept := fmt.Sprintf("%s.thole-kept-%s", e.name, rand.Text()[:8])
+	if renameErr := e.parent.Rename(e.temp, kept); renameErr != nil {
+		work := e.temp
+		e.temp = "" // close must not remove it
+		return errors.Join(renameErr, err, fmt.Errorf("a change of %s is in %s", e.path, work))
+	}
+	e.temp = ""
+	changed := &ChangedError{Path: e.path, Want: e.expected, Kept: path.Join(path.Dir(e.path), kept)}
+	if content, readErr := readRegular(e.parent, e.name); readErr == nil {
+		changed.Got, changed.Content = Hash(content), content
+	} else {
+		changed.Missing = errors.Is(readErr, fs.ErrNotExist)
+	}
+	return changed
+}
+
+// renameOver is the fallback without an exchange; its window is between these
+// two steps.
+func (e *edit) renameOver() error {
+	if err := e.check(); err != nil {
+		return err
+	}
+	if err := e.parent.Rename(e.temp, e.name); err != nil {
+		return err
+	}
+	e.temp = ""
+	return syncDir(e.dir)
+}
+
+// place gives the work file its name unless that is taken.
+func (e *edit) place() error {
+	err := errors.ErrUnsupported
+	if !e.s.plainRename {
+		err = renameNew(e.dir, e.temp, e.name)
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		// A second link is refused atomically too; close removes the first.
+		return e.parent.Link(e.temp, e.name)
+	}
+	if err == nil {
+		e.temp = ""
+	}
+	return err
+}
+
+func (e *edit) hook(f func(string)) {
+	if f != nil {
+		f(e.path)
+	}
+}
+
+const tempPrefix = ".thole-"
+
+// tempName returns a fresh name for a work file that tells what it is for.
+func tempName(name string) string {
+	if len(name) > 200 {
+		name = name[:200] // a name has 255 bytes at most
+	}
+	return tempPrefix + rand.Text()[:10] + "-" + strings.ToValidUTF8(name, "")
+}
+
+func isTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }
