@@ -171,7 +171,7 @@ func (sp *Space) GetAll(ctx context.Context, keys ...string) ([]Record, error) {
 	}
 	for i := range recs {
 		sp.store.clock.observe(recs[i].Updated)
-		if recs[i].Expired(sp.store.Now()) {
+		if recs[i].Expired(sp.time()) {
 			recs[i] = Record{}
 		}
 	}
@@ -200,7 +200,7 @@ func (sp *Space) List(ctx context.Context, q ListQuery) ([]Record, error) {
 			q.After = recs[len(recs)-1].Key
 		}
 		if q.DueBy.IsZero() {
-			now := sp.store.Now()
+			now := sp.time()
 			recs = slices.DeleteFunc(recs, func(r Record) bool { return r.Expired(now) })
 		}
 		out = append(out, recs...)
