@@ -1,0 +1,230 @@
+// Package kv keeps plain values under a namespace and a key: current value
+// only, with a version and, if wanted, a time to live. Whoever needs the past of
+// a value keeps a document.
+//
+// Record kv/<namespace>/<key> holds the value itself; both names are
+// percent-escaped. Stream kv/<namespace> tells that a key was set, deleted or
+// expired, never what its value is.
+package kv
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// The types of this package's events; each holds a [Change].
+const (
+	TypeSet     = "kv.set"
+	TypeDeleted = "kv.deleted"
+	TypeExpired = "kv.expired"
+)
+
+// Entry is what is under a key. Exists tells an absent key from an empty value.
+type Entry struct {
+	Namespace string          `json:"namespace"`
+	Key       string          `json:"key"`
+	Exists    bool            `json:"exists"`
+	Data      json.RawMessage `json:"data,omitempty"`
+	Version   thole.Position  `json:"version"` // zero: absent
+	Updated   time.Time       `json:"updated,omitzero"`
+	Expires   time.Time       `json:"expires,omitzero"` // zero: never
+}
+
+// As reads the entry's value into v, which stays as it is when the key is
+// absent. ErrCorrupt: the value does not fit v.
+func (e Entry) As(v any) error {
+	if !e.Exists {
+		return nil
+	}
+	return thole.Decode("value of "+e.Namespace+"/"+e.Key, e.Data, v)
+}
+
+// Change is the data of this package's events. A new value's version is the
+// event's own position when it is the only event of its commit.
+type Change struct {
+	Namespace string         `json:"namespace"`
+	Key       string         `json:"key"`
+	Previous  thole.Position `json:"previous"` // version that was replaced or removed; zero: there was none
+	Expires   time.Time      `json:"expires,omitzero"`
+}
+
+// Store is the key-value storage of one space.
+type Store struct{ sp *thole.Space }
+
+// In returns the key-value storage of sp. It also makes sure that the keys that
+// expire in this process's store do so with an event of this package.
+func In(sp *thole.Space) *Store {
+	sp.Store().OnExpire("kv", expire)
+	return &Store{sp: sp}
+}
+
+// name is the record key of namespace and key.
+func name(namespace, key string) (string, error) {
+	if namespace == "" || key == "" {
+		return "", fmt.Errorf("%w: kv needs a namespace and a key", thole.ErrInvalid)
+	}
+	return below(namespace) + url.PathEscape(key), nil
+}
+
+func below(namespace string) string { return "kv/" + url.PathEscape(namespace) + "/" }
+
+func stream(namespace string) string { return "kv/" + url.PathEscape(namespace) }
+
+// parse is the reverse of name.
+func parse(record string) (namespace, key string, err error) {
+	ns, k, ok := strings.Cut(strings.TrimPrefix(record, "kv/"), "/")
+	if !ok {
+		return "", "", fmt.Errorf("%w: record key %q is not of kv", thole.ErrCorrupt, record)
+	}
+	if namespace, err = url.PathUnescape(ns); err == nil {
+		key, err = url.PathUnescape(k)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("%w: record key %q: %v", thole.ErrCorrupt, record, err)
+	}
+	return namespace, key, nil
+}
+
+func entry(namespace, key string, rec thole.Record) Entry {
+	return Entry{
+		Namespace: namespace, Key: key, Exists: rec.Exists(), Data: rec.Value,
+		Version: rec.Version, Updated: rec.Updated, Expires: rec.Expires,
+	}
+}
+
+// Get returns what is under key; absent is no error.
+func (s *Store) Get(ctx context.Context, namespace, key string) (Entry, error) {
+	k, err := name(namespace, key)
+	if err != nil {
+		return Entry{}, err
+	}
+	rec, err := s.sp.Get(ctx, k)
+	if err != nil {
+		return Entry{}, err
+	}
+	return entry(namespace, key, rec), nil
+}
+
+// SetOptions of [Store.Set]. The zero value sets without conditions, for ever.
+type SetOptions struct {
+	TTL      time.Duration  // zero: does not expire. Every Set decides anew
+	IfMatch  thole.Position // only over this version; zero: whatever is there
+	IfAbsent bool           // only if there is nothing
+}
+
+// Set puts data, as JSON of at most 512 KiB, under key and returns the new
+// entry. A condition that does not hold is *ConflictError, which says what is
+// there. Errors: ErrInvalid, ErrTooLarge, and those of [thole.Space.Commit].
+func (s *Store) Set(ctx context.Context, namespace, key string, data any, opts *SetOptions) (Entry, error) {
+	var o SetOptions
+	if opts != nil {
+		o = *opts
+	}
+	k, err := name(namespace, key)
+	if err != nil {
+		return Entry{}, err
+	}
+	if o.TTL < 0 || o.IfAbsent && !o.IfMatch.IsZero() {
+		return Entry{}, fmt.Errorf("set %s: %w: a negative ttl, or if-match with if-absent", k, thole.ErrInvalid)
+	}
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return Entry{}, fmt.Errorf("set %s: %w: %v", k, thole.ErrInvalid, err)
+	}
+	var rec thole.Record
+	res, err := s.sp.Update(ctx, func(tx *thole.Tx) error {
+		rec = thole.Record{Value: raw, Updated: tx.Now()}
+		if o.TTL > 0 {
+			rec.Expires = tx.Now().Add(o.TTL)
+		}
+		was, err := s.condition(tx, k, o.IfMatch, o.IfAbsent)
+		if err != nil {
+			return err
+		}
+		// A record that stays needs no sweep, and so no notice.
+		tx.Put(k, rec.Value, &thole.WriteOptions{Expires: rec.Expires, Notify: o.TTL > 0})
+		tx.Emit(stream(namespace), TypeSet, Change{namespace, key, was.Version, rec.Expires})
+		return nil
+	})
+	if err != nil {
+		return Entry{}, fmt.Errorf("set %s: %w", k, err)
+	}
+	if res.Repeated { // the first call's own words, as far as they are still there
+		now, err := s.Get(ctx, namespace, key)
+		if err != nil || now.Version == res.Last {
+			return now, err
+		}
+		rec = thole.Record{Value: raw}
+	}
+	rec.Version = res.Last
+	return entry(namespace, key, rec), nil
+}
+
+// condition reads the record under k and compares its version with what the
+// caller expects. Tx.Get has made the rest of the commit depend on it.
+func (s *Store) condition(tx *thole.Tx, k string, match thole.Position, absent bool) (thole.Record, error) {
+	rec, err := tx.Get(k)
+	if err != nil {
+		return rec, err
+	}
+	if !match.IsZero() && rec.Version != match || absent && rec.Exists() {
+		return rec, &thole.ConflictError{Space: s.sp.Name(), Check: thole.Check{Key: k, At: match}, Actual: rec.Version}
+	}
+	return rec, nil
+}
+
+// DeleteOptions of [Store.Delete]. The zero value deletes without conditions.
+type DeleteOptions struct {
+	IfMatch thole.Position // only this version; zero: whatever is there
+}
+
+// Delete removes what is under key and reports whether there was something; it
+// is no error if not. A condition that does not hold is *ConflictError.
+func (s *Store) Delete(ctx context.Context, namespace, key string, opts *DeleteOptions) (bool, error) {
+	var o DeleteOptions
+	if opts != nil {
+		o = *opts
+	}
+	k, err := name(namespace, key)
+	if err != nil {
+		return false, err
+	}
+	existed := false
+	res, err := s.sp.Update(ctx, func(tx *thole.Tx) error {
+		was, err := s.condition(tx, k, o.IfMatch, false)
+		if existed = was.Exists(); err != nil || !existed {
+			return err
+		}
+		tx.Delete(k)
+		tx.Emit(stream(namespace), TypeDeleted, Change{Namespace: namespace, Key: key, Previous: was.Version})
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("delete %s: %w", k, err)
+	}
+	return existed || res.Repeated, nil
+}
+
+// expire ends a key whose time is up.
+func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+	namespace, key, err := parse(rec.Key)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(Change{Namespace: namespace, Key: key, Previous: rec.Version, Expires: rec.Expires})
+	if err != nil {
+		return err
+	}
+	_, err = sp.Commit(ctx, thole.Commit{
+		Checks: []thole.Check{{Key: rec.Key, At: rec.Version}},
+		Events: []thole.Event{{Stream: stream(namespace), Type: TypeExpired, Data: data}},
+		Writes: []thole.Write{{Key: rec.Key}},
+	})
+	return err
+}

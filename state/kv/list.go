@@ -1,0 +1,79 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+// ListOptions of [Store.List]. The zero value lists a namespace from its start.
+type ListOptions struct {
+	Prefix string // only keys that begin with it; any text
+	After  string // go on after this key: Page.Next of the page before
+	Limit  int    // 1…1,000; 0: 1,000
+}
+
+// Page is a part of a listing.
+type Page struct {
+	Entries []Entry `json:"items"`
+	Next    string  `json:"next_cursor,omitempty"` // "": there are no more
+}
+
+// List returns the entries of a namespace in the byte order of their escaped
+// keys. A page is one moment's view; the whole listing is not.
+func (s *Store) List(ctx context.Context, namespace string, opts *ListOptions) (Page, error) {
+	var o ListOptions
+	if opts != nil {
+		o = *opts
+	}
+	if namespace == "" {
+		return Page{}, fmt.Errorf("%w: kv needs a namespace", thole.ErrInvalid)
+	}
+	base := below(namespace)
+	prefix := base + url.PathEscape(o.Prefix)
+	limit := thole.PageLimit(o.Limit)
+	// One more than asked for tells whether there is a next page.
+	q := thole.ListQuery{Prefix: base, Limit: min(limit+1, thole.MaxPage)}
+	var recs []thole.Record
+	switch {
+	case o.After != "":
+		q.After = base + url.PathEscape(o.After)
+	case o.Prefix != "":
+		// Lists go on after a key, so the first one is looked up by itself.
+		q.After = prefix
+		first, err := s.sp.Get(ctx, prefix)
+		if err != nil {
+			return Page{}, err
+		}
+		if first.Exists() {
+			recs = append(recs, first)
+		}
+	}
+	rest, err := s.sp.List(ctx, q)
+	if err != nil {
+		return Page{}, err
+	}
+	full := len(rest) == q.Limit
+	var page Page
+	for _, rec := range append(recs, rest...) {
+		if !strings.HasPrefix(rec.Key, prefix) {
+			return page, nil
+		}
+		if len(page.Entries) == limit {
+			page.Next = page.Entries[limit-1].Key
+			return page, nil
+		}
+		ns, key, err := parse(rec.Key)
+		if err != nil {
+			return Page{}, err
+		}
+		page.Entries = append(page.Entries, entry(ns, key, rec))
+	}
+	if full {
+		page.Next = page.Entries[len(page.Entries)-1].Key
+	}
+	return page, nil
+}
