@@ -1,0 +1,170 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// Commit implements [thole.Backend]. The batch is one transaction. Checks are
+// evaluated before anything of their commit is written, so a conflict has
+// nothing to undo. After an error nothing of the batch is in the store, unless
+// the error arose in the sync itself.
+func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	defer unlock()
+	results := make([]thole.Result, len(batch))
+	err = s.writer.transact(ctx, func() error {
+		for i := range batch {
+			var err error
+			if results[i], err = s.writer.apply(&batch[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", s.explain(ctx, err))
+	}
+	s.writer.boundLog()
+	return results, nil
+}
+
+// apply commits one commit of the transaction's batch.
+func (w *writer) apply(c *thole.Commit) (thole.Result, error) {
+	sp, err := w.space(c.Space)
+	if err != nil {
+		return thole.Result{}, err
+	}
+	local := *c
+	local.Now = micro(c.Now)
+	conflict, err := local.Conflict(
+		func(name string) (thole.Position, error) {
+			st, err := w.stream(sp, name)
+			return position(&sp.head, st.last), err
+		},
+		func(key string) (thole.Record, error) {
+			v, err := w.record(sp, key)
+			return thole.Record{Key: key, Version: position(&sp.head, v.seq), Expires: v.expires, Notify: v.notify}, err
+		},
+	)
+	if err != nil || conflict != nil {
+		return thole.Result{Conflict: conflict}, err
+	}
+	result := sp.head.Advance(&local)
+	if err := w.touch(sp); err != nil {
+		return result, err
+	}
+	for i, e := range c.Events {
+		e.Position = result.First
+		e.Position.Seq += uint64(i)
+		e.Time, e.Actor, e.Cause = local.Now, c.Actor, c.Cause
+		if err := w.insert(sp, &e); err != nil {
+			return result, err
+		}
+	}
+	for i := range c.Writes {
+		r := thole.Record{
+			Key: c.Writes[i].Key, Value: c.Writes[i].Value, Schema: c.Writes[i].Schema, Version: result.Last,
+			Updated: local.Now, Expires: micro(c.Writes[i].Expires), Notify: c.Writes[i].Notify,
+		}
+		if err := w.put(sp, &r); err != nil {
+			return result, err
+		}
+	}
+	return result, nil
+}
+
+// insert writes an event.
+func (w *writer) insert(sp *space, e *thole.Event) error {
+	st, err := w.stream(sp, e.Stream)
+	if err != nil {
+		return err
+	}
+	if st.id == 0 {
+		if err := w.prepare(`INSERT INTO stream (space, name) VALUES (?, ?)`).int(sp.id).text(e.Stream).exec(); err != nil {
+			return err
+		}
+		st.id = w.LastInsertRowID()
+	}
+	refs, err := encodeRefs(e.Refs)
+	if err != nil {
+		return err
+	}
+	s := w.prepare(`INSERT INTO event (space, seq, stream, type, time, schema, actor, subject, cause, refs, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+	s.int(sp.id).int(int64(e.Position.Seq)).int(st.id).text(e.Type).int(e.Time.UnixMicro()).int(int64(e.Schema))
+	s.optional(e.Actor).optional(e.Subject).optional(e.Cause).json(refs).json(e.Data)
+	if err := s.exec(); err != nil {
+		return err
+	}
+	st.last = max(st.last, e.Position.Seq)
+	w.streams.put(inSpace{sp.id, e.Stream}, st)
+	return nil
+}
+
+// put sets a record, or deletes it if it has no value.
+func (w *writer) put(sp *space, r *thole.Record) error {
+	at := inSpace{sp.id, r.Key}
+	if r.Value == nil {
+		// A warm cache knows what is absent.
+		if v, ok := w.records.get(at); ok && v.seq == 0 {
+			return nil
+		}
+		w.records.put(at, version{})
+		return w.prepare(`DELETE FROM record WHERE space = ? AND key = ?`).int(sp.id).text(r.Key).exec()
+	}
+	s := w.prepare(`INSERT INTO record (space, key, version, updated, expires, notify, schema, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (space, key) DO UPDATE SET version = excluded.version, updated = excluded.updated, expires = excluded.expires,
+			notify = excluded.notify, schema = excluded.schema, value = excluded.value`)
+	notify := int64(0)
+	if r.Notify {
+		notify = 1
+	}
+	s.int(sp.id).text(r.Key).int(int64(r.Version.Seq)).int(r.Updated.UnixMicro()).time(r.Expires)
+	s.int(notify).int(int64(r.Schema)).json(r.Value)
+	w.records.put(at, version{seq: r.Version.Seq, expires: r.Expires, notify: r.Notify})
+	return s.exec()
+}
+
+// position gives a seq its epoch; seq 0 is the zero Position. Epochs of a
+// space do not overlap, and a seq beyond all of them is of the last.
+func position(h *thole.Head, seq uint64) thole.Position {
+	if seq == 0 {
+		return thole.Position{}
+	}
+	for i := len(h.Epochs) - 1; i >= 0; i-- {
+		if h.Epochs[i].First <= seq {
+			return thole.Position{Epoch: h.Epochs[i].Name, Seq: seq}
+		}
+	}
+	return thole.Position{}
+}
+
+// micro is t as it is stored: in UTC and microseconds.
+func micro(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return time.UnixMicro(t.UnixMicro()).UTC()
+}
+
+func encodeEpochs(epochs []thole.Epoch) []byte {
+	b, err := json.Marshal(epochs)
+	if err != nil {
+		panic(err) // strings and integers only
+	}
+	return b
+}
+
+func encodeRefs(refs []string) ([]byte, error) {
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(refs)
+}

@@ -1,0 +1,198 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// busyTimeout is how long a connection waits for another process before it
+// gives up. Other processes hold the write lock for one batch at a time.
+const busyTimeout = 30 * time.Second
+
+// conn is a connection with its prepared statements. One goroutine uses it at
+// a time.
+type conn struct {
+	*sqlite3.Conn
+	stmts map[string]*stmt
+}
+
+// dial opens a connection. The pragmas that need a lock, or write, are left to
+// the caller.
+func dial(ctx context.Context, path, vfsName string, flags sqlite3.OpenFlag) (*conn, error) {
+	uri := url.URL{Scheme: "file", Path: path}
+	if vfsName != "" {
+		uri.RawQuery = url.Values{"vfs": {vfsName}}.Encode()
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	db, err := sqlite3.OpenFlags(uri.String(), flags|sqlite3.OPEN_URI)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: db, stmts: map[string]*stmt{}}
+	// First of all, so that everything later waits its turn.
+	if err := c.BusyTimeout(busyTimeout); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// tune sets what holds for every connection; cache is in bytes.
+func (c *conn) tune(cache int64) error {
+	return c.Exec(fmt.Sprintf(`
+		PRAGMA synchronous = FULL;
+		PRAGMA foreign_keys = ON;
+		PRAGMA trusted_schema = OFF;
+		PRAGMA cache_size = -%d;`, max(cache>>10, 256)))
+}
+
+// prepare returns the statement for sql, ready to be bound from its first
+// parameter on. It stays compiled until the connection closes, so sql must be
+// one of few constants.
+func (c *conn) prepare(sql string) *stmt {
+	if s := c.stmts[sql]; s != nil {
+		s.param, s.err = 0, nil
+		return s
+	}
+	compiled, _, err := c.PrepareFlags(sql, sqlite3.PREPARE_PERSISTENT)
+	s := &stmt{Stmt: compiled, err: err}
+	if err == nil {
+		c.stmts[sql] = s
+	}
+	return s
+}
+
+func (c *conn) close() error {
+	if c == nil {
+		return nil
+	}
+	for _, s := range c.stmts {
+		s.Close()
+	}
+	return c.Close()
+}
+
+// integer runs a query or pragma that yields one integer.
+func (c *conn) integer(sql string) (int64, error) {
+	s := c.prepare(sql)
+	var n int64
+	if s.next() {
+		n = s.ColumnInt64(0)
+	}
+	return n, s.done()
+}
+
+// stmt is a prepared statement whose first error sticks: bind, step, and look
+// at the error once, in done.
+type stmt struct {
+	*sqlite3.Stmt
+	param int
+	err   error
+}
+
+func (s *stmt) int(v int64) *stmt {
+	if s.err == nil {
+		s.param++
+		s.err = s.BindInt64(s.param, v)
+	}
+	return s
+}
+
+func (s *stmt) null() *stmt {
+	if s.err == nil {
+		s.param++
+		s.err = s.BindNull(s.param)
+	}
+	return s
+}
+
+// blob binds an empty blob.
+func (s *stmt) blob() *stmt {
+	if s.err == nil {
+		s.param++
+		s.err = s.BindZeroBlob(s.param, 0)
+	}
+	return s
+}
+
+func (s *stmt) text(v string) *stmt {
+	if s.err == nil {
+		s.param++
+		s.err = s.BindText(s.param, v)
+	}
+	return s
+}
+
+// optional binds the empty string as NULL.
+func (s *stmt) optional(v string) *stmt {
+	if v == "" {
+		return s.null()
+	}
+	return s.text(v)
+}
+
+// json binds a copy of v as text, and nil as NULL.
+func (s *stmt) json(v []byte) *stmt {
+	if v == nil {
+		return s.null()
+	}
+	if s.err == nil {
+		s.param++
+		s.err = s.BindRawText(s.param, v)
+	}
+	return s
+}
+
+// time binds a time in microseconds, and the zero time as NULL.
+func (s *stmt) time(t time.Time) *stmt {
+	if t.IsZero() {
+		return s.null()
+	}
+	return s.int(t.UnixMicro())
+}
+
+// next steps to the next row, if there is one.
+func (s *stmt) next() bool {
+	if s.err != nil {
+		return false
+	}
+	ok := s.Step()
+	s.err = s.Err()
+	return ok
+}
+
+// done resets the statement, which ends the read transaction that it may have
+// begun, and returns its first error.
+func (s *stmt) done() error {
+	if s.Stmt != nil {
+		s.Reset() // repeats the error of the last step
+	}
+	return s.err
+}
+
+// exec runs a statement without rows.
+func (s *stmt) exec() error {
+	s.next()
+	return s.done()
+}
+
+func (s *stmt) colTime(i int) time.Time {
+	if s.ColumnType(i) == sqlite3.NULL {
+		return time.Time{}
+	}
+	return time.UnixMicro(s.ColumnInt64(i)).UTC()
+}
+
+// colJSON returns a copy of the column; nil for NULL.
+func (s *stmt) colJSON(i int) []byte {
+	if s.ColumnType(i) == sqlite3.NULL {
+		return nil
+	}
+	return append([]byte{}, s.ColumnRawText(i)...)
+}

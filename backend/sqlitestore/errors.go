@@ -1,0 +1,64 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/thole-dev/thole"
+)
+
+// explain translates an error of SQLite, by its code, into what a person can
+// act on. It names the file and wraps the original.
+func (f *file) explain(ctx context.Context, err error) error {
+	var code sqlite3.ExtendedErrorCode
+	if err == nil || !errors.As(err, &code) {
+		return err
+	}
+	say := func(what string) error { return fmt.Errorf("sqlite store %s %s: %w", f.path, what, err) }
+	if full(err) {
+		return say("cannot grow: the disk is full; free some space and try again, nothing was lost")
+	}
+	switch code.Code() {
+	case sqlite3.INTERRUPT:
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return say("was interrupted")
+	case sqlite3.NOTADB:
+		return fmt.Errorf("%w: %w", thole.ErrCorrupt, say("is not a store: it is no SQLite database, or is encrypted; name another file"))
+	case sqlite3.CORRUPT:
+		return fmt.Errorf("%w: %w", thole.ErrCorrupt, say("is damaged; stop all programs that use it and restore a backup"))
+	case sqlite3.BUSY, sqlite3.LOCKED, sqlite3.PROTOCOL:
+		return say(fmt.Sprintf("is locked by another process for more than %v; end the program that holds it (a shell with an open transaction?) and try again", busyTimeout))
+	case sqlite3.READONLY, sqlite3.PERM:
+		return say("is read-only; give this user the right to write the file and its directory")
+	case sqlite3.CANTOPEN:
+		if errors.Is(err, fs.ErrPermission) {
+			return say("cannot be opened; give this user the right to write the file and its directory")
+		}
+		return say("cannot be opened; does its directory exist, and can this user write to it?")
+	case sqlite3.IOERR:
+		if unsynced(err) {
+			return say("could not be synced to its disk")
+		}
+		return say("could not be read or written; check the disk")
+	}
+	return say("failed")
+}
+
+// full reports whether there was no space for a write.
+func full(err error) bool {
+	return errors.Is(err, sqlite3.FULL) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// unsynced reports whether the operating system failed to sync. It may then
+// have dropped what was written before and report success the next time, so
+// nothing may be acknowledged any more. A full disk is no such case: what
+// could not be allocated is written again.
+func unsynced(err error) bool {
+	return (errors.Is(err, sqlite3.IOERR_FSYNC) || errors.Is(err, sqlite3.IOERR_DIR_FSYNC)) && !full(err)
+}

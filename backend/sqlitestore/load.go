@@ -1,0 +1,116 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/thole-dev/thole"
+)
+
+// Load implements [thole.Backend]. Until the chunk with Done the import is a
+// staged space, which survives a restart but which nothing shows. A space that
+// exists is ErrExists; a head without epochs, or a position outside of them, is
+// ErrInvalid.
+func (s *Store) Load(ctx context.Context, name string, c thole.Chunk) error {
+	if len(c.Head.Epochs) == 0 {
+		return fmt.Errorf("load %s: %w: the head has no epoch", name, thole.ErrInvalid)
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return fmt.Errorf("load %s: %w", name, err)
+	}
+	defer unlock()
+	w := s.writer
+	err = w.transact(ctx, func() error { return w.load(name, &c) })
+	if err != nil {
+		return fmt.Errorf("load %s: %w", name, s.explain(ctx, err))
+	}
+	w.forget() // a space that was absent may now exist
+	s.writer.boundLog()
+	return nil
+}
+
+func (w *writer) load(name string, c *thole.Chunk) error {
+	if sp, err := w.space(name); err != nil {
+		return err
+	} else if sp.id != 0 {
+		return thole.ErrExists
+	}
+	sp, err := w.stage(name, c.Head)
+	if err != nil {
+		return err
+	}
+	for i := range c.Events {
+		e := &c.Events[i]
+		if position(&sp.head, e.Position.Seq) != e.Position {
+			return fmt.Errorf("%w: event at %s is outside of the head's epochs", thole.ErrInvalid, e.Position)
+		}
+		// A chunk may be sent again.
+		s := w.prepare(`DELETE FROM event WHERE space = ? AND seq = ?`).int(sp.id).int(int64(e.Position.Seq))
+		if err := s.exec(); err != nil {
+			return err
+		}
+		e.Time = micro(e.Time)
+		if err := w.insert(sp, e); err != nil {
+			return err
+		}
+	}
+	for i := range c.Records {
+		r := c.Records[i]
+		if position(&sp.head, r.Version.Seq) != r.Version {
+			return fmt.Errorf("%w: version %s of %s is outside of the head's epochs", thole.ErrInvalid, r.Version, r.Key)
+		}
+		r.Updated, r.Expires = micro(r.Updated), micro(r.Expires)
+		if err := w.put(sp, &r); err != nil {
+			return err
+		}
+	}
+	if !c.Done {
+		return nil
+	}
+	return w.prepare(`UPDATE space SET staged = 0 WHERE id = ?`).int(sp.id).exec()
+}
+
+// stage returns the staged space. It begins anew if the head is another one.
+func (w *writer) stage(name string, head thole.Head) (*space, error) {
+	s, id, staged, err := w.head(name, true)
+	if e := s.done(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return nil, err
+	}
+	head.Space = name
+	sp := &space{id: id, head: head}
+	if id != 0 {
+		if staged.Oldest == head.Oldest && staged.Last == head.Last && slices.Equal(staged.Epochs, head.Epochs) {
+			return sp, nil
+		}
+		if err := w.drop(id); err != nil {
+			return nil, err
+		}
+	}
+	s = w.prepare(`INSERT INTO space (name, staged, oldest, last, epochs) VALUES (?, 1, ?, ?, ?)`).text(name)
+	s.text(head.Oldest.String()).text(head.Last.String()).json(encodeEpochs(head.Epochs))
+	if err := s.exec(); err != nil {
+		return nil, err
+	}
+	sp.id = w.LastInsertRowID()
+	return sp, nil
+}
+
+// drop removes a space with all that it holds.
+func (w *writer) drop(id int64) error {
+	for _, sql := range []string{
+		`DELETE FROM event WHERE space = ?`,
+		`DELETE FROM stream WHERE space = ?`,
+		`DELETE FROM record WHERE space = ?`,
+		`DELETE FROM space WHERE id = ?`,
+	} {
+		if err := w.prepare(sql).int(id).exec(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/thole-dev/thole"
+)
+
+// Purge implements [thole.Backend]. Before follows [thole.Head.Trim] and leaves
+// free pages to be used again. The others erase: what they remove is
+// overwritten, the file is rebuilt without it and the log emptied, so that no
+// file of the store holds it any more. That takes time and space in proportion
+// to the whole store, and commits wait meanwhile.
+//
+// If erasing fails after the removal, the error says so; the next Purge that
+// erases finishes it.
+func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return fmt.Errorf("purge %s: %w", name, err)
+	}
+	defer unlock()
+	w := s.writer
+	if err := w.Exec(`PRAGMA secure_delete = ON`); err != nil {
+		return fmt.Errorf("purge %s: %w", name, s.explain(ctx, err))
+	}
+	defer w.Exec(`PRAGMA secure_delete = OFF`)
+	err = w.transact(ctx, func() error { return w.purge(name, p) })
+	if err != nil {
+		return fmt.Errorf("purge %s: %w", name, s.explain(ctx, err))
+	}
+	w.forget()
+	if !p.All && !p.Before.IsZero() {
+		w.boundLog()
+		return nil
+	}
+	if err := s.scrub(ctx); err != nil {
+		return fmt.Errorf("purge %s: it was removed, but its traces in the file are left until the next purge: %w", name, s.explain(ctx, err))
+	}
+	return nil
+}
+
+// scrub rebuilds the file and empties the log. Pages may hold remains of what
+// was moved or overwritten long ago, so overwriting what is deleted now is not
+// enough.
+func (s *Store) scrub(ctx context.Context) error {
+	w := s.writer
+	w.SetInterrupt(ctx)
+	err := w.Exec(`VACUUM`)
+	w.SetInterrupt(context.Background())
+	if err != nil {
+		return w.fail(err)
+	}
+	resume, err := s.readers.pause(ctx)
+	if err != nil {
+		return err
+	}
+	defer resume()
+	err = w.truncateLog(ctx)
+	w.measureLog()
+	return err
+}
+
+func (w *writer) purge(name string, p thole.Purge) error {
+	sp, err := w.space(name)
+	if err != nil {
+		return err
+	}
+	if sp.id == 0 {
+		return thole.ErrNotFound
+	}
+	switch {
+	case p.All:
+		return w.drop(sp.id)
+	case !p.Before.IsZero():
+		return w.trim(sp, p.Before)
+	case len(p.Streams) > 0:
+		return w.removeStreams(sp, p.Streams)
+	}
+	for _, at := range p.Events {
+		if position(&sp.head, at.Seq) != at {
+			continue
+		}
+		s := w.prepare(`UPDATE event SET actor = NULL, cause = NULL, subject = NULL, refs = NULL, data = NULL WHERE space = ? AND seq = ?`)
+		if err := s.int(sp.id).int(int64(at.Seq)).exec(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) trim(sp *space, before thole.Position) error {
+	if err := sp.head.Trim(before); err != nil {
+		return err
+	}
+	if err := w.touch(sp); err != nil {
+		return err
+	}
+	if err := w.prepare(`DELETE FROM event WHERE space = ? AND seq < ?`).int(sp.id).int(int64(sp.head.Oldest.Seq)).exec(); err != nil {
+		return err
+	}
+	return w.prepare(`DELETE FROM stream WHERE space = ? AND NOT EXISTS (SELECT 1 FROM event WHERE stream = stream.id)`).int(sp.id).exec()
+}
+
+func (w *writer) removeStreams(sp *space, names []string) error {
+	for _, name := range names {
+		st, err := w.stream(sp, name)
+		if err != nil {
+			return err
+		}
+		if err := w.prepare(`DELETE FROM event WHERE stream = ?`).int(st.id).exec(); err != nil {
+			return err
+		}
+		if err := w.prepare(`DELETE FROM stream WHERE id = ?`).int(st.id).exec(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Check examines the file for damage: every page, every index, every reference.
+// It is ErrCorrupt with the first findings. It reads the whole file, and
+// nothing waits for it.
+func (s *Store) Check(ctx context.Context) error {
+	err := s.view(ctx, func(c *conn) error {
+		st := c.prepare(`PRAGMA integrity_check(10)`)
+		var found []string
+		for st.next() {
+			if line := st.ColumnText(0); line != "ok" {
+				found = append(found, line)
+			}
+		}
+		if err := st.done(); err != nil {
+			return err
+		}
+		st = c.prepare(`PRAGMA foreign_key_check`)
+		for st.next() && len(found) < 10 {
+			found = append(found, fmt.Sprintf("row %d of %s refers to no row of %s", st.ColumnInt64(1), st.ColumnText(0), st.ColumnText(2)))
+		}
+		if err := st.done(); err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			return fmt.Errorf("%w: sqlite store %s: %q", thole.ErrCorrupt, s.path, found)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+// view runs f with a connection that reads.
+func (s *Store) view(ctx context.Context, f func(*conn) error) error {
+	c, err := s.readers.take(ctx, s.closed)
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	defer s.readers.give(c)
+	return s.explain(ctx, f(c))
+}
+
+// head looks a space up; its id is 0 if there is none. Until the caller calls
+// done on the statement, the connection sees one state of the file, at the cost
+// of no further statement: a read transaction lasts as long as a query in it.
+func (c *conn) head(name string, staged bool) (s *stmt, id int64, h thole.Head, err error) {
+	s = c.prepare(`SELECT id, oldest, last, epochs FROM space WHERE name = ? AND staged = ?`).text(name)
+	h.Space = name
+	if !s.int(flag(staged)).next() {
+		return s, 0, h, s.err
+	}
+	if h.Oldest, err = thole.ParsePosition(s.ColumnText(1)); err != nil {
+		return s, 0, h, fmt.Errorf("%w: oldest position of %s: %v", thole.ErrCorrupt, name, err)
+	}
+	if h.Last, err = thole.ParsePosition(s.ColumnText(2)); err != nil {
+		return s, 0, h, fmt.Errorf("%w: last position of %s: %v", thole.ErrCorrupt, name, err)
+	}
+	err = thole.Decode("epochs of "+name, s.ColumnRawText(3), &h.Epochs)
+	return s, s.ColumnInt64(0), h, err
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// inspace runs f with the space's head, both in one state of the file. f is
+// not called if there is no such space.
+func (s *Store) inspace(ctx context.Context, name string, f func(c *conn, id int64, h *thole.Head) error) error {
+	return s.view(ctx, func(c *conn) error {
+		st, id, head, err := c.head(name, false)
+		if err == nil && id != 0 {
+			err = f(c, id, &head)
+		}
+		if e := st.done(); err == nil {
+			err = e
+		}
+		return err
+	})
+}
+
+// Get implements [thole.Backend].
+func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+	records := make([]thole.Record, len(keys))
+	err := s.inspace(ctx, space, func(c *conn, id int64, h *thole.Head) error {
+		for i, key := range keys {
+			st := c.prepare(`SELECT key, version, updated, expires, notify, schema, value FROM record WHERE space = ? AND key = ?`)
+			if st.int(id).text(key).next() {
+				records[i] = st.toRecord(h)
+			}
+			if err := st.done(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("get from %s: %w", space, err)
+	}
+	return records, nil
+}
+
+// toRecord reads the columns key, version, updated, expires, notify, schema, value.
+func (s *stmt) toRecord(h *thole.Head) thole.Record {
+	return thole.Record{
+		Key:     s.ColumnText(0),
+		Version: position(h, uint64(s.ColumnInt64(1))),
+		Updated: s.colTime(2),
+		Expires: s.colTime(3),
+		Notify:  s.ColumnInt64(4) != 0,
+		Schema:  int(s.ColumnInt64(5)),
+		Value:   s.colJSON(6),
+	}
+}
+
+// List implements [thole.Backend].
+func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+	var records []thole.Record
+	err := s.inspace(ctx, space, func(c *conn, id int64, h *thole.Head) error {
+		const columns = `SELECT key, version, updated, expires, notify, schema, value FROM record `
+		var st *stmt
+		if q.DueBy.IsZero() {
+			st = c.prepare(columns + `WHERE space = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?`).int(id)
+		} else {
+			// By expiry: of the records of a space few are due at a time.
+			st = c.prepare(columns + `INDEXED BY record_expires WHERE expires <= ? AND space = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?`)
+			st.int(q.DueBy.UnixMicro()).int(id)
+		}
+		first := q.Prefix
+		if q.After != "" {
+			first = max(first, q.After+"\x00") // the next possible key
+		}
+		st.text(first).end(q.Prefix).int(int64(thole.PageLimit(q.Limit)))
+		for st.next() {
+			records = append(records, st.toRecord(h))
+		}
+		return st.done()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", space, err)
+	}
+	return records, nil
+}
+
+// end binds the least value above all texts that begin with prefix.
+func (s *stmt) end(prefix string) *stmt {
+	trimmed := strings.TrimRight(prefix, "\xff")
+	if trimmed == "" {
+		return s.blob() // SQLite sorts every blob after every text
+	}
+	last := len(trimmed) - 1
+	return s.text(trimmed[:last] + string([]byte{trimmed[last] + 1}))
+}
+
+// Heads implements [thole.Backend].
+func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+	heads := make([]thole.Head, len(spaces))
+	err := s.view(ctx, func(c *conn) error {
+		for i, name := range spaces {
+			st, _, head, err := c.head(name, false)
+			if e := st.done(); err == nil {
+				err = e
+			}
+			if err != nil {
+				return err
+			}
+			heads[i] = head
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("heads: %w", err)
+	}
+	return heads, nil
+}
+
+// Spaces implements [thole.Backend].
+func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+	var names []string
+	err := s.view(ctx, func(c *conn) error {
+		var st *stmt
+		if q.DueBy.IsZero() {
+			st = c.prepare(`SELECT name FROM space WHERE name > ? AND staged = 0 ORDER BY name LIMIT ?`).text(q.After)
+		} else {
+			st = c.prepare(`SELECT name FROM space WHERE name > ? AND staged = 0
+				AND id IN (SELECT space FROM record WHERE expires <= ?) ORDER BY name LIMIT ?`)
+			st.text(q.After).int(q.DueBy.UnixMicro())
+		}
+		st.int(int64(thole.PageLimit(q.Limit)))
+		for st.next() {
+			names = append(names, st.ColumnText(0))
+		}
+		return st.done()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("spaces: %w", err)
+	}
+	return names, nil
+}
+
+// maxScan bounds how many events one page looks at, so that a filter which
+// hardly matches does not occupy a connection for long.
+const maxScan = 8 * thole.MaxPage
+
+// Read implements [thole.Backend].
+func (s *Store) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+	var page thole.Page
+	exists := false
+	err := s.inspace(ctx, space, func(c *conn, id int64, h *thole.Head) (err error) {
+		exists = true
+		if err := h.Resume(q.After); err != nil {
+			return err
+		}
+		scan := newScan(h, q)
+		if filters(q) {
+			page, err = scan.filtered(c, id)
+		} else {
+			page, err = scan.plain(c, id)
+		}
+		return err
+	})
+	if err == nil && !exists {
+		err = thole.Head{Space: space}.Resume(q.After)
+	}
+	if err != nil {
+		return thole.Page{}, fmt.Errorf("read %s: %w", space, err)
+	}
+	return page, nil
+}
+
+// filters reports whether q selects by more than its stream and range.
+func filters(q thole.ReadQuery) bool {
+	return len(q.Types) > 0 || q.Actor != "" || q.Subject != "" || !q.Since.IsZero() || !q.Until.IsZero()
+}
+
+// scan is a walk over the events of a space or a stream.
+type scan struct {
+	head  *thole.Head
+	q     thole.ReadQuery
+	after int64 // seqs greater than it
+	until int64 // and less than it
+}
+
+func newScan(h *thole.Head, q thole.ReadQuery) *scan {
+	sc := &scan{head: h, q: q, after: int64(q.After.Seq), until: math.MaxInt64}
+	if q.Before.IsZero() {
+		return sc
+	}
+	// Positions compare by epoch first: all of an older epoch is before.
+	sc.until = 0
+	for _, e := range h.Epochs {
+		switch {
+		case e.Name < q.Before.Epoch:
+			sc.until = int64(e.Last) + 1
+		case e.Name == q.Before.Epoch:
+			sc.until = min(int64(q.Before.Seq), int64(e.Last)+1)
+		}
+	}
+	return sc
+}

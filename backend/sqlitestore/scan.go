@@ -1,0 +1,104 @@
+package sqlitestore
+
+import (
+	"github.com/thole-dev/thole"
+)
+
+// The columns of a walk. The first ones are all that a filter looks at.
+const (
+	filterColumns = `e.seq, s.name, e.type, e.time, e.actor, e.subject`
+	allColumns    = filterColumns + `, e.schema, e.cause, e.refs, e.data`
+	inJournal     = ` FROM event AS e JOIN stream AS s ON s.id = e.stream WHERE e.space = ? AND e.seq > ? AND e.seq < ? ORDER BY e.seq `
+	inStream      = ` FROM stream AS s JOIN event AS e ON e.stream = s.id WHERE s.space = ? AND e.seq > ? AND e.seq < ? AND s.name = ? ORDER BY e.seq `
+)
+
+// walk binds a query for the scan: four statements for each list of columns.
+func (sc *scan) walk(c *conn, columns string, space int64, limit int) *stmt {
+	from, order := inJournal, `ASC`
+	if sc.q.Stream != "" {
+		from = inStream
+	}
+	if sc.q.Backward {
+		order = `DESC`
+	}
+	s := c.prepare(`SELECT ` + columns + from + order + ` LIMIT ?`).int(space).int(sc.after).int(sc.until)
+	if sc.q.Stream != "" {
+		s.text(sc.q.Stream)
+	}
+	return s.int(int64(limit))
+}
+
+// plain reads a page of all events of the walk.
+func (sc *scan) plain(c *conn, space int64) (page thole.Page, err error) {
+	limit := thole.PageLimit(sc.q.Limit)
+	s := sc.walk(c, allColumns, space, limit+1)
+	for s.next() {
+		if len(page.Events) == limit {
+			page.Next = page.Events[limit-1].Position
+			break
+		}
+		e := s.toMeta(sc.head)
+		if err = s.rest(&e); err != nil {
+			break
+		}
+		page.Events = append(page.Events, e)
+	}
+	if e := s.done(); err == nil {
+		err = e
+	}
+	return page, err
+}
+
+// filtered reads a page of the events that match. It reads the data of those
+// only.
+func (sc *scan) filtered(c *conn, space int64) (page thole.Page, err error) {
+	limit := thole.PageLimit(sc.q.Limit)
+	s := sc.walk(c, filterColumns, space, maxScan+1)
+	var last thole.Event
+	for n := 0; err == nil && s.next(); n++ {
+		if len(page.Events) == limit || n == maxScan {
+			page.Next = last.Position
+			break
+		}
+		if last = s.toMeta(sc.head); sc.q.Match(last) {
+			full := c.prepare(`SELECT ` + allColumns + inJournal).int(space)
+			full.int(int64(last.Position.Seq) - 1).int(int64(last.Position.Seq) + 1)
+			e := last
+			if full.next() {
+				err = full.rest(&e)
+			}
+			if e := full.done(); err == nil {
+				err = e
+			}
+			page.Events = append(page.Events, e)
+		}
+	}
+	if e := s.done(); err == nil {
+		err = e
+	}
+	return page, err
+}
+
+// toMeta reads the filter columns.
+func (s *stmt) toMeta(h *thole.Head) thole.Event {
+	return thole.Event{
+		Position: position(h, uint64(s.ColumnInt64(0))),
+		Stream:   s.ColumnText(1),
+		Type:     s.ColumnText(2),
+		Time:     s.colTime(3),
+		Actor:    s.ColumnText(4),
+		Subject:  s.ColumnText(5),
+	}
+}
+
+// rest reads the columns after the filter columns.
+func (s *stmt) rest(e *thole.Event) error {
+	e.Schema = int(s.ColumnInt64(6))
+	e.Cause = s.ColumnText(7)
+	e.Data = s.colJSON(9)
+	refs := s.colJSON(8)
+	if refs == nil {
+		return nil
+	}
+	return thole.Decode("refs of event "+e.Position.String(), refs, &e.Refs)
+}

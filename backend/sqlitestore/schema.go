@@ -1,0 +1,116 @@
+package sqlitestore
+
+// applicationID marks the file as ours ("thol"); the shell's file(1) and
+// another program can tell.
+const applicationID = 0x74686f6c
+
+// A migration takes a store from the version before it to its own: the n-th
+// one (from 1) makes PRAGMA user_version n. Released ones never change.
+type migration struct {
+	what string // for people
+	sql  string
+}
+
+// migrations is the history of the schema.
+//
+//	space ──┬─< stream ──< event     one row per event; its position's epoch
+//	        │                        follows from its seq and space.epochs
+//	        └─< record               the current value under a key
+//
+// Times are Unix microseconds, positions text, seqs and versions integers,
+// JSON text. The views show all of it in words. Beyond that:
+//
+//   - A stream's name is stored once. Its version is the largest seq of its
+//     events, one step in the index (stream, seq), so that an append writes no
+//     second row.
+//   - event.data is the last column: a scan that filters by the ones before it
+//     does not touch the pages a long value overflows to.
+//   - A staged space is an import that is not complete; nothing shows it.
+var migrations = []migration{{
+	what: "create spaces, streams, events, records and their views",
+	sql: `
+CREATE TABLE space (
+	id     INTEGER PRIMARY KEY,
+	name   TEXT    NOT NULL,
+	staged INTEGER NOT NULL DEFAULT 0 CHECK (staged IN (0, 1)),
+	oldest TEXT    NOT NULL, -- position
+	last   TEXT    NOT NULL, -- position
+	epochs TEXT    NOT NULL CHECK (json_valid(epochs)), -- [{"epoch", "first", "last"}]
+	UNIQUE (name, staged)
+) STRICT;
+
+CREATE TABLE stream (
+	id    INTEGER PRIMARY KEY,
+	space INTEGER NOT NULL REFERENCES space (id),
+	name  TEXT    NOT NULL,
+	UNIQUE (space, name)
+) STRICT;
+
+CREATE TABLE event (
+	id      INTEGER PRIMARY KEY,
+	space   INTEGER NOT NULL,
+	seq     INTEGER NOT NULL CHECK (seq > 0),
+	stream  INTEGER NOT NULL REFERENCES stream (id),
+	type    TEXT    NOT NULL,
+	time    INTEGER NOT NULL, -- Unix microseconds
+	schema  INTEGER NOT NULL,
+	actor   TEXT,
+	subject TEXT,
+	cause   TEXT,
+	refs    TEXT, -- JSON array
+	data    TEXT, -- JSON
+	UNIQUE (space, seq),
+	UNIQUE (stream, seq)
+) STRICT;
+
+CREATE TABLE record (
+	space   INTEGER NOT NULL REFERENCES space (id),
+	key     TEXT    NOT NULL,
+	version INTEGER NOT NULL CHECK (version > 0), -- seq
+	updated INTEGER NOT NULL, -- Unix microseconds
+	expires INTEGER,          -- Unix microseconds
+	notify  INTEGER NOT NULL CHECK (notify IN (0, 1)),
+	schema  INTEGER NOT NULL,
+	value   TEXT    NOT NULL, -- JSON
+	PRIMARY KEY (space, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX record_expires ON record (expires, space) WHERE expires IS NOT NULL;
+
+CREATE VIEW epochs AS
+SELECT space.id AS space, e.value ->> 'epoch' AS epoch, e.value ->> 'first' AS first, e.value ->> 'last' AS last
+FROM space, json_each(space.epochs) AS e;
+
+CREATE VIEW spaces AS
+SELECT name, oldest, last, json_array_length(epochs) AS epochs
+FROM space WHERE NOT staged;
+
+CREATE VIEW streams AS
+SELECT p.name AS space, s.name AS stream, count(*) AS events,
+	(SELECT epoch FROM epochs WHERE epochs.space = p.id AND epochs.first <= max(e.seq) ORDER BY epochs.first DESC LIMIT 1)
+		|| printf('-%016d', max(e.seq)) AS last
+FROM event AS e JOIN stream AS s ON s.id = e.stream JOIN space AS p ON p.id = e.space
+WHERE NOT p.staged
+GROUP BY s.id;
+
+CREATE VIEW events AS
+SELECT p.name AS space,
+	(SELECT epoch FROM epochs WHERE epochs.space = p.id AND epochs.first <= e.seq ORDER BY epochs.first DESC LIMIT 1)
+		|| printf('-%016d', e.seq) AS position,
+	s.name AS stream, e.type,
+	strftime('%Y-%m-%dT%H:%M:%S', e.time / 1000000, 'unixepoch') || printf('.%06dZ', e.time % 1000000) AS time,
+	e.actor, e.cause, e.subject, e.refs, e.schema, e.data
+FROM event AS e JOIN stream AS s ON s.id = e.stream JOIN space AS p ON p.id = e.space
+WHERE NOT p.staged;
+
+CREATE VIEW records AS
+SELECT p.name AS space, r.key,
+	(SELECT epoch FROM epochs WHERE epochs.space = p.id AND epochs.first <= r.version ORDER BY epochs.first DESC LIMIT 1)
+		|| printf('-%016d', r.version) AS version,
+	strftime('%Y-%m-%dT%H:%M:%S', r.updated / 1000000, 'unixepoch') || printf('.%06dZ', r.updated % 1000000) AS updated,
+	strftime('%Y-%m-%dT%H:%M:%S', r.expires / 1000000, 'unixepoch') || printf('.%06dZ', r.expires % 1000000) AS expires,
+	r.notify, r.schema, r.value
+FROM record AS r JOIN space AS p ON p.id = r.space
+WHERE NOT p.staged;
+`,
+}}

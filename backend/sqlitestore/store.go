@@ -1,0 +1,289 @@
+// Package sqlitestore keeps spaces in one SQLite file: the embedded default.
+//
+// A batch of commits is one transaction, synced before it is acknowledged.
+// Reads run in parallel, also while a batch is written. Several processes may
+// open one file. The tables and views (see schema.go) are made to be read with
+// the sqlite3 shell: try "SELECT * FROM events".
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+	"github.com/thole-dev/thole"
+)
+
+// Options of a Store; nil and the zero value are the defaults.
+type Options struct {
+	Readers    int           // connections that read in parallel; 0: GOMAXPROCS, but 2…8
+	CacheBytes int64         // memory for pages, over all connections; 0: 64 MiB
+	Poll       time.Duration // how often Watch looks for commits of other processes; 0: 20 ms
+	VFS        vfs.VFS       // the file system below SQLite; nil: the operating system's
+}
+
+func (o *Options) withDefaults() Options {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.Readers <= 0 {
+		opts.Readers = min(max(2, runtime.GOMAXPROCS(0)), 8)
+	}
+	if opts.CacheBytes <= 0 {
+		opts.CacheBytes = 64 << 20
+	}
+	if opts.Poll <= 0 {
+		opts.Poll = 20 * time.Millisecond
+	}
+	return opts
+}
+
+// Store is a [thole.Backend] in a SQLite file.
+type Store struct {
+	file
+	opts    Options
+	writer  *writer
+	writing chan struct{} // holds a token while the writer is in use
+	readers *pool
+
+	closing sync.Once
+	closed  chan struct{}
+	err     error // of Close
+}
+
+// file names a database.
+type file struct {
+	path string
+	vfs  string // registered name; "" is the operating system's
+}
+
+var (
+	_ thole.Backend = (*Store)(nil)
+	_ thole.Durable = (*Store)(nil)
+	_ thole.Watcher = (*Store)(nil)
+)
+
+// Open opens the store in the file at path; a missing file, but no missing
+// directory, is created. A store of an older version is migrated first.
+//
+// Errors name the path and what to do. A file that is damaged or no database
+// is ErrCorrupt, one that a newer version wrote is errors.ErrUnsupported, one
+// that belongs to another program is ErrInvalid.
+func Open(ctx context.Context, path string, o *Options) (*Store, error) {
+	opts := o.withDefaults()
+	f, err := locate(path, opts.VFS == nil)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		opts: opts, writing: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+	if opts.VFS != nil {
+		// SQLite finds a VFS by name; the address makes it unique while s lives.
+		f.vfs = fmt.Sprintf("thole-%p", s)
+		vfs.Register(f.vfs, opts.VFS)
+	}
+	s.file = f
+	db, err := f.open(ctx, opts.CacheBytes/4)
+	if err != nil {
+		s.unregister()
+		return nil, f.explain(ctx, err)
+	}
+	s.writer = newWriter(db, &s.file)
+	s.readers = newPool(f, opts.Readers, opts.CacheBytes*3/4)
+	if opts.VFS == nil {
+		if err := syncDir(filepath.Dir(f.path)); err != nil {
+			s.Close()
+			return nil, fmt.Errorf("sqlite store %s: sync its directory: %w", f.path, err)
+		}
+	}
+	return s, nil
+}
+
+// locate checks what can be said about a path before SQLite looks at it.
+func locate(path string, local bool) (file, error) {
+	if path == "" {
+		return file{}, fmt.Errorf("%w: the path of a sqlite store is empty", thole.ErrInvalid)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return file{}, fmt.Errorf("sqlite store %s: %w", path, err)
+	}
+	if !local {
+		return file{path: abs}, nil
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case err == nil && info.IsDir():
+		return file{}, fmt.Errorf("%w: sqlite store %s is a directory; name a file", thole.ErrInvalid, abs)
+	case err == nil && !info.Mode().IsRegular():
+		return file{}, fmt.Errorf("%w: sqlite store %s is no regular file; name another", thole.ErrInvalid, abs)
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return file{}, fmt.Errorf("sqlite store %s: %w", abs, err)
+	case err != nil:
+		dir, dirErr := os.Stat(filepath.Dir(abs))
+		if dirErr != nil || !dir.IsDir() {
+			return file{}, fmt.Errorf("%w: sqlite store %s: there is no directory %s; create it first",
+				thole.ErrInvalid, abs, filepath.Dir(abs))
+		}
+	}
+	return file{path: abs}, nil
+}
+
+// open returns the connection that writes, with a current schema and a WAL.
+func (f *file) open(ctx context.Context, cache int64) (_ *conn, err error) {
+	c, err := dial(ctx, f.path, f.vfs, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	c.SetInterrupt(ctx)
+	defer c.SetInterrupt(context.Background())
+	version, err := f.version(c)
+	if err != nil {
+		return nil, err
+	}
+	if readOnly, _ := c.ReadOnly("main"); readOnly {
+		return nil, sqlite3.READONLY
+	}
+	if err := c.tune(cache); err != nil {
+		return nil, err
+	}
+	// Before the first page is written; later it changes nothing. The log is
+	// checkpointed by the writer, see checkpoint.go.
+	if err := c.Exec(`PRAGMA page_size = 4096; PRAGMA wal_autocheckpoint = 0`); err != nil {
+		return nil, err
+	}
+	if err := c.useWAL(); err != nil {
+		return nil, err
+	}
+	if err := f.whole(c); err != nil {
+		return nil, err
+	}
+	if version < len(migrations) {
+		_, err = f.migrate(c, false)
+	}
+	return c, err
+}
+
+// useWAL switches to a write-ahead log. A file system without shared memory
+// cannot have one.
+func (c *conn) useWAL() error {
+	s := c.prepare(`PRAGMA journal_mode = WAL`)
+	mode := ""
+	if s.next() {
+		mode = s.ColumnText(0)
+	}
+	if err := s.done(); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("%w: the file system has no shared memory for a write-ahead log (journal mode stays %s); put the store on a local disk",
+			errors.ErrUnsupported, mode)
+	}
+	return nil
+}
+
+// whole returns CORRUPT for a file whose last page is torn. SQLite itself sees
+// only that whole pages are missing.
+func (f *file) whole(c *conn) error {
+	before, err := c.integer(`PRAGMA data_version`)
+	if err != nil {
+		return err
+	}
+	// What a crash left in the log may be what completes the last page.
+	inLog, copied, err := c.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
+	if err != nil && !errors.Is(err, sqlite3.BUSY) {
+		return err
+	}
+	if err := c.prepare(`BEGIN IMMEDIATE`).exec(); err != nil {
+		return err
+	}
+	defer c.prepare(`ROLLBACK`).exec()
+	after, err := c.integer(`PRAGMA data_version`)
+	if err != nil {
+		return err
+	}
+	if before != after || inLog != copied {
+		return nil // another process is at work on it, so it could open it
+	}
+	pageSize, err := c.integer(`PRAGMA page_size`)
+	if err != nil {
+		return err
+	}
+	main, err := c.FileControl("main", sqlite3.FCNTL_FILE_POINTER)
+	if err != nil {
+		return err
+	}
+	size, err := main.(vfs.File).Size()
+	if err == nil && size%pageSize != 0 {
+		err = sqlite3.CORRUPT
+	}
+	return err
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// Durability is Sync.
+func (s *Store) Durability() thole.Durability { return thole.Sync }
+
+// Close waits for what is running, moves the log into the file and closes it.
+// It is idempotent.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		close(s.closed)
+		s.writing <- struct{}{} // kept: nobody writes any more
+		s.err = s.readers.close()
+		if err := s.writer.close(); s.err == nil {
+			s.err = err
+		}
+		s.err = s.explain(context.Background(), s.err)
+		s.unregister()
+	})
+	return s.err
+}
+
+func (s *Store) unregister() {
+	if s.vfs != "" {
+		vfs.Unregister(s.vfs)
+	}
+}
+
+// lock waits for the writer. The caller must call unlock.
+func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case <-s.closed:
+		return nil, thole.ErrClosed
+	default:
+	}
+	select {
+	case s.writing <- struct{}{}:
+		return func() { <-s.writing }, nil
+	case <-s.closed:
+		return nil, thole.ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

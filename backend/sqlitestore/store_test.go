@@ -1,0 +1,71 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/backendtest"
+	"github.com/thole-dev/thole/backend/sqlitestore"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if helper() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// open opens the store at path and closes it at the end of the test.
+func open(t testing.TB, path string, o *sqlitestore.Options) *sqlitestore.Store {
+	t.Helper()
+	s, err := sqlitestore.Open(context.Background(), path, o)
+	if err != nil {
+		t.Fatalf("open %s: %v", path, err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close %s: %v", path, err)
+		}
+	})
+	return s
+}
+
+func fresh(t testing.TB) backendtest.Harness {
+	path := filepath.Join(t.TempDir(), "thole.db")
+	s := open(t, path, nil)
+	return backendtest.Harness{
+		Backend: s,
+		Reopen: func(t testing.TB) thole.Backend {
+			s.Close()
+			s = open(t, path, nil)
+			return s
+		},
+		Second: func(t testing.TB) thole.Backend { return open(t, path, nil) },
+	}
+}
+
+func TestItKeepsTheContractOfBackends(t *testing.T) {
+	report := backendtest.Run(t, fresh)
+	t.Logf("%d cases, %d checks", report.Cases, report.Checks)
+}
+
+func TestItBehavesAsTheModel(t *testing.T) {
+	backendtest.Model(t, fresh, 0)
+}
+
+// commit commits one event to a stream and fails the test on a conflict.
+func commit(t testing.TB, b thole.Backend, space, stream, data string) thole.Result {
+	t.Helper()
+	results, err := b.Commit(t.Context(), []thole.Commit{{
+		Space: space, Now: time.Now(), Actor: "system",
+		Events: []thole.Event{{Stream: stream, Type: "note.added", Data: []byte(data)}},
+	}})
+	if err != nil || results[0].Conflict != nil {
+		t.Fatalf("commit: got %v, %v; want success", results, err)
+	}
+	return results[0]
+}

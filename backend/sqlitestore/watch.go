@@ -1,0 +1,44 @@
+package sqlitestore
+
+import (
+	"context"
+	"time"
+)
+
+// Watch implements [thole.Watcher]: it calls wake("") after another process, or
+// another Store, committed to the file. It returns nil when ctx ends or the
+// Store is closed.
+//
+// It asks the connection that writes, because only that one can tell the
+// commits of others from ours. While a batch is being written it need not ask:
+// the batch began with the same question.
+func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
+	tick := time.NewTicker(s.opts.Poll)
+	defer tick.Stop()
+	seen := s.pollForeign()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		case <-s.closed:
+			return nil
+		}
+		if foreign := s.pollForeign(); foreign != seen {
+			seen = foreign
+			wake("")
+		}
+	}
+}
+
+// pollForeign returns how often other connections were seen to have written.
+func (s *Store) pollForeign() uint64 {
+	select {
+	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
+		s.writer.refresh() // an error will show up where it matters
+	case <-s.closed:
+	default:
+	}
+	return s.writer.foreign.Load()
+}

@@ -1,0 +1,235 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/thole-dev/thole"
+)
+
+// writer is the connection that writes, and what it remembers of what it
+// wrote. Its Store's writing token guards it.
+type writer struct {
+	*conn
+	file   *file
+	failed error // why nothing may be written any more
+
+	// What is in the file, as of data version seen. Positive and negative
+	// answers are kept, so a warm batch reads nothing.
+	spaces  generations[string, *space]
+	streams generations[inSpace, stream]
+	records generations[inSpace, version]
+	seen    int64
+	foreign atomic.Uint64 // how often another connection was seen to have written
+
+	dirty []*space // heads that the transaction must write back
+	log   log
+}
+
+// inSpace names a stream or a record.
+type inSpace struct {
+	space int64
+	name  string
+}
+
+// space is a row of the table; id 0 means that there is none yet.
+type space struct {
+	id    int64
+	head  thole.Head
+	dirty bool
+}
+
+// stream is a row of the table, with the seq of its last event; id 0 means
+// that there is none.
+type stream struct {
+	id   int64
+	last uint64
+}
+
+// version is what checks need to know of a record; seq 0 means that there is
+// none.
+type version struct {
+	seq     uint64
+	expires time.Time
+	notify  bool
+}
+
+func newWriter(db *conn, f *file) *writer {
+	w := &writer{conn: db, file: f}
+	w.watchLog()
+	return w
+}
+
+// transact runs f in a transaction that holds the write lock from the start:
+// its reads see the newest state and nobody can write between. When anything
+// fails, all of it is undone, and what was cached is forgotten.
+func (w *writer) transact(ctx context.Context, f func() error) (err error) {
+	if w.failed != nil {
+		return w.failed
+	}
+	w.SetInterrupt(ctx)
+	defer w.SetInterrupt(context.Background())
+	if err := w.prepare(`BEGIN IMMEDIATE`).exec(); err != nil {
+		return w.fail(err)
+	}
+	finished := false
+	defer func() {
+		if !finished {
+			w.SetInterrupt(context.Background())
+			w.forget()
+			if !w.GetAutocommit() { // some errors roll back by themselves
+				w.prepare(`ROLLBACK`).exec()
+			}
+		}
+	}()
+	if err := w.refresh(); err != nil {
+		return w.fail(err)
+	}
+	if err := f(); err != nil {
+		return w.fail(err)
+	}
+	if err := w.writeHeads(); err != nil {
+		return w.fail(err)
+	}
+	if err := w.prepare(`COMMIT`).exec(); err != nil {
+		return w.fail(err)
+	}
+	finished = true
+	return nil
+}
+
+// fail notes an error after which nothing may be written any more.
+func (w *writer) fail(err error) error {
+	if unsynced(err) && w.failed == nil {
+		w.failed = fmt.Errorf("sqlite store %s stopped writing because its disk failed to sync; check the disk, then open the store again: %w", w.file.path, err)
+		return w.failed
+	}
+	return err
+}
+
+// refresh drops the caches if another connection wrote since the last look.
+func (w *writer) refresh() error {
+	now, err := w.integer(`PRAGMA data_version`)
+	if err != nil {
+		return err
+	}
+	if now != w.seen {
+		w.forget()
+		w.seen = now
+		w.foreign.Add(1)
+	}
+	w.spaces.age()
+	w.streams.age()
+	w.records.age()
+	return nil
+}
+
+func (w *writer) forget() {
+	w.spaces.clear()
+	w.streams.clear()
+	w.records.clear()
+	w.dirty = w.dirty[:0]
+}
+
+func (w *writer) close() error {
+	err := w.closeLog()
+	if e := w.conn.close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// space returns the space's row from the cache or the file.
+func (w *writer) space(name string) (*space, error) {
+	if sp, ok := w.spaces.get(name); ok {
+		return sp, nil
+	}
+	s, id, head, err := w.head(name, false)
+	if e := s.done(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return nil, err
+	}
+	sp := &space{id: id, head: head}
+	w.spaces.put(name, sp)
+	return sp, nil
+}
+
+func (w *writer) stream(sp *space, name string) (stream, error) {
+	if sp.id == 0 {
+		return stream{}, nil
+	}
+	key := inSpace{sp.id, name}
+	if st, ok := w.streams.get(key); ok {
+		return st, nil
+	}
+	var st stream
+	s := w.prepare(`SELECT id, (SELECT max(seq) FROM event WHERE stream = stream.id) FROM stream WHERE space = ? AND name = ?`)
+	if s.int(sp.id).text(name).next() {
+		st = stream{id: s.ColumnInt64(0), last: uint64(s.ColumnInt64(1))}
+	}
+	if err := s.done(); err != nil {
+		return st, err
+	}
+	w.streams.put(key, st)
+	return st, nil
+}
+
+func (w *writer) record(sp *space, key string) (version, error) {
+	if sp.id == 0 {
+		return version{}, nil
+	}
+	at := inSpace{sp.id, key}
+	if v, ok := w.records.get(at); ok {
+		return v, nil
+	}
+	var v version
+	s := w.prepare(`SELECT version, expires, notify FROM record WHERE space = ? AND key = ?`)
+	if s.int(sp.id).text(key).next() {
+		v = version{seq: uint64(s.ColumnInt64(0)), expires: s.colTime(1), notify: s.ColumnBool(2)}
+	}
+	if err := s.done(); err != nil {
+		return v, err
+	}
+	w.records.put(at, v)
+	return v, nil
+}
+
+// touch makes the transaction write sp's head back, and its row first if it is new.
+func (w *writer) touch(sp *space) error {
+	if !sp.dirty {
+		sp.dirty = true
+		w.dirty = append(w.dirty, sp)
+	}
+	if sp.id != 0 {
+		return nil
+	}
+	s := w.prepare(`INSERT INTO space (name, oldest, last, epochs) VALUES (?, '', '', '[]')`).text(sp.head.Space)
+	if err := s.exec(); err != nil {
+		return err
+	}
+	sp.id = w.LastInsertRowID()
+	return nil
+}
+
+// writeHeads writes every head that changed once.
+func (w *writer) writeHeads() error {
+	for _, sp := range w.dirty {
+		sp.dirty = false
+		s := w.prepare(`UPDATE space SET oldest = ?, last = ?, epochs = ? WHERE id = ?`)
+		s.text(sp.head.Oldest.String()).text(sp.head.Last.String()).json(encodeEpochs(sp.head.Epochs)).int(sp.id)
+		if err := s.exec(); err != nil {
+			return err
+		}
+	}
+	w.dirty = w.dirty[:0]
+	return nil
+}
+
+// isBusy reports that another connection is in the way.
+func isBusy(err error) bool { return errors.Is(err, sqlite3.BUSY) }
