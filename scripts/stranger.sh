@@ -1,0 +1,35 @@
+#!/bin/bash
+# Proves the README on a bare Debian: debootstrap in a folder, Go beside it,
+# empty caches, a fresh clone of HEAD, and then only what the README says.
+#
+# usage: scripts/stranger.sh [FOLDER [COMMAND]]
+# FOLDER is made if it does not exist, and kept. Needs root and debootstrap; the
+# mirror and the certificates are those of this machine.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=${1:-$(mktemp -d)/debian}
+command=${2:-make test}
+
+if [ ! -e "$root/usr" ]; then
+	mirror=$(grep -rhoE '^(URIs: *|deb )[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | awk '{print $NF; exit}')
+	release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+	debootstrap --variant=minbase --include=ca-certificates,curl,git,make "$release" "$root" "$mirror"
+fi
+for f in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
+	cp -L "$f" "$root$f"
+done
+rm -rf "$root/etc/apt/sources.list.d" "$root/etc/apt/sources.list"
+cp -rL /etc/apt/sources.list.d "$root/etc/apt/"
+[ ! -f /etc/apt/sources.list ] || cp /etc/apt/sources.list "$root/etc/apt/"
+cp -rL /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/"
+[ -e "$root/usr/local/go" ] || cp -r "$(go env GOROOT)" "$root/usr/local/go"
+rm -rf "$root/root" "$root/src"
+mkdir -p "$root/root"
+git clone -q . "$root/src"
+
+mount --bind /dev "$root/dev"
+mount -t proc proc "$root/proc"
+trap 'umount -l "$root/proc" "$root/dev"' EXIT
+chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/local/go/bin:/usr/bin:/bin:/usr/sbin:/sbin TERM=dumb \
+	SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt GOFLAGS=-buildvcs=false \
+	/bin/bash -c "cd /src && $command"
