@@ -1,0 +1,132 @@
+package todo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+// change commits what edit makes of the thread's list, with an event that tells
+// the difference; nothing if there is none. When the idempotency key on ctx was
+// used before, repeated, if not nil, gets what the first call changed.
+func (t *Todos) change(ctx context.Context, thread string, edit func(*thole.Tx, []Todo) ([]Todo, error), repeated func(Change)) (thole.Result, error) {
+	if err := thole.CheckID("thrd", thread); err != nil {
+		return thole.Result{}, err
+	}
+	res, err := t.sp.Update(ctx, func(tx *thole.Tx) error {
+		// The list must not outlive its thread.
+		head, err := tx.Get("thread/" + thread)
+		if err != nil {
+			return err
+		}
+		if !head.Exists() {
+			return fmt.Errorf("thread: %w", thole.ErrNotFound)
+		}
+		var list []Todo
+		if _, err := tx.Load(Key(thread), &list); err != nil {
+			return err
+		}
+		next, err := edit(tx, slices.Clone(list))
+		if err != nil {
+			return err
+		}
+		c := diff(list, next)
+		if c.Changed == nil && c.Deleted == nil && c.Order == nil {
+			return nil
+		}
+		c.Thread = thread
+		tx.Put(Key(thread), next, nil)
+		tx.Emit("thread/"+thread, TypeChanged, c)
+		return nil
+	})
+	if err != nil {
+		return res, fmt.Errorf("todos of %s: %w", thread, err)
+	}
+	if !res.Repeated || repeated == nil {
+		return res, nil
+	}
+	events, err := t.sp.Repeat(ctx, res)
+	if err != nil {
+		return res, err
+	}
+	for _, e := range events {
+		var c Change
+		if e.Type != TypeChanged {
+			continue
+		}
+		if err := e.As(&c); err != nil {
+			return res, err
+		}
+		if len(c.Changed) > 0 {
+			repeated(c)
+		}
+	}
+	return res, nil
+}
+
+// diff tells what makes next of list.
+func diff(list, next []Todo) Change {
+	var c Change
+	var kept, ids []string
+	for _, t := range next {
+		ids = append(ids, t.ID)
+		if i := find(list, t.ID); i < 0 || list[i] != t {
+			c.Changed = append(c.Changed, t)
+		}
+	}
+	for _, t := range list {
+		if find(next, t.ID) < 0 {
+			c.Deleted = append(c.Deleted, t.ID)
+		} else {
+			kept = append(kept, t.ID)
+		}
+	}
+	// Those that stay come first and in their order, or the order is news.
+	if !slices.Equal(kept, ids[:len(kept)]) {
+		c.Order = ids
+	}
+	return c
+}
+
+// complete fills in defaults and checks the fields.
+func (t *Todo) complete() error {
+	if t.ID == "" {
+		t.ID = thole.NewID("todo")
+	}
+	if t.Status == "" {
+		t.Status = Pending
+	}
+	if t.Priority == "" {
+		t.Priority = Medium
+	}
+	bad := func(what string, got any) error {
+		return fmt.Errorf("%w: todo %.40q: %s %.40q", thole.ErrInvalid, t.ID, what, got)
+	}
+	switch {
+	case len(t.ID) > 128 || strings.ContainsFunc(t.ID, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' || r == ']' }):
+		return bad("an id has at most 128 bytes and no space, / or ], unlike", t.ID)
+	case strings.TrimSpace(t.Content) == "":
+		return bad("content is empty:", t.Content)
+	case !slices.Contains([]Status{Pending, InProgress, Completed, Cancelled}, t.Status):
+		return bad("status is not pending, in_progress, completed or cancelled:", t.Status)
+	case !slices.Contains([]Priority{High, Medium, Low}, t.Priority):
+		return bad("priority is not high, medium or low:", t.Priority)
+	}
+	return nil
+}
+
+// stamp says who changed t from was, which is nil for a new one, and when;
+// nothing if t is the same.
+func (t *Todo) stamp(tx *thole.Tx, sp *thole.Space, was *Todo) {
+	t.Created, t.Updated, t.Actor = tx.Now(), tx.Now(), sp.Actor()
+	if was == nil {
+		return
+	}
+	t.Created = was.Created
+	if t.Content == was.Content && t.Status == was.Status && t.Priority == was.Priority {
+		*t = *was
+	}
+}

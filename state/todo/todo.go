@@ -1,0 +1,214 @@
+// Package todo keeps the task list of a thread: what its agent and all its
+// sub-agents are at. Every change is made to the list as it is at that moment,
+// so updates from many sides lose nothing.
+//
+// Record thread/<thread>/todos holds the whole list in order, so that it is
+// read at once, replaced at once, and gone with its thread. The event
+// todo.changed in stream thread/<thread> holds only the items that changed.
+package todo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// TypeChanged is the type of this package's events; they hold a [Change].
+const TypeChanged = "todo.changed"
+
+// Status is how far a todo is.
+type Status string
+
+// The statuses of a todo.
+const (
+	Pending    Status = "pending"
+	InProgress Status = "in_progress"
+	Completed  Status = "completed"
+	Cancelled  Status = "cancelled"
+)
+
+// Priority is how much a todo matters.
+type Priority string
+
+// The priorities of a todo.
+const (
+	High   Priority = "high"
+	Medium Priority = "medium"
+	Low    Priority = "low"
+)
+
+// Todo is one item of a list.
+type Todo struct {
+	ID       string    `json:"id"` // unique in its thread; given by the caller, or todo_…
+	Content  string    `json:"content"`
+	Status   Status    `json:"status"`   // default pending
+	Priority Priority  `json:"priority"` // default medium
+	Created  time.Time `json:"created,omitzero"`
+	Updated  time.Time `json:"updated,omitzero"`
+	Actor    string    `json:"actor,omitempty"` // who changed it last
+}
+
+// List is a thread's todos in the order in which they were added.
+type List struct {
+	Todos   []Todo         `json:"items"`
+	Version thole.Position `json:"version"` // zero: there never were any
+}
+
+// Change is the data of todo.changed.
+type Change struct {
+	Thread  string   `json:"thread"`
+	Changed []Todo   `json:"changed,omitempty"` // added or changed, as they are now
+	Deleted []string `json:"deleted,omitempty"`
+	Order   []string `json:"order,omitempty"` // all ids in order, if it changed other than by adding at the end
+}
+
+// Todos are the task lists of one space's threads.
+type Todos struct{ sp *thole.Space }
+
+// In returns the task lists of sp's threads.
+func In(sp *thole.Space) *Todos { return &Todos{sp: sp} }
+
+// Key returns the key of the record that holds a thread's list.
+func Key(thread string) string { return "thread/" + thread + "/todos" }
+
+// List returns a thread's todos. ErrNotFound: there is no such thread.
+func (t *Todos) List(ctx context.Context, thread string) (List, error) {
+	if err := thole.CheckID("thrd", thread); err != nil {
+		return List{}, err
+	}
+	recs, err := t.sp.GetAll(ctx, "thread/"+thread, Key(thread))
+	if err != nil {
+		return List{}, err
+	}
+	if !recs[0].Exists() {
+		return List{}, fmt.Errorf("todos of %s: %w", thread, thole.ErrNotFound)
+	}
+	l := List{Version: recs[1].Version}
+	if recs[1].Exists() {
+		err = recs[1].As(&l.Todos)
+	}
+	return l, err
+}
+
+// Add appends todos to a thread's list and returns them as they were stored.
+// Those without an id get one. All are added, or none. Errors: ErrNotFound (the
+// thread), ErrExists (an id), ErrInvalid.
+func (t *Todos) Add(ctx context.Context, thread string, todos ...Todo) ([]Todo, error) {
+	added := slices.Clone(todos)
+	for i := range added {
+		if err := added[i].complete(); err != nil {
+			return nil, err
+		}
+	}
+	_, err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
+		for i := range added {
+			if find(list, added[i].ID) >= 0 {
+				return nil, fmt.Errorf("todo %q: %w", added[i].ID, thole.ErrExists)
+			}
+			added[i].stamp(tx, t.sp, nil)
+			list = append(list, added[i])
+		}
+		return list, nil
+	}, func(c Change) { added = c.Changed })
+	return added, err
+}
+
+// Options of a change to a whole list. The zero value makes no conditions.
+type Options struct {
+	IfMatch thole.Position // only over this version of the list; zero: whatever is there
+}
+
+// Set makes todos the whole list, in this order, and returns it. What another
+// added meanwhile is gone, unless opts.IfMatch says which list was meant to be
+// replaced: another one is *ConflictError. Other errors: ErrNotFound (the
+// thread), ErrExists (an id that is there twice), ErrInvalid.
+func (t *Todos) Set(ctx context.Context, thread string, todos []Todo, opts *Options) (List, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	want := slices.Clone(todos)
+	for i := range want {
+		if err := want[i].complete(); err != nil {
+			return List{}, err
+		}
+		if find(want[:i], want[i].ID) >= 0 {
+			return List{}, fmt.Errorf("todo %q: %w", want[i].ID, thole.ErrExists)
+		}
+	}
+	_, err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
+		if rec, err := tx.Get(Key(thread)); err != nil {
+			return nil, err
+		} else if !o.IfMatch.IsZero() && rec.Version != o.IfMatch {
+			return nil, &thole.ConflictError{Space: t.sp.Name(), Check: thole.Check{Key: rec.Key, At: o.IfMatch}, Actual: rec.Version}
+		}
+		for i := range want {
+			var was *Todo
+			if j := find(list, want[i].ID); j >= 0 {
+				was = &list[j]
+			}
+			want[i].stamp(tx, t.sp, was)
+		}
+		return want, nil
+	}, nil)
+	if err != nil {
+		return List{}, err
+	}
+	return t.List(ctx, thread)
+}
+
+// Patch is what to change of a todo; nil leaves a field as it is.
+type Patch struct {
+	Content  *string   `json:"content,omitempty"`
+	Status   *Status   `json:"status,omitempty"`
+	Priority *Priority `json:"priority,omitempty"`
+}
+
+// Update changes one todo and returns it as it is now. Errors: ErrNotFound (the
+// thread or the todo), ErrInvalid.
+func (t *Todos) Update(ctx context.Context, thread, id string, p Patch) (Todo, error) {
+	var now Todo
+	_, err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
+		i := find(list, id)
+		if i < 0 {
+			return nil, fmt.Errorf("todo %q: %w", id, thole.ErrNotFound)
+		}
+		was := list[i]
+		now = was
+		apply(&now.Content, p.Content)
+		apply(&now.Status, p.Status)
+		apply(&now.Priority, p.Priority)
+		if err := now.complete(); err != nil {
+			return nil, err
+		}
+		now.stamp(tx, t.sp, &was)
+		list[i] = now
+		return list, nil
+	}, func(c Change) { now = c.Changed[0] })
+	return now, err
+}
+
+func apply[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// Delete removes one todo. ErrNotFound: there is no such thread or todo.
+func (t *Todos) Delete(ctx context.Context, thread, id string) error {
+	_, err := t.change(ctx, thread, func(_ *thole.Tx, list []Todo) ([]Todo, error) {
+		i := find(list, id)
+		if i < 0 {
+			return nil, fmt.Errorf("todo %q: %w", id, thole.ErrNotFound)
+		}
+		return slices.Delete(list, i, i+1), nil
+	}, nil)
+	return err
+}
+
+func find(list []Todo, id string) int {
+	return slices.IndexFunc(list, func(t Todo) bool { return t.ID == id })
+}
