@@ -130,10 +130,12 @@ type Record struct {
 	Updated time.Time       `json:"updated"`          // Commit.Now of that commit
 	Expires time.Time       `json:"expires,omitzero"` // zero: never. Microseconds, UTC
 	Notify  bool            `json:"notify,omitempty"`
+
+	pending bool // put by the Tx that reads it, not committed yet
 }
 
 // Exists reports whether there is a record.
-func (r Record) Exists() bool { return !r.Version.IsZero() }
+func (r Record) Exists() bool { return r.pending || !r.Version.IsZero() }
 
 // Expired reports whether the record's time was up at now.
 func (r Record) Expired(now time.Time) bool {

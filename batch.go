@@ -2,6 +2,7 @@ package thole
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync"
 )
@@ -9,8 +10,10 @@ import (
 // batcher is group commit: one goroutine drains what is queued into one
 // Backend.Commit; while that batch syncs, the next one fills.
 type batcher struct {
-	backend   Backend
-	committed func([]Commit, []Result) // called after a batch is durable
+	backend Backend
+	// written is called with the outcome of each batch before its callers hear
+	// of it: results of what is durable, or an error.
+	written func([]Commit, []Result, error)
 
 	mu     sync.Mutex
 	queue  []*pending
@@ -35,8 +38,8 @@ type pending struct {
 	done   chan struct{}
 }
 
-func newBatcher(b Backend, committed func([]Commit, []Result)) *batcher {
-	return &batcher{backend: b, committed: committed, wake: make(chan struct{}, 1)}
+func newBatcher(b Backend, written func([]Commit, []Result, error)) *batcher {
+	return &batcher{backend: b, written: written, wake: make(chan struct{}, 1)}
 }
 
 // commit queues c and waits. When ctx ends first, the commit may or may not
@@ -103,9 +106,10 @@ func (b *batcher) run() {
 
 func (b *batcher) write(batch []*pending, commits []Commit) {
 	results, err := b.backend.Commit(context.Background(), commits)
-	if err == nil {
-		b.committed(commits, results)
+	if err == nil && len(results) != len(commits) {
+		err = fmt.Errorf("thole: the backend answered %d commits with %d results", len(commits), len(results))
 	}
+	b.written(commits, results, err)
 	for i, p := range batch {
 		if err != nil {
 			p.err = err

@@ -9,13 +9,21 @@ type recordCache struct {
 	mu     sync.RWMutex
 	max    int
 	spaces map[string]map[string]Record
-	size   int
+	size   int // records
+	bytes  int
 }
+
+// Bounds in bytes: of what is worth keeping, and of everything kept.
+const (
+	maxCachedValue = 64 << 10
+	maxCachedBytes = 64 << 20
+)
 
 func newRecordCache(max int) *recordCache {
 	return &recordCache{max: max, spaces: make(map[string]map[string]Record)}
 }
 
+// get returns a record whose Value is shared and must not be changed.
 func (c *recordCache) get(space, key string) (Record, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -23,45 +31,36 @@ func (c *recordCache) get(space, key string) (Record, bool) {
 	return r, ok
 }
 
-func (c *recordCache) committed(commit *Commit, res Result) {
-	if len(commit.Writes) == 0 {
-		return
-	}
+// committed keeps what the commits of a batch wrote.
+func (c *recordCache) committed(batch []Commit, results []Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.spaces[commit.Space]
-	if m == nil {
-		m = make(map[string]Record)
-		c.spaces[commit.Space] = m
-	}
-	before := len(m)
-	for _, w := range commit.Writes {
-		if w.Value == nil {
-			delete(m, w.Key)
+	for i := range batch {
+		if results[i].Conflict != nil {
 			continue
 		}
-		m[w.Key] = Record{Key: w.Key, Value: w.Value, Schema: w.Schema, Version: res.Last,
-			Updated: commit.Now, Expires: w.Expires, Notify: w.Notify}
+		commit := &batch[i]
+		for _, w := range commit.Writes {
+			c.remove(commit.Space, w.Key)
+			if w.Value == nil || len(w.Value) > maxCachedValue {
+				continue
+			}
+			c.put(commit.Space, Record{Key: w.Key, Value: w.Value, Schema: w.Schema, Version: results[i].Last,
+				Updated: commit.Now, Expires: w.Expires, Notify: w.Notify})
+		}
 	}
-	c.size += len(m) - before
-	if c.size > c.max {
+	if c.size > c.max || c.bytes > maxCachedBytes {
 		c.evict()
 	}
 }
 
-// evict drops an eighth of the records; map order makes the choice.
-func (c *recordCache) evict() {
-	goal := c.max - c.max/8
-	for space, m := range c.spaces {
-		for key := range m {
-			if c.size <= goal {
-				return
-			}
-			delete(m, key)
-			c.size--
-		}
-		if len(m) == 0 {
-			delete(c.spaces, space)
+// forget drops what the batch may have written.
+func (c *recordCache) forget(batch []Commit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range batch {
+		for _, w := range batch[i].Writes {
+			c.remove(batch[i].Space, w.Key)
 		}
 	}
 }
@@ -69,15 +68,49 @@ func (c *recordCache) evict() {
 func (c *recordCache) drop(space, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.spaces[space][key]; ok {
-		delete(c.spaces[space], key)
-		c.size--
-	}
+	c.remove(space, key)
 }
 
 func (c *recordCache) dropSpace(space string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.size -= len(c.spaces[space])
-	delete(c.spaces, space)
+	for key := range c.spaces[space] {
+		c.remove(space, key)
+	}
+}
+
+// evict drops an eighth of what is kept; map order makes the choice.
+func (c *recordCache) evict() {
+	for space, m := range c.spaces {
+		for key := range m {
+			if c.size <= c.max-c.max/8 && c.bytes <= maxCachedBytes-maxCachedBytes/8 {
+				return
+			}
+			c.remove(space, key)
+		}
+	}
+}
+
+func (c *recordCache) put(space string, r Record) {
+	m := c.spaces[space]
+	if m == nil {
+		m = make(map[string]Record)
+		c.spaces[space] = m
+	}
+	m[r.Key] = r
+	c.size++
+	c.bytes += len(r.Key) + len(r.Value)
+}
+
+func (c *recordCache) remove(space, key string) {
+	m := c.spaces[space]
+	r, ok := m[key]
+	if !ok {
+		return
+	}
+	c.size--
+	c.bytes -= len(r.Key) + len(r.Value)
+	if delete(m, key); len(m) == 0 {
+		delete(c.spaces, space)
+	}
 }

@@ -2,7 +2,7 @@ package thole
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -12,43 +12,45 @@ import (
 // clock was turned back between.
 type clock struct {
 	wall func() time.Time
-	last *atomic.Int64 // microseconds; the latest time given out or seen
-	skew *atomic.Int64 // microseconds that wall is behind what was seen
+
+	mu   sync.Mutex // held over wall, so that only a real step back is taken for one
+	last int64      // microseconds; the latest time given out or seen
+	skew int64      // microseconds that wall is behind it
 }
 
-func newClock(wall func() time.Time) clock {
+func newClock(wall func() time.Time) *clock {
 	if wall == nil {
 		start := time.Now()
 		wall = func() time.Time { return start.Add(time.Since(start)) }
 	}
-	return clock{wall: wall, last: new(atomic.Int64), skew: new(atomic.Int64)}
+	return &clock{wall: wall}
 }
 
-func (c clock) now() time.Time {
-	return time.UnixMicro(c.raise(c.wall().UnixMicro() + c.skew.Load())).UTC()
+// now goes on from the latest time even when wall was set back: a clock that
+// stood still until then would keep every lease alive.
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.wall().UnixMicro() + c.skew
+	if t < c.last {
+		c.skew += c.last - t
+		t = c.last
+	}
+	c.last = t
+	return time.UnixMicro(t).UTC()
 }
 
 // observe makes sure that now is not before t from here on, and that time goes
 // on from t.
-func (c clock) observe(t time.Time) {
-	if t.IsZero() || t.UnixMicro() <= c.last.Load() {
+func (c *clock) observe(t time.Time) {
+	if t.IsZero() {
 		return
 	}
-	if behind := t.UnixMicro() - c.wall().UnixMicro(); behind > c.skew.Load() {
-		c.skew.Store(behind)
-	}
-	c.raise(t.UnixMicro())
-}
-
-func (c clock) raise(t int64) int64 {
-	for {
-		last := c.last.Load()
-		if t <= last {
-			return last
-		}
-		if c.last.CompareAndSwap(last, t) {
-			return t
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := t.UnixMicro(); at > c.last {
+		c.last = at
+		c.skew = max(c.skew, at-c.wall().UnixMicro())
 	}
 }
 

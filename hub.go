@@ -14,6 +14,8 @@ type hubs struct {
 	m      map[string]*hub
 	closed bool
 
+	touched []*hub // by the batch at hand; the batcher's own
+
 	hintMu sync.Mutex
 	hinted map[string]bool // spaces to look at; "" means all
 	wake   chan struct{}   // capacity 1: hinted is not empty
@@ -55,17 +57,20 @@ type hub struct {
 	space *Space
 	limit int // bytes in the ring
 
-	mu       sync.Mutex
-	watchers int
-	begun    bool // base and head are known
-	missed   bool // something was committed before that
-	closed   bool
-	ring     []*Delivery
-	start    uint64   // index of ring[0]
-	bytes    int      // in the ring
-	base     Position // the place before ring[0]: whoever is there may join
-	head     Position // everything up to here is in the ring or before it
-	changed  chan struct{}
+	watchers int // guarded by hubs.mu
+
+	mu      sync.Mutex
+	era     int  // counts resets; a watch is live only in the era its place was checked in
+	begun   bool // in this era, base and head are known
+	missed  bool // something was committed before that
+	closed  bool
+	ring    []*Delivery
+	start   uint64   // index of ring[0]; only grows
+	bytes   int      // in the ring
+	base    Position // the place before ring[0]: whoever is there may join
+	head    Position // everything up to here is in the ring or before it
+	changed chan struct{}
+	waiting bool // someone has got changed
 }
 
 func (hs *hubs) attach(sp *Space) (*hub, error) {
@@ -79,7 +84,7 @@ func (hs *hubs) attach(sp *Space) (*hub, error) {
 		h = &hub{space: sp.store.Space(sp.name), limit: sp.store.opts.RingBytes, changed: make(chan struct{})}
 		hs.m[sp.name] = h
 	}
-	h.watchers++ // guarded by hs.mu
+	h.watchers++
 	return h, nil
 }
 
@@ -116,22 +121,39 @@ func (hs *hubs) names() []string {
 	return names
 }
 
-func (hs *hubs) committed(c *Commit, res Result) {
-	if h := hs.find(c.Space); h != nil {
-		h.committed(c, res)
+// committed hands a batch to the hubs and wakes the watchers of each once.
+func (hs *hubs) committed(batch []Commit, results []Result) {
+	hs.mu.RLock()
+	for i := range batch {
+		if results[i].Conflict != nil {
+			continue
+		}
+		if h := hs.m[batch[i].Space]; h != nil && h.committed(&batch[i], results[i]) && !slices.Contains(hs.touched, h) {
+			hs.touched = append(hs.touched, h)
+		}
 	}
+	hs.mu.RUnlock()
+	for _, h := range hs.touched {
+		h.mu.Lock()
+		h.announce()
+		h.mu.Unlock()
+	}
+	clear(hs.touched)
+	hs.touched = hs.touched[:0]
 }
 
-// reset ends the hub of a purged space: its watchers look at the journal again
-// and find out what became of their place.
+// reset begins a new era for a space whose past changed: its watchers look at
+// the journal again and find out what became of their place.
 func (hs *hubs) reset(space string) {
 	if h := hs.find(space); h != nil {
 		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.start += uint64(len(h.ring))
 		h.ring, h.bytes = nil, 0
-		h.start += 1 << 32
+		h.base, h.head = Position{}, Position{}
 		h.begun = false
+		h.era++
 		h.announce()
-		h.mu.Unlock()
 	}
 }
 
@@ -147,11 +169,12 @@ func (hs *hubs) close() {
 	}
 }
 
-// begin sets where the ring starts, once.
-func (h *hub) begin(head Head) {
+// begin sets where the ring starts, once in an era: at a head that was read
+// after the era began.
+func (h *hub) begin(head Head, era int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.begun {
+	if h.begun || h.era != era {
 		return
 	}
 	h.begun = true
@@ -162,15 +185,23 @@ func (h *hub) begin(head Head) {
 	}
 }
 
-// place returns up to where the hub knows the journal.
-func (h *hub) place() (at Position, begun bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.head, h.begun
+// place is up to where the hub knows the journal.
+type place struct {
+	head  Position
+	era   int
+	begun bool
+	end   uint64 // index behind the ring
 }
 
-// committed appends what this process committed, if it follows directly.
-func (h *hub) committed(c *Commit, res Result) {
+func (h *hub) place() place {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return place{head: h.head, era: h.era, begun: h.begun, end: h.start + uint64(len(h.ring))}
+}
+
+// committed appends what this process committed, if it follows directly, and
+// reports whether there is something to announce.
+func (h *hub) committed(c *Commit, res Result) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := res.Last
@@ -178,23 +209,22 @@ func (h *hub) committed(c *Commit, res Result) {
 	switch follows := first.Seq == h.head.Seq+1 && (h.head.IsZero() || first.Epoch == h.head.Epoch); {
 	case !h.begun:
 		h.missed = true
-		return
-	case res.Last.Compare(h.head) <= 0:
-		return
+		return false
+	case first.Epoch == h.head.Epoch && res.Last.Seq <= h.head.Seq:
+		return false // it was read from the journal already
 	case !follows:
 		h.space.store.hubs.hint(h.space.name)
-		return
+		return false
 	}
 	for i := range c.Events {
 		e := c.Events[i]
 		e.Position = Position{Epoch: first.Epoch, Seq: first.Seq + uint64(i)}
 		e.Time, e.Actor, e.Cause = c.Now, c.Actor, c.Cause
+		e.Refs = slices.Clone(e.Refs) // the caller's, in an Update
 		h.push(&Delivery{Event: e})
 	}
 	h.head = res.Last
-	if len(c.Events) > 0 {
-		h.announce()
-	}
+	return len(c.Events) > 0
 }
 
 func (h *hub) signal(d *Delivery) {
@@ -224,9 +254,13 @@ func (h *hub) push(d *Delivery) {
 
 func weight(d *Delivery) int { return len(d.Data) + 256 }
 
+// announce wakes who waits. The caller holds mu.
 func (h *hub) announce() {
-	close(h.changed)
-	h.changed = make(chan struct{})
+	if h.waiting {
+		close(h.changed)
+		h.changed = make(chan struct{})
+		h.waiting = false
+	}
 }
 
 // take hands the watch what it has not seen, or a channel to wait on.
@@ -236,7 +270,7 @@ func (h *hub) take(w *Watch) ([]*Delivery, <-chan struct{}, error) {
 		h.mu.Unlock()
 		return nil, nil, ErrClosed
 	}
-	if w.next < h.start || !h.begun {
+	if w.next < h.start || w.era != h.era {
 		w.live = false // fell behind: go on from the journal
 		h.mu.Unlock()
 		return nil, nil, nil
@@ -244,22 +278,29 @@ func (h *hub) take(w *Watch) ([]*Delivery, <-chan struct{}, error) {
 	fresh := h.ring[w.next-h.start:]
 	if len(fresh) == 0 {
 		changed := h.changed
+		h.waiting = true
+		clear(w.batch) // an idle watch keeps nothing alive
 		if h.head.Compare(w.pos) > 0 {
 			w.pos = h.head
 		}
 		h.mu.Unlock()
 		return nil, changed, nil
 	}
-	fresh = append([]*Delivery(nil), fresh[:min(len(fresh), 512)]...)
-	w.next += uint64(len(fresh))
+	from := w.next
+	w.batch = append(w.batch[:0], fresh[:min(len(fresh), 512)]...)
+	w.next += uint64(len(w.batch))
 	h.mu.Unlock()
 
-	out := fresh[:0]
-	for _, d := range fresh {
-		if !d.IsSignal() {
-			if d.Position.Compare(w.pos) <= 0 {
+	out := w.batch[:0]
+	for i, d := range w.batch {
+		switch {
+		case d.IsSignal():
+			if from+uint64(i) < w.since {
 				continue
 			}
+		case d.Position.Compare(w.pos) <= 0:
+			continue
+		default:
 			w.pos = d.Position
 		}
 		if w.opts.match(d) {
@@ -273,7 +314,7 @@ func (h *hub) take(w *Watch) ([]*Delivery, <-chan struct{}, error) {
 func (h *hub) join(w *Watch) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.closed && (!h.begun || w.pos.Compare(h.base) < 0) {
+	if !h.closed && (!h.begun || w.era != h.era || w.pos.Compare(h.base) < 0) {
 		return false
 	}
 	w.live = true
@@ -310,6 +351,12 @@ func (s *Store) poll(ctx context.Context) {
 
 // follow reads into each hub what the journal has beyond it.
 func (s *Store) follow(ctx context.Context, names []string) {
+	places := make(map[string]place, len(names))
+	for _, name := range names {
+		if h := s.hubs.find(name); h != nil {
+			places[name] = h.place()
+		}
+	}
 	heads, err := s.backend.Heads(ctx, names...)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -319,10 +366,17 @@ func (s *Store) follow(ctx context.Context, names []string) {
 	}
 	for _, head := range heads {
 		h := s.hubs.find(head.Space)
-		if h == nil {
+		at, known := places[head.Space]
+		if h == nil || !known || !at.begun {
 			continue
 		}
-		switch err := h.follow(ctx, head); {
+		// The head was read after the place, so a place that it does not resume
+		// is gone for good.
+		err := head.Resume(at.head)
+		if err == nil && head.Last != at.head {
+			err = h.follow(ctx, at, head.Last)
+		}
+		switch {
 		case errors.Is(err, ErrTrimmed):
 			s.hubs.reset(head.Space) // each watcher finds out from its own place
 		case err != nil && ctx.Err() == nil:
@@ -331,37 +385,38 @@ func (s *Store) follow(ctx context.Context, names []string) {
 	}
 }
 
-func (h *hub) follow(ctx context.Context, head Head) error {
-	h.mu.Lock()
-	at, begun := h.head, h.begun
-	h.mu.Unlock()
-	if !begun || head.Last.Compare(at) <= 0 {
-		return nil
-	}
-	for {
-		page, err := h.space.Read(ctx, ReadQuery{After: at, Limit: 256})
+// follow reads what is between at and last, and what came after it.
+func (h *hub) follow(ctx context.Context, at place, last Position) error {
+	for after := at.head; ; {
+		page, err := h.space.Read(ctx, ReadQuery{After: after, Limit: 256})
 		if err != nil {
 			return err
 		}
-		h.mu.Lock()
-		pushed := false
-		for _, e := range page.Events {
-			if e.Position.Compare(h.head) > 0 {
-				h.push(&Delivery{Event: e})
-				h.head, pushed = e.Position, true
-			}
-		}
-		// Commits without events moved the head and left nothing to read.
-		if page.Next.IsZero() && head.Last.Compare(h.head) > 0 {
-			h.head = head.Last
-		}
-		if pushed {
-			h.announce()
-		}
-		at = h.head
-		h.mu.Unlock()
-		if page.Next.IsZero() {
+		if !h.append(at.era, page, last) || page.Next.IsZero() {
 			return nil
 		}
+		after = page.Next
 	}
+}
+
+// append pushes those events of a page that the hub does not have, unless its
+// era is over.
+func (h *hub) append(era int, page Page, last Position) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.era != era {
+		return false
+	}
+	for _, e := range page.Events {
+		if e.Position.Compare(h.head) > 0 {
+			h.push(&Delivery{Event: e})
+			h.head = e.Position
+		}
+	}
+	// Commits without events moved the head and left nothing to read.
+	if page.Next.IsZero() && last.Compare(h.head) > 0 {
+		h.head = last
+	}
+	h.announce()
+	return true
 }

@@ -79,9 +79,12 @@ func (sp *Space) receipt(ctx context.Context) (Result, bool, error) {
 		return Result{}, false, &ReusedKeyError{Key: o.user}
 	}
 	o.next()
-	first := rec.Version
-	first.Seq -= uint64(max(r.Events-1, 0))
-	return Result{First: first, Last: rec.Version, Repeated: true}, true, nil
+	res := Result{Last: rec.Version, Repeated: true}
+	if r.Events > 0 {
+		res.First = rec.Version
+		res.First.Seq -= uint64(r.Events - 1)
+	}
+	return res, true, nil
 }
 
 // Repeat returns the events of a commit that was made earlier under the same
@@ -89,6 +92,9 @@ func (sp *Space) receipt(ctx context.Context) (Result, bool, error) {
 func (sp *Space) Repeat(ctx context.Context, res Result) ([]Event, error) {
 	if !res.Repeated {
 		return nil, errors.New("thole: Repeat of a result that is not repeated")
+	}
+	if res.First.IsZero() {
+		return nil, nil
 	}
 	after := res.First
 	after.Seq--

@@ -52,6 +52,9 @@ func (tx *Tx) Lease(base string) (Lease, error) {
 // committed, [LeaseFence] gives the fence. Acquiring one's own lease again makes
 // a new token.
 func (tx *Tx) Acquire(base, holder string, ttl time.Duration) error {
+	if ttl <= 0 {
+		return invalidf("a lease of %v", ttl)
+	}
 	l, err := tx.Lease(base)
 	if err != nil {
 		return err
@@ -115,6 +118,9 @@ func ParseFence(s string) (Fence, error) {
 // has another holder.
 func (sp *Space) Renew(ctx context.Context, f Fence, ttl time.Duration) error {
 	base, ok := leaseBase(f)
+	if ttl <= 0 {
+		return invalidf("a lease of %v", ttl)
+	}
 	if !ok {
 		return invalidf("%q is not the owner record of a lease", f.Key)
 	}
@@ -138,7 +144,10 @@ func leaseBase(f Fence) (string, bool) {
 // It returns the context's cause, or ErrFenced as soon as another holds the
 // lease. Other failures are tried again: a late holder may still write.
 func (sp *Space) KeepLease(ctx context.Context, f Fence, ttl time.Duration) error {
-	tick := time.NewTicker(ttl / 3)
+	if ttl <= 0 {
+		return invalidf("a lease of %v", ttl)
+	}
+	tick := time.NewTicker(max(ttl/3, 1))
 	defer tick.Stop()
 	for {
 		select {

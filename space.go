@@ -1,6 +1,7 @@
 package thole
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,10 +99,8 @@ func (sp *Space) commit(ctx context.Context, c Commit) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	for {
-		if c.Now = sp.asOf; c.Now.IsZero() {
-			c.Now = sp.store.Now()
-		}
+	for sweeps := 0; ; {
+		c.Now = sp.time()
 		res, err := sp.store.batch.commit(ctx, c, size)
 		switch {
 		case err != nil:
@@ -115,9 +114,13 @@ func (sp *Space) commit(ctx context.Context, c Commit) (Result, error) {
 			if err := sp.expire(ctx, res.Conflict.Check.Key); err != nil {
 				return Result{}, err
 			}
+			if sweeps++; sweeps > MaxCommitItems {
+				return Result{}, fmt.Errorf("commit to %s: %w: the expirer of %s leaves it expired", sp.name, ErrConflict, res.Conflict.Check.Key)
+			}
 		case once != nil && res.Conflict.Check.Key == once.key(sp):
-			r, _, err := sp.receipt(ctx)
-			return r, err
+			if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
+				return r, err
+			} // else the receipt expired just now
 		case sp.isFence(res.Conflict.Check):
 			return Result{}, fmt.Errorf("%s: %w: the lease %s has another holder", sp.name, ErrFenced, res.Conflict.Check.Key)
 		default:
@@ -194,6 +197,9 @@ func (sp *Space) List(ctx context.Context, q ListQuery) ([]Record, error) {
 		recs, err := sp.store.backend.List(ctx, sp.name, q)
 		if err != nil {
 			return nil, fmt.Errorf("list %q in %s: %w", q.Prefix, sp.name, err)
+		}
+		for _, r := range recs {
+			sp.store.clock.observe(r.Updated)
 		}
 		last := len(recs) < q.Limit
 		if len(recs) > 0 {
@@ -311,11 +317,16 @@ func (e Event) As(v any) error { return Decode("event "+e.Type+" at "+e.Position
 // marshal turns v into JSON without HTML escapes. RawMessages pass unchanged.
 func marshal(v any) (json.RawMessage, error) {
 	if raw, ok := v.(json.RawMessage); ok {
+		if raw == nil {
+			return json.RawMessage("null"), nil
+		}
 		return slices.Clone(raw), nil
 	}
-	data, err := json.Marshal(v)
-	if err != nil {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
 		return nil, errors.Join(ErrInvalid, err)
 	}
-	return data, nil
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

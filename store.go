@@ -35,7 +35,7 @@ type Store struct {
 	backend Backend
 	opts    Options
 	log     *slog.Logger
-	clock   clock
+	clock   *clock
 	batch   *batcher
 	cache   *recordCache
 	turns   turns
@@ -74,7 +74,7 @@ func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 		stop()
 		return nil, errors.Join(err, b.Close())
 	}
-	s.batch = newBatcher(b, s.committed)
+	s.batch = newBatcher(b, s.written)
 	s.tasks.Go(func() { s.batch.run() })
 	s.tasks.Go(func() { s.poll(background) })
 	if w, ok := b.(Watcher); ok {
@@ -139,15 +139,18 @@ func (s *Store) Close() error {
 	return s.err
 }
 
-// committed is called by the batcher after each batch is durable, before its
-// callers hear of it.
-func (s *Store) committed(batch []Commit, results []Result) {
+// written is called by the batcher after each batch, before its callers hear
+// of it.
+func (s *Store) written(batch []Commit, results []Result, err error) {
+	if err == nil {
+		s.cache.committed(batch, results)
+		s.hubs.committed(batch, results)
+		return
+	}
+	// Some of it may have happened.
+	s.cache.forget(batch)
 	for i := range batch {
-		if results[i].Conflict != nil {
-			continue
-		}
-		s.cache.committed(&batch[i], results[i])
-		s.hubs.committed(&batch[i], results[i])
+		s.hubs.hint(batch[i].Space)
 	}
 }
 

@@ -95,10 +95,11 @@ func expireRecord(ctx context.Context, sp *Space, rec Record) error {
 		return err
 	}
 	final := Expired{Key: rec.Key, Value: rec.Value, Below: make(map[string]json.RawMessage)}
-	size := 0
+	size, room := 0, min(maxBelowBytes, maxNotifyBytes-len(rec.Value))
 	for _, r := range below {
 		c.Writes = append(c.Writes, Write{Key: r.Key})
-		if size += len(r.Key) + len(r.Value); size < maxBelowBytes {
+		// A key may double in JSON, the punctuation is about 4 bytes.
+		if size += 2*len(r.Key) + len(r.Value) + 8; size < room {
 			final.Below[r.Key[len(rec.Key)+1:]] = r.Value
 		}
 	}
@@ -179,25 +180,26 @@ func (s *Store) sweepAs(ctx context.Context, holder string) error {
 // due lists spaces with something to end. What it reports too early is looked
 // at closely, so that a hint that stays true costs no election.
 func (s *Store) due(ctx context.Context) ([]string, error) {
-	now := s.Now()
-	spaces, err := s.backend.Spaces(ctx, SpacesQuery{DueBy: now, Limit: MaxPage})
-	if err != nil {
-		return nil, err
-	}
 	var due []string
-	for _, name := range spaces {
-		recs, err := s.backend.List(ctx, name, ListQuery{DueBy: now, Limit: 10})
+	for q := (SpacesQuery{DueBy: s.Now(), Limit: MaxPage}); ; {
+		spaces, err := s.backend.Spaces(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range recs {
-			if r.Expired(now) {
+		for _, name := range spaces {
+			recs, err := s.backend.List(ctx, name, ListQuery{DueBy: q.DueBy, Limit: 1})
+			if err != nil {
+				return nil, err
+			}
+			if len(recs) > 0 {
 				due = append(due, name)
-				break
 			}
 		}
+		if len(spaces) < MaxPage {
+			return due, nil
+		}
+		q.After = spaces[len(spaces)-1]
 	}
-	return due, nil
 }
 
 // Sweep ends all expired records now, without an election; the Store does so by

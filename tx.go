@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -16,9 +17,9 @@ type Tx struct {
 	ctx      context.Context
 	sp       *Space
 	now      time.Time
-	cached   bool // Get may answer from memory
-	fromMem  bool // and did
-	seen     map[string]Record
+	cached   bool              // Get may answer from memory
+	fromMem  bool              // and did
+	seen     map[string]Record // what Get read, before this Tx's own writes
 	commit   Commit
 	explicit int // how many of the checks are the caller's own, at the front
 	err      error
@@ -58,15 +59,16 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 		if err == nil {
 			err = tx.err
 		}
-		empty := len(tx.commit.Events) == 0 && len(tx.commit.Writes) == 0
-		if err != nil || empty {
-			// What was concluded from memory alone may be out of date.
-			if tx.fromMem {
-				continue
+		if err != nil || len(tx.commit.Events) == 0 && len(tx.commit.Writes) == 0 {
+			if holds, readErr := tx.holds(); readErr != nil {
+				return Result{}, readErr
+			} else if !holds {
+				continue // it was concluded from what was not so, or not at one time
 			}
 			return Result{}, err
 		}
-		if turn == nil {
+		// What ends a record runs inside another commit, which may hold the turn.
+		if turn == nil && sp.asOf.IsZero() {
 			if turn = sp.store.turns.join(ctx, sp.name, tx.seen); turn != nil {
 				continue // it was not our turn: what was read is old by now
 			}
@@ -77,7 +79,7 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 			return res, err
 		}
 		sp.store.cache.drop(sp.name, conflict.Check.Key)
-		if turn == nil {
+		if turn == nil && sp.asOf.IsZero() {
 			turn = sp.store.turns.take(ctx, sp.name, conflict.Check.Key)
 		} else if attempt > 2 {
 			// Another process is at it: stand back for about one commit.
@@ -105,16 +107,47 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// holds reports whether everything that tx read is still so. One record that was
+// read from the store just now is.
+func (tx *Tx) holds() (bool, error) {
+	if len(tx.seen) == 0 || len(tx.seen) == 1 && !tx.fromMem {
+		return true, nil
+	}
+	keys := slices.Collect(maps.Keys(tx.seen))
+	recs, err := tx.sp.GetAll(tx.ctx, keys...)
+	if err != nil {
+		return false, err
+	}
+	holds := true
+	for i, key := range keys {
+		if recs[i].Version != tx.seen[key].Version {
+			tx.sp.store.cache.drop(tx.sp.name, key)
+			holds = false
+		}
+	}
+	return holds, nil
+}
+
 // Context returns the context that Update was called with.
 func (tx *Tx) Context() context.Context { return tx.ctx }
 
 // Now returns the time that deadlines of this Tx count from.
 func (tx *Tx) Now() time.Time { return tx.now }
 
-// Get returns the record under key as this Tx sees it, its own writes
-// included; absent or expired: the zero Record. At commit it must be unchanged.
+// Get returns the record under key as this Tx sees it; absent or expired: the
+// zero Record. At commit it must be unchanged. What this Tx has put itself is
+// returned as put, with the version it replaces (zero: none, or not read) and
+// [Record.Exists]; what it has deleted is absent.
 func (tx *Tx) Get(key string) (Record, error) {
+	if w := tx.written(key); w != nil {
+		if w.Value == nil {
+			return Record{}, nil
+		}
+		return Record{Key: key, Value: slices.Clone(w.Value), Schema: w.Schema, Version: tx.seen[key].Version,
+			Updated: tx.now, Expires: w.Expires, Notify: w.Notify, pending: true}, nil
+	}
 	if r, ok := tx.seen[key]; ok {
+		r.Value = slices.Clone(r.Value)
 		return r, nil
 	}
 	var rec Record
@@ -140,6 +173,7 @@ func (tx *Tx) Get(key string) (Record, error) {
 	}
 	tx.seen[key] = rec
 	tx.commit.Checks = append(tx.commit.Checks, Check{Key: key, At: rec.Version})
+	rec.Value = slices.Clone(rec.Value)
 	return rec, nil
 }
 
@@ -183,16 +217,21 @@ func (tx *Tx) Put(key string, v any, opts *WriteOptions) {
 func (tx *Tx) Delete(key string) { tx.write(Write{Key: key}) }
 
 func (tx *Tx) write(w Write) {
-	if r, ok := tx.seen[w.Key]; ok {
-		r.Key, r.Value, r.Expires = w.Key, w.Value, w.Expires
-		tx.seen[w.Key] = r
-	}
-	same := func(x Write) bool { return x.Key == w.Key }
-	if i := slices.IndexFunc(tx.commit.Writes, same); i >= 0 {
-		tx.commit.Writes[i] = w
+	if old := tx.written(w.Key); old != nil {
+		*old = w
 		return
 	}
 	tx.commit.Writes = append(tx.commit.Writes, w)
+}
+
+// written returns this Tx's own write of key, or nil.
+func (tx *Tx) written(key string) *Write {
+	for i := range tx.commit.Writes {
+		if tx.commit.Writes[i].Key == key {
+			return &tx.commit.Writes[i]
+		}
+	}
+	return nil
 }
 
 // Emit adds an event of the given type, with data as JSON, to stream. It

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -45,6 +46,14 @@ func checkName(what, name string) error {
 		}
 	}
 	return nil
+}
+
+// checkOptional is checkName for what may be empty.
+func checkOptional(what, name string) error {
+	if name == "" {
+		return nil
+	}
+	return checkName(what, name)
 }
 
 func checkPrefix(prefix string) error {
@@ -102,6 +111,12 @@ func (c *Commit) check() (int, error) {
 	if n := len(c.Checks) + len(c.Events) + len(c.Writes); n > MaxCommitItems {
 		return 0, fmt.Errorf("%w: commit has %d items, the limit is %d", ErrTooLarge, n, MaxCommitItems)
 	}
+	if err := checkOptional("actor", c.Actor); err != nil {
+		return 0, err
+	}
+	if err := checkOptional("cause", c.Cause); err != nil {
+		return 0, err
+	}
 	size := 0
 	for _, k := range c.Checks {
 		name := k.Key + k.Stream
@@ -117,7 +132,7 @@ func (c *Commit) check() (int, error) {
 		if err := c.Events[i].check(); err != nil {
 			return 0, err
 		}
-		size += len(c.Events[i].Stream) + len(c.Events[i].Data)
+		size += c.Events[i].size()
 	}
 	seen := make(map[string]struct{}, len(c.Writes))
 	for i := range c.Writes {
@@ -144,11 +159,34 @@ func (e *Event) check() error {
 	if err := checkName("type", e.Type); err != nil {
 		return err
 	}
+	if err := checkOptional("subject", e.Subject); err != nil {
+		return err
+	}
+	if len(e.Refs) > MaxCommitItems {
+		return fmt.Errorf("%w: event %s has %d refs, the limit is %d", ErrTooLarge, e.Type, len(e.Refs), MaxCommitItems)
+	}
+	for _, ref := range e.Refs {
+		if err := checkName("ref", ref); err != nil {
+			return err
+		}
+	}
 	if len(e.Data) == 0 {
 		e.Data = json.RawMessage("null")
 	}
 	return CheckJSON("event "+e.Type, e.Data)
 }
+
+func (e *Event) size() int {
+	n := len(e.Stream) + len(e.Type) + len(e.Subject) + len(e.Data)
+	for _, ref := range e.Refs {
+		n += len(ref)
+	}
+	return n
+}
+
+// maxNotifyBytes leaves room for the key and the braces of the event that ends
+// a Notify record.
+const maxNotifyBytes = MaxValueBytes - 4<<10
 
 func (w *Write) check() error {
 	if err := checkName("key", w.Key); err != nil {
@@ -156,6 +194,15 @@ func (w *Write) check() error {
 	}
 	if w.Value == nil {
 		return nil
+	}
+	if !w.Expires.IsZero() {
+		w.Expires = w.Expires.UTC().Truncate(time.Microsecond) // as it is stored
+		if w.Expires.Before(time.UnixMicro(0)) || w.Expires.After(forever) {
+			return invalidf("%s expires in the year %d", w.Key, w.Expires.Year())
+		}
+	}
+	if w.Notify && len(w.Value) > maxNotifyBytes {
+		return fmt.Errorf("%w: value of %s has %d bytes, the limit with Notify is %d", ErrTooLarge, w.Key, len(w.Value), maxNotifyBytes)
 	}
 	return CheckJSON("value of "+w.Key, w.Value)
 }

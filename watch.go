@@ -63,9 +63,13 @@ type Watch struct {
 	hub  *hub
 	opts WatchOptions
 	pos  Position // everything up to here was delivered or filtered out
-	next uint64   // index in the hub's ring; valid while live
+	era  int      // of the hub, when pos was found to be resumable
 	live bool     // reading from the ring, not from the journal
 	done bool
+
+	next  uint64      // index in the hub's ring; valid while live
+	since uint64      // index from which on signals are for this watch
+	batch []*Delivery // what Next returned last
 }
 
 // Watch begins to watch the space. A cursor that cannot be resumed is
@@ -83,7 +87,8 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 	if err != nil {
 		return nil, err
 	}
-	w.hub = hub
+	at := hub.place()
+	w.hub, w.era, w.since = hub, at.era, at.end
 	head, err := sp.Head(ctx)
 	switch {
 	case err != nil:
@@ -98,7 +103,7 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 		w.Close()
 		return nil, err
 	}
-	hub.begin(head)
+	hub.begin(head, at.era)
 	return w, nil
 }
 
@@ -114,6 +119,9 @@ func (w *Watch) Next(ctx context.Context) ([]*Delivery, error) {
 	for {
 		if w.done {
 			return nil, ErrClosed
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
 		var out []*Delivery
 		var changed <-chan struct{}
@@ -143,13 +151,17 @@ func (w *Watch) Next(ctx context.Context) ([]*Delivery, error) {
 // fromJournal reads the next page after the watch's place, or joins the ring if
 // that reaches back to it.
 func (w *Watch) fromJournal(ctx context.Context) ([]*Delivery, error) {
-	known, begun := w.hub.place()
-	if !begun {
+	known := w.hub.place()
+	if !known.begun || w.era != known.era {
 		head, err := w.sp.Head(ctx)
+		if err == nil {
+			err = head.Resume(w.pos)
+		}
 		if err != nil {
 			return nil, err
 		}
-		w.hub.begin(head)
+		w.hub.begin(head, known.era)
+		w.era = known.era
 	}
 	if w.hub.join(w) {
 		return nil, nil
@@ -173,7 +185,7 @@ func (w *Watch) fromJournal(ctx context.Context) ([]*Delivery, error) {
 	if reached.IsZero() && len(page.Events) == 0 {
 		// Nothing that matches was committed up to where the hub knew the
 		// journal before the read.
-		reached = known
+		reached = known.head
 	}
 	if reached.Compare(w.pos) > 0 {
 		w.pos = reached
