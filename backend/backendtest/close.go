@@ -49,7 +49,7 @@ func closeRunning(e *env) {
 			}
 			return e.b.Close()
 		}
-		for n := 0; ; n++ {
+		for n := range 1_000_000 {
 			results, err := e.b.Commit(e.ctx, []thole.Commit{commitOf(event(fmt.Sprint("s", i), "s.made"))})
 			if n == 0 {
 				started <- struct{}{}
@@ -65,6 +65,7 @@ func closeRunning(e *env) {
 			}
 			counts[i]++
 		}
+		return errors.New("commits go on after close")
 	})
 	if e.harness.Reopen == nil {
 		return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/thole-dev/thole"
 )
@@ -65,12 +66,13 @@ func borderGiven(e *env) {
 		for _, q := range []thole.ReadQuery{{}, {Backward: true}, {Stream: "s"}} {
 			for _, got := range e.readAll(space, q) {
 				scribble(got.Data)
-				got.Refs[0] = "#"
+				clear(got.Refs)
 			}
 		}
-		scribble(e.get(space, "k")[0].Value)
-		scribble(e.list(space, thole.ListQuery{})[0].Value)
-		e.head(space).Epochs[0] = thole.Epoch{Name: "#"}
+		for _, r := range append(e.get(space, "k"), e.list(space, thole.ListQuery{})...) {
+			scribble(r.Value)
+		}
+		clear(e.head(space).Epochs)
 	})
 }
 
@@ -89,7 +91,7 @@ func (e *env) parallel(n int, do func(i int) error) {
 
 // increment adds one to a record under a check until it succeeds.
 func increment(ctx context.Context, b thole.Backend, key string) error {
-	for {
+	for range 10_000 {
 		records, err := b.Get(ctx, space, key)
 		if err != nil {
 			return err
@@ -104,6 +106,7 @@ func increment(ctx context.Context, b thole.Backend, key string) error {
 			return nil
 		}
 	}
+	return fmt.Errorf("%s: every attempt is a conflict", key)
 }
 
 func concurrentCounter(e *env) {
@@ -133,8 +136,11 @@ func concurrentReaders(e *env) {
 			}
 			return nil
 		}
-		at := first
+		at, giveUp := first, time.Now().Add(patience)
 		for at.Seq < first.Seq+total {
+			if time.Now().After(giveUp) {
+				return fmt.Errorf("stuck at %v", at)
+			}
 			heads, err := e.b.Heads(e.ctx, space)
 			if err != nil {
 				return err
@@ -179,7 +185,7 @@ func concurrentAtomic(e *env) {
 				return err
 			}
 			for _, pair := range [][]thole.Record{got, listed} {
-				if pair[0].Version != pair[1].Version || string(pair[0].Value) != string(pair[1].Value) {
+				if len(pair) != 2 || pair[0].Version != pair[1].Version || string(pair[0].Value) != string(pair[1].Value) {
 					return fmt.Errorf("half a commit: %s", show(pair))
 				}
 			}

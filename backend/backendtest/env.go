@@ -21,6 +21,7 @@ type env struct {
 	b       *tracker // the backend, watched
 	ctx     context.Context
 	checks  *atomic.Int64
+	absent  bool // the case is about an ability that the harness does not have
 }
 
 func newEnv(t testing.TB, h Harness, checks *atomic.Int64) *env {

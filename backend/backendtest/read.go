@@ -40,20 +40,6 @@ func (e *env) journal(n int) []thole.Event {
 	return want
 }
 
-// selected is the plain meaning of a query.
-func selected(events []thole.Event, q thole.ReadQuery) []thole.Event {
-	out := []thole.Event{}
-	for _, ev := range events {
-		if (q.After.IsZero() || ev.Position.Seq > q.After.Seq) && q.Match(ev) {
-			out = append(out, ev)
-		}
-	}
-	if q.Backward {
-		return reversed(out)
-	}
-	return out
-}
-
 func readBounds(e *env) {
 	all := e.journal(9)
 	positions := []thole.Position{{}}

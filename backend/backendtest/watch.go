@@ -16,12 +16,21 @@ func watchCases() []testCase {
 	}
 }
 
+// second opens another instance on the same data.
+func (e *env) second() thole.Backend {
+	e.Helper()
+	other := e.harness.Second(e)
+	e.Cleanup(func() { other.Close() })
+	return other
+}
+
 // patience bounds how long a hint may take before a test gives up on it.
 const patience = 10 * time.Second
 
 func watchEnds(e *env) {
 	w, ok := e.harness.Backend.(thole.Watcher)
 	if !ok {
+		e.absent = true
 		return
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
@@ -40,10 +49,10 @@ func watchEnds(e *env) {
 func watchHints(e *env) {
 	w, ok := e.harness.Backend.(thole.Watcher)
 	if !ok || e.harness.Second == nil {
+		e.absent = true
 		return
 	}
-	other := e.harness.Second(e)
-	e.Cleanup(func() { other.Close() })
+	other := e.second()
 	ctx, cancel := context.WithCancel(e.ctx)
 	hints := make(chan string, 100)
 	done := make(chan error, 1)
@@ -77,10 +86,10 @@ func watchHints(e *env) {
 
 func secondShares(e *env) {
 	if e.harness.Second == nil {
+		e.absent = true
 		return
 	}
-	other := e.harness.Second(e)
-	e.Cleanup(func() { other.Close() })
+	other := e.second()
 	both := []*tracker{e.b, {Backend: other, history: e.b.history}}
 	var want []thole.Event
 	at := thole.Position{}
@@ -108,10 +117,10 @@ func secondShares(e *env) {
 
 func secondCounter(e *env) {
 	if e.harness.Second == nil {
+		e.absent = true
 		return
 	}
-	other := e.harness.Second(e)
-	e.Cleanup(func() { other.Close() })
+	other := e.second()
 	both := []thole.Backend{e.b, &tracker{Backend: other, history: e.b.history}}
 	const workers, each = 6, 10
 	e.parallel(workers, func(i int) error {

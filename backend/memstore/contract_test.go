@@ -12,3 +12,7 @@ func open(testing.TB) backendtest.Harness {
 }
 
 func TestContract(t *testing.T) { backendtest.Run(t, open) }
+
+func TestModel(t *testing.T) { backendtest.Model(t, open, 0) }
+
+func TestBrokenBackendsAreRejected(t *testing.T) { backendtest.RejectBroken(t, open) }

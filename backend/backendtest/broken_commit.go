@@ -1,0 +1,212 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// committing is a good backend with another Commit.
+type committing struct {
+	thole.Backend
+	commit func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error)
+}
+
+func (b committing) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	return b.commit(ctx, b.Backend, batch)
+}
+
+// changing is a good backend that gets other commits than it was given.
+func changing(change func(i int, c *thole.Commit)) func(thole.Backend) thole.Backend {
+	return func(good thole.Backend) thole.Backend {
+		return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+			changed := slices.Clone(batch)
+			for i := range changed {
+				c := &changed[i]
+				c.Checks, c.Events, c.Writes = slices.Clone(c.Checks), slices.Clone(c.Events), slices.Clone(c.Writes)
+				change(i, c)
+			}
+			return good.Commit(ctx, changed)
+		}}
+	}
+}
+
+// answering is a good backend that does something more after a batch.
+func answering(after func(ctx context.Context, good thole.Backend, batch []thole.Commit, results []thole.Result) error) func(thole.Backend) thole.Backend {
+	return func(good thole.Backend) thole.Backend {
+		return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+			results, err := good.Commit(ctx, batch)
+			if err == nil {
+				err = after(ctx, good, batch, results)
+			}
+			return results, err
+		}}
+	}
+}
+
+func brokenCommits() []broken {
+	return []broken{
+		{"writes happen although a check failed", "check/a failed check changes nothing", wrapped(answering(keepWrites))},
+		{"a conflict fails the whole batch", "batch/a conflict fails no other commit", wrapped(answering(failBatch))},
+		{"later commits of a batch are not checked", "batch/an earlier commit is visible to the checks of a later one", wrapped(changing(checkFirstOnly))},
+		{"seqs have gaps", "commit/events take dense positions in order", wrapped(answering(burnSeq))},
+		{"the last check is forgotten", "check/every check is evaluated", wrapped(changing(dropLastCheck))},
+		{"checks are evaluated backward", "check/checks are evaluated in order and the first failure is reported", wrapped(changing(reverseChecks))},
+		{"checks and writes are two steps", "concurrency/counters under a check lose nothing", wrapped(checkThenWrite)},
+		{"a conflict does not say what was there", "check/a conflict says what was wanted and what was there", wrapped(answering(hideActual))},
+		{"times are cut to milliseconds", "commit/everything round-trips exactly", wrapped(changing(cutTimes))},
+		{"the engine's clock sets the time", "commit/events get the commit's time, actor and cause", wrapped(changing(ownClock))},
+		{"expired notify records can be touched", "expiry/an expired notify record is a conflict to check and write", wrapped(answering(touchExpired))},
+		{"expired plain records still count", "expiry/an expired plain record counts as absent to a check", wrapped(countExpired)},
+		{"names differ only by case, so they are the same", "name/names that look alike are different", wrapped(changing(foldKeys))},
+		{"large values are refused", "limit/a value and an event of 512 KiB", wrapped(refuseLarge)},
+	}
+}
+
+func keepWrites(ctx context.Context, good thole.Backend, batch []thole.Commit, results []thole.Result) error {
+	for i, c := range batch {
+		if results[i].Conflict != nil && len(c.Writes) > 0 {
+			c.Checks, c.Events = nil, nil
+			if _, err := good.Commit(ctx, []thole.Commit{c}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func failBatch(_ context.Context, _ thole.Backend, _ []thole.Commit, results []thole.Result) error {
+	for _, r := range results {
+		if r.Conflict != nil && len(results) > 1 {
+			return errors.New("rolled back")
+		}
+	}
+	return nil
+}
+
+func checkFirstOnly(i int, c *thole.Commit) {
+	if i > 0 {
+		c.Checks = nil
+	}
+}
+
+func burnSeq(ctx context.Context, good thole.Backend, batch []thole.Commit, _ []thole.Result) error {
+	_, err := good.Commit(ctx, []thole.Commit{{Space: batch[0].Space, Now: batch[0].Now, Writes: []thole.Write{{Key: "absent"}}}})
+	return err
+}
+
+func dropLastCheck(_ int, c *thole.Commit) {
+	if len(c.Checks) > 1 {
+		c.Checks = c.Checks[:len(c.Checks)-1]
+	}
+}
+
+func reverseChecks(_ int, c *thole.Commit) { slices.Reverse(c.Checks) }
+
+// checkThenWrite evaluates checks on keys with a read of its own. To lose an
+// update for sure, two committers wait for each other between the two steps.
+func checkThenWrite(good thole.Backend) thole.Backend {
+	meet := make(chan struct{})
+	return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+		unchecked := slices.Clone(batch)
+		for i, c := range batch {
+			for _, k := range c.Checks {
+				if records, err := good.Get(ctx, c.Space, k.Key); err != nil || records[0].Version != k.At {
+					return good.Commit(ctx, batch)
+				}
+			}
+			unchecked[i].Checks = nil
+		}
+		select {
+		case meet <- struct{}{}:
+		case <-meet:
+		case <-time.After(20 * time.Millisecond): // there is no other
+		}
+		return good.Commit(ctx, unchecked)
+	}}
+}
+
+func hideActual(_ context.Context, _ thole.Backend, _ []thole.Commit, results []thole.Result) error {
+	for _, r := range results {
+		if r.Conflict != nil {
+			r.Conflict.Actual = thole.Position{}
+		}
+	}
+	return nil
+}
+
+func cutTimes(_ int, c *thole.Commit) {
+	c.Now = c.Now.Truncate(time.Millisecond)
+	for i := range c.Writes {
+		c.Writes[i].Expires = c.Writes[i].Expires.Truncate(time.Millisecond)
+	}
+}
+
+func ownClock(_ int, c *thole.Commit) { c.Now = time.Now().UTC().Truncate(time.Microsecond) }
+
+// touchExpired tries again as if the record had not expired yet.
+func touchExpired(ctx context.Context, good thole.Backend, batch []thole.Commit, results []thole.Result) error {
+	for i, c := range batch {
+		if results[i].Conflict == nil || !results[i].Conflict.Expired {
+			continue
+		}
+		c.Now = time.Unix(1, 0)
+		again, err := good.Commit(ctx, []thole.Commit{c})
+		if err != nil {
+			return err
+		}
+		results[i] = again[0]
+	}
+	return nil
+}
+
+// countExpired lets a check on an expired plain record's version hold.
+func countExpired(good thole.Backend) thole.Backend {
+	return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+		changed := slices.Clone(batch)
+		for i, c := range batch {
+			changed[i].Checks = slices.DeleteFunc(slices.Clone(c.Checks), func(k thole.Check) bool {
+				records, err := good.Get(ctx, c.Space, k.Key)
+				r := records[0]
+				return err == nil && k.Key != "" && r.Exists() && r.Expired(c.Now) && !r.Notify && r.Version == k.At
+			})
+		}
+		return good.Commit(ctx, changed)
+	}}
+}
+
+func foldKeys(_ int, c *thole.Commit) {
+	for i := range c.Checks {
+		c.Checks[i].Key = lower(c.Checks[i].Key)
+	}
+	for i := range c.Writes {
+		c.Writes[i].Key = lower(c.Writes[i].Key)
+	}
+}
+
+// lower folds A to Z, as a case-blind file system does.
+func lower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+func refuseLarge(good thole.Backend) thole.Backend {
+	return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+		for _, c := range batch {
+			for _, w := range c.Writes {
+				if len(w.Value) > thole.MaxValueBytes/2 {
+					return nil, thole.ErrTooLarge
+				}
+			}
+		}
+		return good.Commit(ctx, batch)
+	}}
+}

@@ -1,0 +1,224 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// reading is a good backend with some reads replaced.
+type reading struct {
+	thole.Backend
+	get    func(ctx context.Context, good thole.Backend, space string, keys []string) ([]thole.Record, error)
+	list   func(ctx context.Context, good thole.Backend, space string, q thole.ListQuery) ([]thole.Record, error)
+	read   func(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error)
+	heads  func(ctx context.Context, good thole.Backend, spaces []string) ([]thole.Head, error)
+	spaces func(ctx context.Context, good thole.Backend, q thole.SpacesQuery) ([]string, error)
+}
+
+func (b reading) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+	if b.get == nil {
+		return b.Backend.Get(ctx, space, keys...)
+	}
+	return b.get(ctx, b.Backend, space, keys)
+}
+
+func (b reading) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+	if b.list == nil {
+		return b.Backend.List(ctx, space, q)
+	}
+	return b.list(ctx, b.Backend, space, q)
+}
+
+func (b reading) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+	if b.read == nil {
+		return b.Backend.Read(ctx, space, q)
+	}
+	return b.read(ctx, b.Backend, space, q)
+}
+
+func (b reading) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+	if b.heads == nil {
+		return b.Backend.Heads(ctx, spaces...)
+	}
+	return b.heads(ctx, b.Backend, spaces)
+}
+
+func (b reading) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+	if b.spaces == nil {
+		return b.Backend.Spaces(ctx, q)
+	}
+	return b.spaces(ctx, b.Backend, q)
+}
+
+// replacing makes a wrapper that replaces the reads that r sets.
+func replacing(r reading) func(thole.Backend) thole.Backend {
+	return func(good thole.Backend) thole.Backend {
+		r.Backend = good
+		return r
+	}
+}
+
+func brokenReads() []broken {
+	return []broken{
+		{"events are ordered by time", "commit/clocks order nothing", wrapped(replacing(reading{read: readByTime}))},
+		{"an event appears after a later one", "concurrency/no reader sees a seq before an earlier one", wrapped(showLate)},
+		{"reads go behind acknowledgements", "commit/a write replaces and a nil value deletes", wrapped(readStale)},
+		{"a foreign cursor replays everything", "cursor/of a foreign epoch is trimmed", wrapped(replacing(reading{read: replayTrimmed}))},
+		{"a cursor beyond the head waits silently", "cursor/beyond the head is trimmed", wrapped(replacing(reading{read: waitTrimmed}))},
+		{"a trimmed cursor skips the gap", "cursor/older than what is kept is trimmed", wrapped(replacing(reading{read: replayTrimmed}))},
+		{"a full page claims to be the last", "read/pages of any size lose and repeat nothing", wrapped(replacing(reading{read: stopEarly}))},
+		{"types match by their beginning", "read/types are literal but for the verb", wrapped(replacing(reading{read: matchLoosely}))},
+		{"a prefix matches beyond its slash", "record/a prefix selects exactly what starts with it", wrapped(replacing(reading{list: listLoosely}))},
+		{"lists are not in byte order", "record/list is in byte order", wrapped(replacing(reading{list: listFolded}))},
+		{"the engine's clock hides expired records", "expiry/expired records are returned as they are", wrapped(replacing(reading{get: hideExpired}))},
+		{"what is due is listed late", "expiry/list shows what is due, in key order", wrapped(replacing(reading{list: listLate}))},
+		{"spaces with something due are named late", "expiry/spaces with something due are never left out", wrapped(replacing(reading{spaces: spacesLate}))},
+		{"heads are sorted by name", "space/heads answer in the order asked", wrapped(replacing(reading{heads: sortHeads}))},
+	}
+}
+
+func readByTime(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+	page, err := good.Read(ctx, space, q)
+	slices.SortStableFunc(page.Events, func(a, b thole.Event) int {
+		if q.Backward {
+			return b.Time.Compare(a.Time)
+		}
+		return a.Time.Compare(b.Time)
+	})
+	return page, err
+}
+
+// showLate leaves out the last but one event of a page once.
+func showLate(good thole.Backend) thole.Backend {
+	var mu sync.Mutex
+	shown := map[thole.Position]bool{}
+	return reading{Backend: good, read: func(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+		page, err := good.Read(ctx, space, q)
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(page.Events); n > 1 && !shown[page.Events[n-2].Position] {
+			shown[page.Events[n-2].Position] = true
+			page.Events = slices.Delete(page.Events, n-2, n-1)
+		}
+		return page, err
+	}}
+}
+
+// readStale answers every first Get of a key from what it last saw.
+func readStale(good thole.Backend) thole.Backend {
+	var mu sync.Mutex
+	seen := map[string]thole.Record{}
+	return committingReads{reading{Backend: good, get: func(ctx context.Context, good thole.Backend, space string, keys []string) ([]thole.Record, error) {
+		records, err := good.Get(ctx, space, keys...)
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range records {
+			if old, ok := seen[keys[i]]; ok {
+				records[i] = old
+			}
+		}
+		return records, err
+	}}, func(batch []thole.Commit) {
+		for _, c := range batch {
+			for _, w := range c.Writes {
+				before, _ := good.Get(context.Background(), c.Space, w.Key)
+				mu.Lock()
+				if len(before) == 1 {
+					seen[w.Key] = before[0]
+				}
+				mu.Unlock()
+			}
+		}
+	}}
+}
+
+// committingReads calls before ahead of every batch.
+type committingReads struct {
+	reading
+	before func(batch []thole.Commit)
+}
+
+func (b committingReads) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	b.before(batch)
+	return b.reading.Commit(ctx, batch)
+}
+
+func replayTrimmed(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+	page, err := good.Read(ctx, space, q)
+	if errors.Is(err, thole.ErrTrimmed) {
+		q.After = thole.Position{}
+		return good.Read(ctx, space, q)
+	}
+	return page, err
+}
+
+func waitTrimmed(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+	page, err := good.Read(ctx, space, q)
+	if errors.Is(err, thole.ErrTrimmed) {
+		return thole.Page{}, nil
+	}
+	return page, err
+}
+
+func stopEarly(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+	page, err := good.Read(ctx, space, q)
+	page.Next = thole.Position{}
+	return page, err
+}
+
+func matchLoosely(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+	types := q.Types
+	q.Types = nil
+	page, err := good.Read(ctx, space, q)
+	page.Events = slices.DeleteFunc(page.Events, func(ev thole.Event) bool {
+		return len(types) > 0 && !slices.ContainsFunc(types, func(t string) bool { return strings.HasPrefix(ev.Type, strings.TrimSuffix(t, ".*")) })
+	})
+	return page, err
+}
+
+func listLoosely(ctx context.Context, good thole.Backend, space string, q thole.ListQuery) ([]thole.Record, error) {
+	prefix := strings.TrimSuffix(q.Prefix, "/")
+	q.Prefix = ""
+	records, err := good.List(ctx, space, q)
+	return slices.DeleteFunc(records, func(r thole.Record) bool { return !strings.HasPrefix(r.Key, prefix) }), err
+}
+
+func listFolded(ctx context.Context, good thole.Backend, space string, q thole.ListQuery) ([]thole.Record, error) {
+	records, err := good.List(ctx, space, q)
+	slices.SortStableFunc(records, func(a, b thole.Record) int { return strings.Compare(lower(a.Key), lower(b.Key)) })
+	return records, err
+}
+
+func hideExpired(ctx context.Context, good thole.Backend, space string, keys []string) ([]thole.Record, error) {
+	records, err := good.Get(ctx, space, keys...)
+	for i := range records {
+		if records[i].Expired(time.Now()) {
+			records[i] = thole.Record{}
+		}
+	}
+	return records, err
+}
+
+func listLate(ctx context.Context, good thole.Backend, space string, q thole.ListQuery) ([]thole.Record, error) {
+	if !q.DueBy.IsZero() {
+		q.DueBy = q.DueBy.Add(-time.Microsecond)
+	}
+	return good.List(ctx, space, q)
+}
+
+func spacesLate(ctx context.Context, good thole.Backend, q thole.SpacesQuery) ([]string, error) {
+	if !q.DueBy.IsZero() {
+		q.DueBy = q.DueBy.Add(-time.Microsecond)
+	}
+	return good.Spaces(ctx, q)
+}
+
+func sortHeads(ctx context.Context, good thole.Backend, spaces []string) ([]thole.Head, error) {
+	return good.Heads(ctx, slices.Sorted(slices.Values(spaces))...)
+}

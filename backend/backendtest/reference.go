@@ -1,0 +1,190 @@
+package backendtest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// reference is what a store should hold, in the plainest form: it shares no
+// code with any backend, nor with the root package's rules.
+type reference map[string]*referenceSpace
+
+// referenceSpace is one space. It has one epoch, which the backend chose.
+type referenceSpace struct {
+	epoch        string
+	oldest, last uint64
+	events       []thole.Event // what is kept
+	records      map[string]thole.Record
+}
+
+func (s *referenceSpace) at(seq uint64) thole.Position {
+	return thole.Position{Epoch: s.epoch, Seq: seq}
+}
+
+// version is the position of a stream's last event.
+func (s *referenceSpace) version(stream string) (at thole.Position) {
+	for _, ev := range s.events {
+		if ev.Stream == stream {
+			at = ev.Position
+		}
+	}
+	return at
+}
+
+// conflict is the conflict that c must meet, or nil.
+func (m reference) conflict(c thole.Commit) *thole.ConflictError {
+	s := m[c.Space]
+	if s == nil {
+		s = &referenceSpace{}
+	}
+	for _, k := range c.Checks {
+		want := &thole.ConflictError{Space: c.Space, Check: k}
+		if k.Stream != "" {
+			want.Actual = s.version(k.Stream)
+		} else if r, ok := s.records[k.Key]; ok {
+			expired := isDue(r, c.Now)
+			want.Expired = expired && r.Notify
+			if !expired || r.Notify {
+				want.Actual = r.Version
+			}
+		}
+		if want.Expired || want.Actual != k.At {
+			return want
+		}
+	}
+	for _, w := range c.Writes {
+		if r, ok := s.records[w.Key]; ok && r.Notify && isDue(r, c.Now) {
+			return &thole.ConflictError{Space: c.Space, Check: thole.Check{Key: w.Key}, Actual: r.Version, Expired: true}
+		}
+	}
+	return nil
+}
+
+func isDue(r thole.Record, by time.Time) bool {
+	return !r.Expires.IsZero() && r.Expires.UnixMicro() <= by.UnixMicro()
+}
+
+// apply makes c happen and returns the result that it must have. For a new
+// space it takes the epoch from got.
+func (m reference) apply(c thole.Commit, got thole.Result) thole.Result {
+	s := m[c.Space]
+	if s == nil {
+		s = &referenceSpace{epoch: got.Last.Epoch, oldest: 1, records: map[string]thole.Record{}}
+		m[c.Space] = s
+	}
+	r := thole.Result{Last: s.at(s.last + 1)}
+	if n := uint64(len(c.Events)); n > 0 {
+		r = thole.Result{First: s.at(s.last + 1), Last: s.at(s.last + n)}
+	}
+	s.last = r.Last.Seq
+	s.events = append(s.events, canonical(eventsOf(c, r)).([]thole.Event)...)
+	for _, w := range c.Writes {
+		delete(s.records, w.Key)
+	}
+	for _, rec := range canonical(recordsOf(c, r)).([]thole.Record) {
+		s.records[rec.Key] = rec
+	}
+	return r
+}
+
+func (m reference) head(name string) thole.Head {
+	s := m[name]
+	if s == nil {
+		return thole.Head{Space: name}
+	}
+	return thole.Head{
+		Space: name, Oldest: s.at(s.oldest), Last: s.at(s.last),
+		Epochs: []thole.Epoch{{Name: s.epoch, First: 1, Last: s.last}},
+	}
+}
+
+// resumes reports whether a cursor must be good.
+func (m reference) resumes(name string, p thole.Position) bool {
+	if p.IsZero() {
+		return true
+	}
+	s := m[name]
+	return s != nil && p.Epoch == s.epoch && p.Seq <= s.last && p.Seq+1 >= s.oldest
+}
+
+func (m reference) read(name string, q thole.ReadQuery) []thole.Event {
+	if s := m[name]; s != nil {
+		return selected(s.events, q)
+	}
+	return []thole.Event{}
+}
+
+// selected is the plain meaning of a query over the events of one epoch.
+func selected(events []thole.Event, q thole.ReadQuery) []thole.Event {
+	out := []thole.Event{}
+	for _, ev := range events {
+		switch {
+		case !q.After.IsZero() && ev.Position.Seq <= q.After.Seq:
+		case !q.Before.IsZero() && ev.Position.Seq >= q.Before.Seq:
+		case q.Stream != "" && ev.Stream != q.Stream:
+		case q.Actor != "" && ev.Actor != q.Actor:
+		case q.Subject != "" && ev.Subject != q.Subject:
+		case !q.Since.IsZero() && ev.Time.UnixMicro() < q.Since.UnixMicro():
+		case !q.Until.IsZero() && ev.Time.UnixMicro() >= q.Until.UnixMicro():
+		case len(q.Types) > 0 && !slices.ContainsFunc(q.Types, func(t string) bool { return typeIs(ev.Type, t) }):
+		default:
+			out = append(out, ev)
+		}
+	}
+	if q.Backward {
+		slices.Reverse(out)
+	}
+	return out
+}
+
+func typeIs(typ, pattern string) bool {
+	if strings.HasSuffix(pattern, ".*") {
+		noun := pattern[:len(pattern)-1]
+		return len(typ) >= len(noun) && typ[:len(noun)] == noun
+	}
+	return typ == pattern
+}
+
+func (m reference) list(name string, q thole.ListQuery) []thole.Record {
+	out := []thole.Record{}
+	s := m[name]
+	if s == nil {
+		return out
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.records)) {
+		r := s.records[key]
+		if strings.HasPrefix(key, q.Prefix) && key > q.After && (q.DueBy.IsZero() || isDue(r, q.DueBy)) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (m reference) purge(name string, p thole.Purge) {
+	s := m[name]
+	switch {
+	case p.All:
+		delete(m, name)
+	case !p.Before.IsZero():
+		s.oldest = max(s.oldest, p.Before.Seq)
+		s.events = slices.DeleteFunc(s.events, func(ev thole.Event) bool { return ev.Position.Seq < s.oldest })
+	case p.Streams != nil:
+		s.events = slices.DeleteFunc(s.events, func(ev thole.Event) bool { return slices.Contains(p.Streams, ev.Stream) })
+	default:
+		for i, ev := range s.events {
+			if slices.Contains(p.Events, ev.Position) {
+				s.events[i] = thole.Event{Position: ev.Position, Stream: ev.Stream, Type: ev.Type, Time: ev.Time, Schema: ev.Schema}
+			}
+		}
+	}
+}
+
+func (m reference) copy(from, to string) {
+	s := *m[from]
+	s.events, s.records = slices.Clone(s.events), maps.Clone(s.records)
+	m[to] = &s
+}

@@ -1,0 +1,150 @@
+package backendtest
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/thole-dev/thole"
+)
+
+// broken is a way to break one line of the contract, and the case that must
+// notice.
+type broken struct {
+	name    string
+	caught  string // name of the case
+	harness func(t testing.TB, good Harness, open Opener) Harness
+}
+
+// brokenBackends lists them in the order of the contract.
+func brokenBackends() []broken {
+	return append(brokenCommits(), append(brokenReads(), brokenKeeping()...)...)
+}
+
+// RejectBroken proves that the suite notices: it breaks the good backend that
+// open gives in one line of the contract after the other, runs the case about
+// that line, and fails t when the case passes. It reports how many were
+// rejected.
+func RejectBroken(t *testing.T, open Opener) Report {
+	t.Helper()
+	byName := map[string]testCase{}
+	for _, c := range cases() {
+		byName[c.name] = c
+	}
+	var report Report
+	for _, b := range brokenBackends() {
+		t.Run(b.name, func(t *testing.T) {
+			c, ok := byName[b.caught]
+			if !ok {
+				t.Fatalf("there is no case %q", b.caught)
+			}
+			r := record(t, func(t testing.TB) {
+				var checks atomic.Int64
+				runCase(t, c, func(t testing.TB) Harness { return b.harness(t, open(t), open) }, &checks)
+			})
+			switch {
+			case r.panicked != "":
+				t.Errorf("case %q panics: %s", c.name, r.panicked)
+			case !r.failed:
+				t.Errorf("case %q passes", c.name)
+			default:
+				t.Logf("rejected by %q: %.300s", c.name, r.first)
+				report.Checks++
+			}
+		})
+		report.Cases++
+	}
+	t.Logf("broken backends: %d of %d rejected", report.Checks, report.Cases)
+	return report
+}
+
+// recorder is a testing.TB whose failures are only remembered. What it does not
+// override, such as TempDir, is that of the test around it.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex
+	failed   bool
+	first    string // message of the first failure
+	panicked string
+	cleanups []func()
+}
+
+// record runs do, then its cleanups, on goroutines of their own, since FailNow
+// ends the goroutine that calls it.
+func record(t testing.TB, do func(t testing.TB)) *recorder {
+	r := &recorder{TB: t}
+	r.protect(func() { do(r) })
+	for {
+		r.mu.Lock()
+		n := len(r.cleanups)
+		if n == 0 {
+			r.mu.Unlock()
+			return r
+		}
+		last := r.cleanups[n-1]
+		r.cleanups = r.cleanups[:n-1]
+		r.mu.Unlock()
+		r.protect(last)
+	}
+}
+
+func (r *recorder) protect(do func()) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				r.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
+			}
+		}()
+		do()
+	})
+	wg.Wait()
+}
+
+func (r *recorder) fail(message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.failed {
+		r.failed, r.first = true, message
+	}
+}
+
+func (r *recorder) Helper()                           {}
+func (r *recorder) Log(...any)                        {}
+func (r *recorder) Logf(string, ...any)               {}
+func (r *recorder) Fail()                             { r.fail("") }
+func (r *recorder) FailNow()                          { r.fail(""); runtime.Goexit() }
+func (r *recorder) Error(args ...any)                 { r.fail(fmt.Sprint(args...)) }
+func (r *recorder) Errorf(format string, args ...any) { r.fail(fmt.Sprintf(format, args...)) }
+func (r *recorder) Fatal(args ...any)                 { r.fail(fmt.Sprint(args...)); runtime.Goexit() }
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.fail(fmt.Sprintf(format, args...))
+	runtime.Goexit()
+}
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *recorder) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}
+
+// wrapped breaks a backend by putting another around it, also after reopen.
+func wrapped(wrap func(good thole.Backend) thole.Backend) func(testing.TB, Harness, Opener) Harness {
+	return func(_ testing.TB, good Harness, _ Opener) Harness {
+		h := Harness{Backend: wrap(good.Backend)}
+		if good.Reopen != nil {
+			h.Reopen = func(t testing.TB) thole.Backend { return wrap(good.Reopen(t)) }
+		}
+		return h
+	}
+}
