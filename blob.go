@@ -1,0 +1,185 @@
+package thole
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+)
+
+// A blob is content too large for an event or a record, kept under its hash:
+//
+//	blob/<sha256>   {"size": bytes, "chunks": [sha256, …]}   written last
+//	chunk/<sha256>  base64 of chunkBytes of content (the last: the rest)
+//
+// Equal chunks are stored once per space. Nothing refers to a chunk but heads,
+// and nothing is ever overwritten with something else, so that putting a blob
+// again, or at the same time, or after a crash half-way, is harmless.
+const (
+	chunkBytes     = 256 << 10 // base64 of it fits a record
+	chunksInCommit = 8         // fit a commit, and bound the memory of a put
+
+	// DefaultBlobBytes is what PutBlob takes at most, unless told otherwise.
+	DefaultBlobBytes = 64 << 20
+	// MaxBlobBytes is the most that a blob may hold: what one head can list.
+	MaxBlobBytes = (MaxValueBytes - 100) / (2*sha256.Size + 3) * chunkBytes
+)
+
+// Blob names immutable content.
+type Blob struct {
+	Hash string `json:"hash"` // SHA-256, 64 lower-case hex digits
+	Size int64  `json:"size"` // bytes
+}
+
+// BlobOptions of [Space.PutBlob].
+type BlobOptions struct {
+	MaxBytes int64 // larger content is ErrTooLarge; 0: DefaultBlobBytes, at most MaxBlobBytes
+}
+
+type blobHead struct {
+	Size   int64    `json:"size"`
+	Chunks []string `json:"chunks"`
+}
+
+// PutBlob stores what r yields and returns its name. Content that the space has
+// already is not written again. It emits no event, holds at most 2 MiB in
+// memory and ignores an idempotency key: it is idempotent by itself. Content up
+// to 2 MiB is stored in one commit; a larger blob exists only once all of it is
+// stored, but chunks of one that failed half-way stay. Errors: r's, ErrTooLarge
+// and those of [Space.Commit].
+func (sp *Space) PutBlob(ctx context.Context, r io.Reader, opts *BlobOptions) (Blob, error) {
+	limit := int64(DefaultBlobBytes)
+	if opts != nil && opts.MaxBytes > 0 {
+		limit = min(opts.MaxBytes, MaxBlobBytes)
+	}
+	p := blobPut{ctx: WithoutIdempotencyKey(ctx), sp: sp, whole: sha256.New()}
+	buf := make([]byte, chunkBytes)
+	for {
+		n, err := io.ReadFull(r, buf)
+		if p.head.Size += int64(n); p.head.Size > limit {
+			return Blob{}, fmt.Errorf("put blob: %w: more than %d bytes", ErrTooLarge, limit)
+		}
+		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !last {
+			return Blob{}, fmt.Errorf("put blob: %w", err)
+		}
+		if n > 0 {
+			if err := p.add(buf[:n]); err != nil {
+				return Blob{}, err
+			}
+		}
+		if last {
+			return p.finish()
+		}
+	}
+}
+
+// blobPut is a blob on its way in.
+type blobPut struct {
+	ctx    context.Context
+	sp     *Space
+	whole  hash.Hash
+	head   blobHead
+	writes []Write // chunks that are not stored yet
+}
+
+func (p *blobPut) add(chunk []byte) error {
+	p.whole.Write(chunk)
+	sum := sha256.Sum256(chunk)
+	name := hex.EncodeToString(sum[:])
+	p.head.Chunks = append(p.head.Chunks, name)
+	value, err := marshal(chunk)
+	if err != nil {
+		return err
+	}
+	w := Write{Key: "chunk/" + name, Value: value}
+	if !slices.ContainsFunc(p.writes, func(x Write) bool { return x.Key == w.Key }) {
+		if len(p.writes) == chunksInCommit {
+			if err := p.flush(); err != nil {
+				return err
+			}
+		}
+		p.writes = append(p.writes, w)
+	}
+	return nil
+}
+
+// flush stores the chunks at hand that the space does not have yet.
+func (p *blobPut) flush(more ...Write) error {
+	keys := make([]string, len(p.writes))
+	for i, w := range p.writes {
+		keys[i] = w.Key
+	}
+	have, err := p.sp.GetAll(p.ctx, keys...)
+	if err != nil {
+		return err
+	}
+	var c Commit
+	for i, w := range p.writes {
+		if !bytes.Equal(have[i].Value, w.Value) {
+			c.Writes = append(c.Writes, w)
+		}
+	}
+	p.writes = p.writes[:0]
+	if c.Writes = append(c.Writes, more...); len(c.Writes) == 0 {
+		return nil
+	}
+	_, err = p.sp.commit(p.ctx, c)
+	return err
+}
+
+func (p *blobPut) finish() (Blob, error) {
+	b := Blob{Hash: hex.EncodeToString(p.whole.Sum(nil)), Size: p.head.Size}
+	head, err := marshal(p.head)
+	if err != nil {
+		return Blob{}, err
+	}
+	have, err := p.sp.Get(p.ctx, "blob/"+b.Hash)
+	if err != nil {
+		return Blob{}, err
+	}
+	var more []Write
+	if !bytes.Equal(have.Value, head) {
+		more = []Write{{Key: "blob/" + b.Hash, Value: head}}
+	}
+	if err := p.flush(more...); err != nil {
+		return Blob{}, fmt.Errorf("put blob %s: %w", b.Hash, err)
+	}
+	return b, nil
+}
+
+// HasBlob reports whether the space holds the blob with that hash, and its
+// size. A hash that is none is ErrInvalid.
+func (sp *Space) HasBlob(ctx context.Context, hash string) (Blob, bool, error) {
+	head, err := sp.blobHead(ctx, hash)
+	if errors.Is(err, ErrNotFound) {
+		return Blob{}, false, nil
+	}
+	return Blob{Hash: hash, Size: head.Size}, err == nil, err
+}
+
+func (sp *Space) blobHead(ctx context.Context, hash string) (blobHead, error) {
+	if raw, err := hex.DecodeString(hash); err != nil || len(raw) != sha256.Size || hex.EncodeToString(raw) != hash {
+		return blobHead{}, invalidf("%.80q is not the SHA-256 of a blob", hash)
+	}
+	rec, err := sp.Get(ctx, "blob/"+hash)
+	if err != nil {
+		return blobHead{}, err
+	}
+	if !rec.Exists() {
+		return blobHead{}, fmt.Errorf("blob %s in %s: %w", hash, sp.name, ErrNotFound)
+	}
+	var head blobHead
+	if err := rec.As(&head); err != nil {
+		return blobHead{}, err
+	}
+	if chunks := (head.Size + chunkBytes - 1) / chunkBytes; head.Size < 0 || int64(len(head.Chunks)) != chunks {
+		return blobHead{}, fmt.Errorf("%w: blob %s lists %d chunks for %d bytes", ErrCorrupt, hash, len(head.Chunks), head.Size)
+	}
+	return head, nil
+}
