@@ -295,16 +295,27 @@ func (sp *Space) Head(ctx context.Context) (Head, error) {
 }
 
 // Purge removes what p names from the space for good, without a trace in the
-// journal. Watchers whose place is gone get ErrTrimmed.
+// journal. Watchers whose place is gone get ErrTrimmed. Snapshots that may hold
+// something of removed streams or redacted events are deleted too.
 func (sp *Space) Purge(ctx context.Context, p Purge) error {
 	if sp.err != nil {
 		return sp.err
+	}
+	erases := len(p.Streams) > 0 || len(p.Events) > 0
+	if erases { // and again below, for those that were being made from what is still there
+		if err := sp.DeleteBelow(WithoutIdempotencyKey(ctx), "snap"); err != nil {
+			return err
+		}
 	}
 	if err := sp.store.backend.Purge(ctx, sp.name, p); err != nil {
 		return fmt.Errorf("purge %s: %w", sp.name, err)
 	}
 	sp.store.cache.dropSpace(sp.name)
+	sp.store.memo.dropSpace(sp.name)
 	sp.store.hubs.reset(sp.name)
+	if erases {
+		return sp.DeleteBelow(WithoutIdempotencyKey(ctx), "snap")
+	}
 	return nil
 }
 

@@ -24,6 +24,8 @@ type Options struct {
 	RingBytes int
 	// CacheRecords bounds the records kept in memory for updates. Default 65,536.
 	CacheRecords int
+	// MemoBytes bounds, about, what Memos keep in memory. Default 64 MiB.
+	MemoBytes int
 	// Logger hears of background faults. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -38,6 +40,7 @@ type Store struct {
 	clock   *clock
 	batch   *batcher
 	cache   *recordCache
+	memo    *memo
 	turns   turns
 	hubs    *hubs
 	expiry  expiry
@@ -60,6 +63,7 @@ func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 	setDefault(&o.Sweep, time.Second)
 	setDefault(&o.RingBytes, 4<<20)
 	setDefault(&o.CacheRecords, 1<<16)
+	setDefault(&o.MemoBytes, 64<<20)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -68,6 +72,7 @@ func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 		backend: b, opts: o, log: o.Logger, stop: stop,
 		clock: newClock(o.Now),
 		cache: newRecordCache(o.CacheRecords),
+		memo:  newMemo(o.MemoBytes),
 		hubs:  newHubs(),
 	}
 	if err := s.catchUpClock(ctx); err != nil {
