@@ -15,6 +15,7 @@ func loadCases() []testCase {
 		{"load/nothing is visible before Done", loadHidden},
 		{"load/a space that exists is refused", loadExists},
 		{"load/another head starts over", loadRestart},
+		{"load/after a purge nothing of an earlier import comes back", loadAfterPurge},
 		{"load/commits go on after what was loaded", loadContinues},
 		{"load/a copy is like its original", loadCopy},
 		{"load/a trimmed space is loaded as trimmed", loadTrimmed},
@@ -136,6 +137,23 @@ func loadRestart(e *env) {
 		e.load(space, part)
 	}
 	e.equal("only the second import", e.state(space), stateOf(c))
+}
+
+func loadAfterPurge(e *env) {
+	e.load(space, twoEpochs(space))
+	e.purge(space, thole.Purge{All: true})
+	c := twoEpochs(space)
+	c.Events, c.Records = c.Events[2:4], c.Records[:1]
+	e.load(space, c)
+	e.equal("only the second import", e.state(space), stateOf(c))
+
+	half := twoEpochs("user:1")
+	half.Done = false
+	e.load("user:1", half)
+	e.must("user:1", thole.Check{Stream: "s"}, thole.Check{Key: "z"}, event("s", "s.made"))
+	e.unchanged("user:1", func() {
+		e.is("the space exists by now", e.b.Load(e.ctx, "user:1", thole.Chunk{Head: half.Head, Done: true}), thole.ErrExists)
+	})
 }
 
 func loadContinues(e *env) {

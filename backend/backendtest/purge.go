@@ -36,9 +36,9 @@ func purgeAll(e *env) {
 }
 
 func purgeBefore(e *env) {
-	all := e.journal(12)
+	e.journal(12)
 	e.must(event("lonely", "s.made"))
-	all = e.readAll(space, thole.ReadQuery{})
+	all := e.readAll(space, thole.ReadQuery{})
 	want := e.state(space)
 	for _, i := range []int{0, 5, 3, len(all) - 1} { // going back changes nothing
 		e.purge(space, thole.Purge{Before: all[i].Position})

@@ -15,6 +15,7 @@ func readCases() []testCase {
 		{"read/filters combine", readCombined},
 		{"read/types are literal but for the verb", readTypes},
 		{"read/a page holds at most MaxPage", readMaxPage},
+		{"read/a filter that hardly matches finds everything", readSparse},
 		{"read/at the end there is no next page", readEnd},
 	}
 }
@@ -145,6 +146,33 @@ func readMaxPage(e *env) {
 			e.ok(!page.Next.IsZero(), "%+v: there is more, but Next is zero", q)
 			e.equal(fmt.Sprintf("all of %+v", q), len(e.readAll(space, q)), n)
 		}
+	}
+}
+
+// readSparse is long enough that a backend which bounds its work per page ends
+// pages early.
+func readSparse(e *env) {
+	const commits = 40
+	rare := []thole.Event{}
+	for i := range commits {
+		c := commitOf()
+		for range thole.MaxCommitItems {
+			c.Events = append(c.Events, thole.Event{Stream: "s", Type: "s.made"})
+		}
+		if i == 1 || i == commits-2 {
+			c.Events[7].Type, c.Events[9].Subject = "rare.made", "user:rare"
+		}
+		r := e.mustCommit(c)
+		for _, ev := range eventsOf(c, r) {
+			if ev.Type == "rare.made" || ev.Subject != "" {
+				rare = append(rare, ev)
+			}
+		}
+	}
+	for _, q := range []thole.ReadQuery{{Types: []string{"rare.*"}}, {Subject: "user:rare"}, {Stream: "s", Types: []string{"rare.made"}, Limit: 1}, {Actor: "nobody"}} {
+		e.equal(fmt.Sprintf("%+v", q), e.readAll(space, q), selected(rare, q))
+		q.Backward = true
+		e.equal(fmt.Sprintf("%+v", q), e.readAll(space, q), selected(rare, q))
 	}
 }
 

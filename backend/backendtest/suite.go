@@ -13,6 +13,17 @@
 // still passes.
 //
 // The Store enforces the limits, so backends need only accept what is at them.
+//
+// Where the text of the contract is silent, the suite decides:
+//
+//   - A commit without events has a zero First.
+//   - A stream's version is that of its last event that is kept: trimming or
+//     purging all of them makes it absent.
+//   - Purge.Before may be anything from Oldest, which changes nothing, to the
+//     position after the head, which leaves no event.
+//   - Redaction leaves the schema.
+//   - A chunk of an import may be sent again, also after a reopen.
+//   - A clean reopen begins no epoch.
 package backendtest
 
 import (

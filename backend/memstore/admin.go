@@ -79,6 +79,7 @@ func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
 	switch {
 	case p.All:
 		s.spaces.Delete(name)
+		delete(s.loading, name)
 	case !p.Before.IsZero():
 		if err := sp.head.Trim(p.Before); err != nil {
 			return fmt.Errorf("purge: %w", err)
