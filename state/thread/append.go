@@ -1,0 +1,127 @@
+package thread
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/thole-dev/thole"
+)
+
+// AppendOptions of [Threads.Append].
+type AppendOptions struct {
+	IfMatch thole.Position // the head's version must be this; zero: any
+}
+
+// Appended is what [Threads.Append] stored.
+type Appended struct {
+	Message
+	Version thole.Position `json:"version"` // of the head then
+}
+
+// Append posts a message of m.Role and m.Blocks; what else m holds is ignored.
+// A user's message opens a turn; an assistant's answers the last one, if that
+// waits for an answer, or is a turn of its own; a system message is a turn of
+// its own. While a run is working on the last turn, any message joins that
+// turn.
+//
+// It returns the message as stored. Repeated under an idempotency key, it
+// returns the first one. Errors: ErrNotFound, ErrInvalid, ErrTooLarge,
+// *ConflictError when IfMatch does not hold. It is one commit.
+func (ts *Threads) Append(ctx context.Context, id string, m Message, opts *AppendOptions) (*Appended, error) {
+	var out *Message
+	res, err := ts.sp.Update(ctx, func(tx *thole.Tx) (err error) {
+		if opts != nil {
+			ifMatch(tx, id, opts.IfMatch)
+		}
+		out, err = Append(tx, id, m)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("append to thread %s: %w", id, err)
+	}
+	if res.Repeated {
+		return ts.appended(ctx, id, res)
+	}
+	out.Position = res.Last
+	return &Appended{Message: *out, Version: res.Last}, nil
+}
+
+// Append is [Threads.Append] within tx. The result has no position yet.
+func Append(tx *thole.Tx, id string, m Message) (*Message, error) {
+	if err := checkRole(m.Role); err != nil {
+		return nil, err
+	}
+	if len(m.Blocks) == 0 {
+		return nil, fmt.Errorf("%w: a message has a block", thole.ErrInvalid)
+	}
+	if err := checkBlocks(m.Blocks); err != nil {
+		return nil, err
+	}
+	t, err := Load(tx, id)
+	if err != nil {
+		return nil, err
+	}
+	msg := &Message{ID: thole.NewID("msg"), Role: m.Role, Blocks: posted(m.Blocks)}
+	joins := t.TurnState == turnRun || t.TurnState == turnOpen && m.Role == Assistant
+	if !joins {
+		t.Turns++
+		t.LastTurn = "turn_" + suffix(msg.ID)
+	}
+	if t.TurnState != turnRun {
+		t.TurnState = ""
+		if m.Role == User {
+			t.TurnState = turnOpen
+		}
+	}
+	t.Messages++
+	t.put(tx)
+	tx.Emit(Key(id), "message.added", Added{Turn: t.LastTurn, Message: msg})
+
+	out := *msg
+	out.Turn, out.Time, out.Blocks = t.LastTurn, tx.Now(), numbered(msg)
+	return &out, nil
+}
+
+// posted are the blocks as they are stored: without ids.
+func posted(blocks []Block) []Block {
+	out := make([]Block, len(blocks))
+	copy(out, blocks)
+	for i := range out {
+		out[i].ID = ""
+	}
+	return out
+}
+
+// numbered are the blocks of a posted message with their ids.
+func numbered(m *Message) []Block {
+	out := make([]Block, len(m.Blocks))
+	copy(out, m.Blocks)
+	for i := range out {
+		if out[i].ID == "" {
+			out[i].ID = sibling("blk", m.ID, i+1)
+		}
+	}
+	return out
+}
+
+// appended reads back what an earlier Append under the same idempotency key
+// stored.
+func (ts *Threads) appended(ctx context.Context, id string, res thole.Result) (*Appended, error) {
+	events, err := ts.sp.Repeat(ctx, res)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range events {
+		var a Added
+		if e.Type != "message.added" || e.Stream != Key(id) {
+			continue
+		}
+		if err := e.As(&a); err != nil {
+			return nil, err
+		}
+		m := *a.Message
+		m.Turn, m.Time, m.Position, m.Blocks = a.Turn, e.Time, e.Position, numbered(a.Message)
+		return &Appended{Message: m, Version: res.Last}, nil
+	}
+	return nil, fmt.Errorf("%w: the earlier result under this idempotency key is no message", thole.ErrCorrupt)
+}

@@ -1,0 +1,169 @@
+package thread
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/thole-dev/thole"
+)
+
+// Types of a block.
+const (
+	Text      = "text"
+	Image     = "image"
+	File      = "file"
+	ToolUse   = "tool"
+	Code      = "code"
+	Reasoning = "reasoning"
+	Notice    = "status"
+	Failure   = "error"
+	Summary   = "summary"
+)
+
+var blockTypes = []string{Text, Image, File, ToolUse, Code, Reasoning, Notice, Failure, Summary}
+
+// Status of a turn, and of a tool or streamed block. A block that was complete
+// when it was added has none.
+const (
+	Pending     = "pending"     // nobody has begun to answer
+	Streaming   = "streaming"   // being made
+	Done        = "done"        //
+	Error       = "error"       // it failed
+	Interrupted = "interrupted" // whoever made it stopped before its end
+)
+
+// Block is one piece of a message.
+type Block struct {
+	ID      string                     `json:"id,omitempty"`
+	Type    string                     `json:"type"`
+	Content string                     `json:"content,omitempty"` // text; of an image or file its URL or blob
+	Meta    map[string]json.RawMessage `json:"meta,omitempty"`
+	Status  string                     `json:"status,omitempty"`
+	Tool    *Tool                      `json:"tool,omitempty"` // of a block of type tool
+}
+
+// Tool is a call of a tool together with what came of it.
+type Tool struct {
+	Name        string          `json:"name"`
+	Input       json.RawMessage `json:"input,omitempty"`
+	Result      json.RawMessage `json:"result,omitempty"` // of a finished call
+	OperationID string          `json:"operation_id,omitempty"`
+	DurationMS  int64           `json:"duration_ms,omitempty"`
+}
+
+// TextBlock returns a block of text.
+func TextBlock(text string) Block { return Block{Type: Text, Content: text} }
+
+// Roles of a message.
+const (
+	User      = "user"
+	Assistant = "assistant"
+	System    = "system"
+)
+
+// Message is what one side said in a turn.
+type Message struct {
+	ID       string         `json:"id"`
+	Turn     string         `json:"turn,omitempty"`
+	Run      string         `json:"run,omitempty"` // the run that made or answers it
+	Role     string         `json:"role"`
+	Blocks   []Block        `json:"blocks"`
+	Status   string         `json:"status,omitempty"` // of an assistant's message: that of its turn
+	Time     time.Time      `json:"time,omitzero"`
+	Position thole.Position `json:"position,omitzero"` // of the event that added it
+}
+
+// Turn is a request and the response to it.
+type Turn struct {
+	ID       string         `json:"id"`
+	Run      string         `json:"run,omitempty"` // the run that answers it
+	Status   string         `json:"status"`
+	Request  []Block        `json:"request"`
+	Response []Block        `json:"response"`
+	Usage    *Usage         `json:"usage,omitempty"`
+	Time     time.Time      `json:"time"`
+	Position thole.Position `json:"position"` // of the event that opened it
+
+	messages []*Message // in the order of their positions
+	reply    *Message   // the one that Run makes; among messages from its first block on
+}
+
+// Usage counts the tokens of calls to a model.
+type Usage struct {
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	TotalTokens  int64 `json:"total_tokens"`
+}
+
+// Add adds v to u. A v without a total counts as input plus output.
+func (u *Usage) Add(v Usage) {
+	if v.TotalTokens == 0 {
+		v.TotalTokens = v.InputTokens + v.OutputTokens
+	}
+	u.InputTokens += v.InputTokens
+	u.OutputTokens += v.OutputTokens
+	u.TotalTokens += v.TotalTokens
+}
+
+func checkRole(role string) error {
+	if role != User && role != Assistant && role != System {
+		return fmt.Errorf("%w: role %.40q is not user, assistant or system", thole.ErrInvalid, role)
+	}
+	return nil
+}
+
+func checkBlocks(blocks []Block) error {
+	for i := range blocks {
+		if err := blocks[i].check(); err != nil {
+			return fmt.Errorf("block %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (b *Block) check() error {
+	switch {
+	case !slices.Contains(blockTypes, b.Type):
+		return fmt.Errorf("%w: block type %.40q is not one of %v", thole.ErrInvalid, b.Type, blockTypes)
+	case b.ID != "" && thole.CheckID("blk", b.ID) != nil:
+		return thole.CheckID("blk", b.ID)
+	case !utf8.ValidString(b.Content):
+		return fmt.Errorf("%w: content is not UTF-8", thole.ErrInvalid)
+	case b.Type == ToolUse && (b.Tool == nil || b.Tool.Name == ""):
+		return fmt.Errorf("%w: a tool block names its tool", thole.ErrInvalid)
+	case b.Type != ToolUse && b.Tool != nil:
+		return fmt.Errorf("%w: only a block of type tool has a tool", thole.ErrInvalid)
+	}
+	return nil
+}
+
+// sibling returns the id with the given prefix that differs from id by n in its
+// last eight digits. Blocks of a posted message have such ids, which so need
+// not be stored: the i-th (from 0) is its message's id plus i+1.
+func sibling(prefix, id string, n int) string {
+	digits := suffix(id)
+	var low [4]byte
+	if len(digits) < 8 {
+		return prefix + "_" + digits
+	}
+	cut := len(digits) - 8
+	if _, err := hex.Decode(low[:], []byte(digits[cut:])); err != nil {
+		return prefix + "_" + digits
+	}
+	sum := uint32(low[0])<<24 | uint32(low[1])<<16 | uint32(low[2])<<8 | uint32(low[3])
+	return fmt.Sprintf("%s_%s%08x", prefix, digits[:cut], sum+uint32(n))
+}
+
+// suffix is an id without its prefix.
+func suffix(id string) string {
+	for i := range len(id) {
+		if id[i] == '_' {
+			return id[i+1:]
+		}
+	}
+	return ""
+}

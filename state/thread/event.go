@@ -1,0 +1,96 @@
+package thread
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// The data of a thread's events. An event carries only what is new.
+
+type createdEvent struct {
+	Assistant  string                     `json:"assistant,omitempty"`
+	Title      string                     `json:"title,omitempty"`
+	Visibility string                     `json:"visibility"`
+	Owner      string                     `json:"owner,omitempty"`
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
+	Parent     string                     `json:"parent,omitempty"`
+}
+
+// Added is the data of message.added: a message of a turn, or a run that begins
+// to answer the turn, or both. The event opens the turn when the digits of
+// Message.ID (without a message: of Reply) are those of Turn.
+type Added struct {
+	Turn    string   `json:"turn"`
+	Run     string   `json:"run,omitempty"`   // answers the turn
+	Reply   string   `json:"reply,omitempty"` // id of the message that Run will make
+	Message *Message `json:"message,omitempty"`
+}
+
+func (a *Added) opens() bool {
+	id := a.Reply
+	if a.Message != nil {
+		id = a.Message.ID
+	}
+	return suffix(id) == suffix(a.Turn)
+}
+
+// Updated is the data of message.updated: a block that is new in the turn's
+// response, or replaces the one with its id.
+type Updated struct {
+	Turn  string `json:"turn"`
+	Block Block  `json:"block"`
+}
+
+// Delta is the data of message.delta, as signal and as committed chunk: text
+// that goes on a block from Offset, in UTF-8 bytes. Offset 0 begins the block.
+type Delta struct {
+	Turn   string `json:"turn"`
+	Block  string `json:"block"`
+	Type   string `json:"type,omitempty"` // of the block, when it begins and is not text
+	Offset int    `json:"offset"`
+	Text   string `json:"text"`
+}
+
+// ToolStarted is the data of tool.started.
+type ToolStarted struct {
+	Turn        string          `json:"turn"`
+	Block       string          `json:"block"`
+	Name        string          `json:"name"`
+	Input       json.RawMessage `json:"input,omitempty"`
+	OperationID string          `json:"operation_id,omitempty"`
+}
+
+// ToolEnded is the data of tool.completed and tool.failed. OperationID pairs it
+// with its start.
+type ToolEnded struct {
+	Turn        string                     `json:"turn"`
+	Block       string                     `json:"block"`
+	Result      json.RawMessage            `json:"result,omitempty"`
+	Meta        map[string]json.RawMessage `json:"meta,omitempty"`
+	OperationID string                     `json:"operation_id,omitempty"`
+	DurationMS  int64                      `json:"duration_ms"`
+}
+
+// Completed is the data of message.completed: the turn's response has ended.
+type Completed struct {
+	Turn   string `json:"turn"`
+	Status string `json:"status"` // done, error or interrupted
+	Usage  *Usage `json:"usage,omitempty"`
+}
+
+// Rewound is the data of thread.rewound: turns that are no part of the thread
+// any more.
+type Rewound struct {
+	Turns []string `json:"turns"`
+	Run   string   `json:"run,omitempty"`
+}
+
+// Compacted is the data of thread.compacted: Summary stands for the turns up to
+// and including UpTo.
+type Compacted struct {
+	UpTo    string `json:"upto"`
+	Summary Block  `json:"summary"`
+}
+
+// streamThread returns the id of the thread that a stream belongs to.
+func streamThread(stream string) (string, bool) { return strings.CutPrefix(stream, "thread/") }

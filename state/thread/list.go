@@ -1,0 +1,90 @@
+package thread
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// Entry is a thread in a list: what a list shows, without what was said.
+type Entry struct {
+	ID         string    `json:"id"`
+	Assistant  string    `json:"assistant,omitempty"`
+	Title      string    `json:"title,omitempty"`
+	Status     string    `json:"status"`
+	Visibility string    `json:"visibility"`
+	Owner      string    `json:"owner,omitempty"`
+	Turns      int       `json:"turn_count"`
+	Created    time.Time `json:"created_at"`
+	Updated    time.Time `json:"updated_at"`
+}
+
+// ListOptions of [Threads.List]. The zero value lists the first MaxPage threads.
+type ListOptions struct {
+	Limit     int    // at most this many, 1…MaxPage; 0: MaxPage
+	Cursor    string // the Next of an earlier page
+	Assistant string // only its threads; "": all
+	Children  bool   // sub-agents' threads too
+}
+
+// afterAll sorts after every key below a thread.
+const afterAll = "/\U0010FFFF"
+
+// List returns threads in the order of their ids, which is that of their
+// creation. With a filter a page may hold fewer than asked for although there
+// are more: Next tells. Errors: ErrInvalid for a bad cursor.
+func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], error) {
+	var o ListOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Limit <= 0 || o.Limit > thole.MaxPage {
+		o.Limit = thole.MaxPage
+	}
+	q := thole.ListQuery{Prefix: "thread/"}
+	if o.Cursor != "" {
+		if err := thole.CheckID("thrd", o.Cursor); err != nil {
+			return Page[Entry]{}, fmt.Errorf("list threads: %w", err)
+		}
+		q.After = Key(o.Cursor) + afterAll
+	}
+	// Records below a thread lie between it and the next: one look past each
+	// thread, then a jump over what is left below it.
+	page := Page[Entry]{Items: []Entry{}}
+	for seen := 0; seen < o.Limit; {
+		q.Limit = o.Limit - seen + 1
+		recs, err := ts.sp.List(ctx, q)
+		if err != nil {
+			return Page[Entry]{}, fmt.Errorf("list threads: %w", err)
+		}
+		for _, r := range recs {
+			id, below, _ := strings.Cut(strings.TrimPrefix(r.Key, "thread/"), "/")
+			q.After = Key(id) + afterAll
+			if below != "" || seen == o.Limit {
+				continue
+			}
+			t, err := decode(id, r)
+			if err != nil {
+				return Page[Entry]{}, err
+			}
+			seen++
+			page.Next = id
+			if (t.Parent == "" || o.Children) && (o.Assistant == "" || o.Assistant == t.Assistant) {
+				page.Items = append(page.Items, t.entry())
+			}
+		}
+		if len(recs) < q.Limit {
+			page.Next = ""
+			return page, nil
+		}
+	}
+	return page, nil
+}
+
+func (t *Thread) entry() Entry {
+	return Entry{ID: t.ID, Assistant: t.Assistant, Title: t.Title, Status: t.Status, Visibility: t.Visibility,
+		Owner: t.Owner, Turns: t.Turns, Created: t.Created, Updated: t.Updated}
+}

@@ -1,0 +1,109 @@
+package thread
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/thole-dev/thole"
+)
+
+// Patch is a change of a thread's head. Nil fields stay as they are.
+type Patch struct {
+	Assistant  *string                    `json:"assistant,omitempty"`
+	Title      *string                    `json:"title,omitempty"`
+	Visibility *string                    `json:"visibility,omitempty"`
+	TTL        *int64                     `json:"ttl,omitempty"`
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"` // merged as RFC 7396: null removes a key
+}
+
+// PatchOptions of [Threads.Patch].
+type PatchOptions struct {
+	IfMatch thole.Position // the head's version must be this; zero: any
+}
+
+// Patch changes the head and emits thread.updated with the change. It returns
+// the thread as it is then. Errors: ErrNotFound, ErrInvalid, ErrTooLarge,
+// *ConflictError when IfMatch does not hold.
+func (ts *Threads) Patch(ctx context.Context, id string, p Patch, opts *PatchOptions) (*Thread, error) {
+	var out *Thread
+	res, err := ts.sp.Update(ctx, func(tx *thole.Tx) error {
+		t, err := Load(tx, id)
+		if err != nil {
+			return err
+		}
+		if opts != nil {
+			ifMatch(tx, id, opts.IfMatch)
+		}
+		set(&t.Assistant, p.Assistant)
+		set(&t.Title, p.Title)
+		set(&t.Visibility, p.Visibility)
+		set(&t.TTL, p.TTL)
+		t.Metadata = merge(t.Metadata, p.Metadata)
+		if err := t.check(); err != nil {
+			return err
+		}
+		t.put(tx)
+		tx.Emit(Key(id), "thread.updated", p)
+		t.Updated = tx.Now()
+		out = t
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("patch thread %s: %w", id, err)
+	}
+	if res.Repeated {
+		return ts.Get(ctx, id)
+	}
+	out.Version = res.Last
+	return out, nil
+}
+
+func ifMatch(tx *thole.Tx, id string, at thole.Position) {
+	if !at.IsZero() {
+		tx.Check(thole.Check{Key: Key(id), At: at})
+	}
+}
+
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// merge applies a JSON merge patch (RFC 7396) to an object.
+func merge(object, patch map[string]json.RawMessage) map[string]json.RawMessage {
+	if len(patch) == 0 {
+		return object
+	}
+	out := make(map[string]json.RawMessage, len(object)+len(patch))
+	for k, v := range object {
+		out[k] = v
+	}
+	for k, v := range patch {
+		var inner map[string]json.RawMessage
+		switch {
+		case string(v) == "null":
+			delete(out, k)
+		case json.Unmarshal(v, &inner) != nil:
+			out[k] = v
+		default:
+			var old map[string]json.RawMessage
+			_ = json.Unmarshal(out[k], &old) // what is no object is replaced
+			merged, err := json.Marshal(withoutNil(merge(old, inner)))
+			if err != nil {
+				continue // two decoded objects: cannot fail
+			}
+			out[k] = merged
+		}
+	}
+	return out
+}
+
+// withoutNil keeps an empty object an object rather than null.
+func withoutNil(m map[string]json.RawMessage) map[string]json.RawMessage {
+	if m == nil {
+		return map[string]json.RawMessage{}
+	}
+	return m
+}

@@ -1,0 +1,261 @@
+// Package thread keeps conversations. A thread is a record under thread/<id>
+// (the head: title, status, counts, …) and the stream thread/<id>, which holds
+// everything that was said and done in it. Turns and messages are a fold of
+// that stream, read backward and a window at a time; every block's bytes are
+// stored once, in the event that added them.
+//
+// What else belongs to a thread is kept in records under thread/<id>/… and
+// vanishes with it.
+package thread
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// Status of a thread.
+const (
+	Idle    = "idle"    // no run is active
+	Busy    = "busy"    // a run is active
+	Waiting = "waiting" // its run waits for a signal
+)
+
+// Visibility of a thread.
+const (
+	ForSpace = "space"   // whoever may read the space
+	Private  = "private" // its owner
+)
+
+// maxMetadata bounds a thread's metadata, which is rewritten with each message.
+const maxMetadata = 16 << 10
+
+// Thread is the head of a thread: all but what was said.
+type Thread struct {
+	ID         string                     `json:"id,omitempty"`
+	Assistant  string                     `json:"assistant,omitempty"` // the agent that answers in it
+	Title      string                     `json:"title,omitempty"`
+	Status     string                     `json:"status,omitempty"`     // idle, busy or waiting
+	Visibility string                     `json:"visibility,omitempty"` // space or private
+	Owner      string                     `json:"owner,omitempty"`      // the actor it belongs to
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
+	TTL        int64                      `json:"ttl,omitempty"`       // seconds after its last change; 0: it stays
+	RunScope   string                     `json:"run_scope,omitempty"` // "user": one active run per owner, not per thread
+	Parent     string                     `json:"parent,omitempty"`    // the thread whose run made it for a sub-agent
+	ActiveRun  string                     `json:"active_run,omitempty"`
+	Turns      int                        `json:"turn_count"`
+	Messages   int                        `json:"message_count"`
+	Lineage    []Segment                  `json:"lineage,omitempty"` // empty: its own stream, from the beginning
+	Created    time.Time                  `json:"created_at"`
+	Updated    time.Time                  `json:"updated_at,omitzero"`
+	Version    thole.Position             `json:"version,omitzero"` // of the head record, for IfMatch
+
+	// What the next message depends on.
+	LastTurn  string `json:"last_turn,omitempty"`
+	TurnState string `json:"turn_state,omitempty"` // of LastTurn: open, run, or "" (closed)
+}
+
+// States of the last turn. No other turn changes any more.
+const (
+	turnOpen = "open" // waits for an answer
+	turnRun  = "run"  // a run is working on it
+)
+
+// Segment is a part of a stream that belongs to a thread's history.
+type Segment struct {
+	Stream string         `json:"stream"`
+	After  thole.Position `json:"after"`
+	UpTo   thole.Position `json:"upto"`
+}
+
+// Threads are the threads of one space. The handle is cheap and immutable.
+type Threads struct{ sp *thole.Space }
+
+// In returns the threads of sp; what is written carries sp's actor, cause and
+// fences.
+func In(sp *thole.Space) *Threads { return &Threads{sp: sp} }
+
+// Key returns the key of a thread's head record, which is also the name of its
+// stream.
+func Key(id string) string { return "thread/" + id }
+
+// CreateOptions describe a new thread. The zero value is a nameless thread that
+// everyone in the space sees and that stays.
+type CreateOptions struct {
+	Assistant  string
+	Title      string
+	Visibility string // space (default) or private
+	Owner      string // default: the actor
+	Metadata   map[string]json.RawMessage
+	TTL        int64  // seconds after its last change; 0: it stays
+	RunScope   string // "user": one active run per owner in this space; default per thread
+	Parent     string // the thread whose sub-agent works in it
+}
+
+// Create makes a thread and emits thread.created. Nil opts mean the defaults.
+// Repeated under an idempotency key it returns the thread made first. Errors:
+// ErrInvalid, ErrTooLarge for metadata over 16 KiB.
+func (ts *Threads) Create(ctx context.Context, opts *CreateOptions) (*Thread, error) {
+	var o CreateOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Owner == "" {
+		o.Owner = ts.sp.Actor()
+	}
+	var made *Thread
+	res, err := ts.sp.Update(ctx, func(tx *thole.Tx) (err error) {
+		made, err = Create(tx, o)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create thread: %w", err)
+	}
+	if res.Repeated {
+		return ts.repeated(ctx, res)
+	}
+	made.Version, made.Updated = res.Last, made.Created
+	return made, nil
+}
+
+// repeated returns the thread that an earlier call under the same idempotency
+// key made or changed.
+func (ts *Threads) repeated(ctx context.Context, res thole.Result) (*Thread, error) {
+	events, err := ts.sp.Repeat(ctx, res)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range events {
+		if id, ok := streamThread(e.Stream); ok {
+			return ts.Get(ctx, id)
+		}
+	}
+	return nil, fmt.Errorf("%w: the earlier result under this idempotency key names no thread", thole.ErrCorrupt)
+}
+
+// Create is [Threads.Create] within tx; Owner has no default.
+func Create(tx *thole.Tx, o CreateOptions) (*Thread, error) {
+	t := &Thread{
+		ID: thole.NewID("thrd"), Assistant: o.Assistant, Title: o.Title, Visibility: o.Visibility, Owner: o.Owner,
+		Metadata: o.Metadata, TTL: o.TTL, RunScope: o.RunScope, Parent: o.Parent, Status: Idle, Created: tx.Now(),
+	}
+	if t.Visibility == "" {
+		t.Visibility = ForSpace
+	}
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	if _, err := tx.Get(Key(t.ID)); err != nil {
+		return nil, err
+	}
+	t.put(tx)
+	tx.Emit(Key(t.ID), "thread.created", createdEvent{
+		Assistant: t.Assistant, Title: t.Title, Visibility: t.Visibility, Owner: t.Owner, Metadata: t.Metadata, Parent: t.Parent,
+	})
+	if t.Parent != "" {
+		tx.Put(Key(t.Parent)+"/child/"+t.ID, struct{}{}, nil)
+	}
+	return t, nil
+}
+
+func (t *Thread) check() error {
+	switch {
+	case t.Visibility != ForSpace && t.Visibility != Private:
+		return fmt.Errorf("%w: visibility %.40q is neither space nor private", thole.ErrInvalid, t.Visibility)
+	case t.TTL < 0:
+		return fmt.Errorf("%w: ttl %d is negative", thole.ErrInvalid, t.TTL)
+	case t.RunScope != "" && t.RunScope != "thread" && t.RunScope != "user":
+		return fmt.Errorf("%w: run scope %.40q is neither thread nor user", thole.ErrInvalid, t.RunScope)
+	}
+	if t.Parent != "" {
+		if err := thole.CheckID("thrd", t.Parent); err != nil {
+			return err
+		}
+	}
+	size := 0
+	for k, v := range t.Metadata {
+		size += len(k) + len(v)
+		if err := thole.CheckJSON("metadata "+k, v); err != nil {
+			return err
+		}
+	}
+	if size > maxMetadata {
+		return fmt.Errorf("%w: metadata has %d bytes, the limit is %d", thole.ErrTooLarge, size, maxMetadata)
+	}
+	return nil
+}
+
+// put writes the head without what the record says anyway. While a run is
+// active a thread does not expire: the run's end is its last change.
+func (t *Thread) put(tx *thole.Tx) {
+	stored := *t
+	stored.ID, stored.Updated, stored.Version = "", time.Time{}, thole.Position{}
+	if stored.Status == Idle {
+		stored.Status = ""
+	}
+	if stored.Visibility == ForSpace {
+		stored.Visibility = ""
+	}
+	var opts *thole.WriteOptions
+	if t.TTL > 0 && t.ActiveRun == "" {
+		opts = &thole.WriteOptions{Expires: tx.Now().Add(time.Duration(t.TTL) * time.Second), Notify: true}
+	}
+	tx.Put(Key(t.ID), &stored, opts)
+}
+
+func decode(id string, rec thole.Record) (*Thread, error) {
+	if rec.Value == nil {
+		return nil, fmt.Errorf("thread %s: %w", id, thole.ErrNotFound)
+	}
+	var t Thread
+	if err := rec.As(&t); err != nil {
+		return nil, err
+	}
+	t.ID, t.Updated, t.Version = id, rec.Updated, rec.Version
+	if t.Status == "" {
+		t.Status = Idle
+	}
+	if t.Visibility == "" {
+		t.Visibility = ForSpace
+	}
+	return &t, nil
+}
+
+// Get returns the thread. Errors: ErrNotFound, ErrInvalid for a bad id.
+func (ts *Threads) Get(ctx context.Context, id string) (*Thread, error) {
+	if err := thole.CheckID("thrd", id); err != nil {
+		return nil, err
+	}
+	rec, err := ts.sp.Get(ctx, Key(id))
+	if err != nil {
+		return nil, err
+	}
+	return decode(id, rec)
+}
+
+// Load is [Threads.Get] within tx: the head must be unchanged at commit.
+func Load(tx *thole.Tx, id string) (*Thread, error) {
+	if err := thole.CheckID("thrd", id); err != nil {
+		return nil, err
+	}
+	rec, err := tx.Get(Key(id))
+	if err != nil {
+		return nil, err
+	}
+	return decode(id, rec)
+}
+
+// SetActive records within tx which run is active in the thread ("" for none)
+// and what status that gives it. It emits nothing: the run's own event does.
+func SetActive(tx *thole.Tx, id, run, status string) error {
+	t, err := Load(tx, id)
+	if err != nil {
+		return err
+	}
+	t.ActiveRun, t.Status = run, status
+	t.put(tx)
+	return nil
+}

@@ -1,0 +1,262 @@
+package thread
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/thole-dev/thole"
+)
+
+// This file holds what a run does to the turn it works on. Each function is a
+// part of a Tx, so that it commits together with the run's own records and
+// under the run's fence.
+
+// openTurn is the record thread/<id>/turn: what the next step of the turn being
+// run depends on. It stays small however long the turn gets.
+type openTurn struct {
+	ID    string          `json:"id"`
+	Run   string          `json:"run"`
+	Block string          `json:"block,omitempty"` // the one whose text may go on
+	Bytes int             `json:"bytes,omitempty"` // of that text so far
+	Tools map[string]call `json:"tools,omitempty"` // block → call without a result
+}
+
+type call struct {
+	OperationID string `json:"operation_id,omitempty"`
+	Started     int64  `json:"started"` // Unix microseconds
+}
+
+func turnKey(id string) string { return Key(id) + "/turn" }
+
+// OffsetError is a chunk of text that does not go on where the block ends. It
+// unwraps to ErrConflict.
+type OffsetError struct {
+	Block      string
+	Offset     int // where the chunk begins
+	Have, Open int // how long the text is; 0 and -1: the block is not the open one
+}
+
+func (e *OffsetError) Error() string {
+	if e.Open < 0 {
+		return fmt.Sprintf("block %s: its text has ended", e.Block)
+	}
+	return fmt.Sprintf("block %s: chunk at offset %d, but the text has %d bytes", e.Block, e.Offset, e.Have)
+}
+
+// Unwrap returns ErrConflict.
+func (e *OffsetError) Unwrap() error { return thole.ErrConflict }
+
+// BeginTurn opens a turn that run answers: with the user's request, if there is
+// one; without, run answers the last turn if that waits for an answer, or says
+// something on its own. The thread's head says from then on that run is active.
+// It returns the turn's id. Errors: ErrNotFound; ErrConflict while another
+// turn is being run; ErrInvalid.
+func BeginTurn(tx *thole.Tx, id, run string, request []Block) (string, error) {
+	if err := errors.Join(thole.CheckID("run", run), checkBlocks(request)); err != nil {
+		return "", err
+	}
+	t, err := Load(tx, id)
+	if err != nil {
+		return "", err
+	}
+	if t.TurnState == turnRun {
+		return "", fmt.Errorf("thread %s: %w: turn %s is being run", id, thole.ErrConflict, t.LastTurn)
+	}
+	added := Added{Run: run}
+	switch {
+	case len(request) > 0:
+		added.Message = &Message{ID: thole.NewID("msg"), Role: User, Blocks: posted(request)}
+		added.Turn, added.Reply = "turn_"+suffix(added.Message.ID), thole.NewID("msg")
+		t.Messages++
+		t.Turns++
+	case t.TurnState == turnOpen:
+		added.Turn, added.Reply = t.LastTurn, thole.NewID("msg")
+	default:
+		added.Reply = thole.NewID("msg")
+		added.Turn = "turn_" + suffix(added.Reply)
+		t.Turns++
+	}
+	t.Messages++
+	t.LastTurn, t.TurnState, t.ActiveRun, t.Status = added.Turn, turnRun, run, Busy
+	t.put(tx)
+	tx.Put(turnKey(id), openTurn{ID: added.Turn, Run: run}, nil)
+	tx.Emit(Key(id), "message.added", added)
+	return added.Turn, nil
+}
+
+// current loads the turn that is being run and checks that it is turn.
+func current(tx *thole.Tx, id, turn string) (*openTurn, error) {
+	var o openTurn
+	ok, err := tx.Load(turnKey(id), &o)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || o.ID != turn {
+		return nil, fmt.Errorf("thread %s: %w: turn %s is not being run", id, thole.ErrConflict, turn)
+	}
+	return &o, nil
+}
+
+// PutBlock adds a block to the response of a turn that is being run; one with
+// the id of a block that is there replaces it. An empty ID gets a new one. It
+// ends the text of the block before. It returns the block's id. Errors:
+// ErrConflict when the turn is not being run, ErrInvalid; tool blocks come from
+// [StartTool] only.
+func PutBlock(tx *thole.Tx, id, turn string, b Block) (string, error) {
+	if err := b.check(); err != nil {
+		return "", err
+	}
+	if b.Type == ToolUse {
+		return "", fmt.Errorf("%w: a tool block is made by starting its tool", thole.ErrInvalid)
+	}
+	o, err := current(tx, id, turn)
+	if err != nil {
+		return "", err
+	}
+	if b.ID == "" {
+		b.ID = thole.NewID("blk")
+	}
+	// Text may be appended to a block that was put.
+	o.Block, o.Bytes = b.ID, len(b.Content)
+	tx.Put(turnKey(id), o, nil)
+	tx.Emit(Key(id), "message.updated", Updated{Turn: turn, Block: b})
+	return b.ID, nil
+}
+
+// AppendText appends a chunk of text to a turn that is being run. Offset is how
+// many bytes of the block's text came before; at 0 the chunk begins a block
+// with the new id d.Block, of type text unless d.Type says reasoning or code,
+// and ends the text of the block before. Only one block's text is open at a
+// time. Errors: *OffsetError (a chunk that came before gives it too),
+// ErrConflict when the turn is not being run, ErrInvalid.
+func AppendText(tx *thole.Tx, id string, d Delta) error {
+	if err := thole.CheckID("blk", d.Block); err != nil {
+		return err
+	}
+	switch {
+	case d.Text == "" || !utf8.ValidString(d.Text):
+		return fmt.Errorf("%w: a chunk is UTF-8 and not empty", thole.ErrInvalid)
+	case d.Type != "" && d.Type != Text && d.Type != Reasoning && d.Type != Code:
+		return fmt.Errorf("%w: a block of type %.40q has no streamed text", thole.ErrInvalid, d.Type)
+	}
+	o, err := current(tx, id, d.Turn)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.Block == d.Block && o.Bytes != d.Offset:
+		return fmt.Errorf("thread %s: %w", id, &OffsetError{Block: d.Block, Offset: d.Offset, Have: o.Bytes})
+	case o.Block != d.Block && d.Offset != 0:
+		return fmt.Errorf("thread %s: %w", id, &OffsetError{Block: d.Block, Offset: d.Offset, Open: -1})
+	}
+	if d.Offset > 0 || d.Type == Text {
+		d.Type = "" // said when the block began, or plain text
+	}
+	o.Block, o.Bytes = d.Block, d.Offset+len(d.Text)
+	tx.Put(turnKey(id), o, nil)
+	tx.Emit(Key(id), "message.delta", d)
+	return nil
+}
+
+// StartTool adds a tool block without a result to a turn that is being run. An
+// empty Block gets a new id. It returns the block's id. Errors: ErrConflict
+// when the turn is not being run or the block was started before, ErrInvalid.
+func StartTool(tx *thole.Tx, id string, s ToolStarted) (string, error) {
+	if s.Name == "" {
+		return "", fmt.Errorf("%w: a tool call names its tool", thole.ErrInvalid)
+	}
+	if s.Block == "" {
+		s.Block = thole.NewID("blk")
+	} else if err := thole.CheckID("blk", s.Block); err != nil {
+		return "", err
+	}
+	o, err := current(tx, id, s.Turn)
+	if err != nil {
+		return "", err
+	}
+	if _, twice := o.Tools[s.Block]; twice {
+		return "", fmt.Errorf("thread %s: %w: tool block %s was started before", id, thole.ErrConflict, s.Block)
+	}
+	if o.Tools == nil {
+		o.Tools = make(map[string]call)
+	}
+	o.Tools[s.Block] = call{OperationID: s.OperationID, Started: tx.Now().UnixMicro()}
+	o.Block, o.Bytes = "", 0
+	tx.Put(turnKey(id), o, nil)
+	tx.Emit(Key(id), "tool.started", s)
+	return s.Block, nil
+}
+
+// ToolResult is how a tool call ended.
+type ToolResult struct {
+	Result json.RawMessage
+	Meta   map[string]json.RawMessage
+	Failed bool // tool.failed instead of tool.completed
+}
+
+// FinishTool adds the result to a tool block and emits tool.completed or
+// tool.failed. Errors: ErrConflict when the turn is not being run or the block
+// waits for no result (so a result is given once), ErrTooLarge.
+func FinishTool(tx *thole.Tx, id, turn, block string, r ToolResult) error {
+	o, err := current(tx, id, turn)
+	if err != nil {
+		return err
+	}
+	c, ok := o.Tools[block]
+	if !ok {
+		return fmt.Errorf("thread %s: %w: tool block %s waits for no result", id, thole.ErrConflict, block)
+	}
+	delete(o.Tools, block)
+	tx.Put(turnKey(id), o, nil)
+	typ := "tool.completed"
+	if r.Failed {
+		typ = "tool.failed"
+	}
+	tx.Emit(Key(id), typ, ToolEnded{
+		Turn: turn, Block: block, Result: r.Result, Meta: r.Meta, OperationID: c.OperationID,
+		DurationMS: max(0, tx.Now().UnixMicro()-c.Started) / 1000,
+	})
+	return nil
+}
+
+// FinishTurn ends the turn that run works on, with status done, error or
+// interrupted, and emits message.completed; no run is active in the thread
+// then. Blocks without an end read as interrupted from then on. A run that is
+// active but has no turn yet just stops being active. Errors: ErrNotFound;
+// ErrConflict when another run is active.
+func FinishTurn(tx *thole.Tx, id, run, status string, usage *Usage) error {
+	t, err := Load(tx, id)
+	if err != nil {
+		return err
+	}
+	if t.ActiveRun != run {
+		return fmt.Errorf("thread %s: %w: run %s is not active in it", id, thole.ErrConflict, run)
+	}
+	if t.TurnState == turnRun {
+		tx.Delete(turnKey(id))
+		tx.Emit(Key(id), "message.completed", Completed{Turn: t.LastTurn, Status: status, Usage: usage})
+		t.TurnState = ""
+	}
+	t.ActiveRun, t.Status = "", Idle
+	t.put(tx)
+	return nil
+}
+
+// DropTurn takes the last turn, which has ended, out of the thread's history
+// and emits thread.rewound. The journal keeps it. Errors: ErrNotFound;
+// ErrConflict when turn is not the last one or is being run.
+func DropTurn(tx *thole.Tx, id, turn, run string) error {
+	t, err := Load(tx, id)
+	if err != nil {
+		return err
+	}
+	if t.LastTurn != turn || t.TurnState == turnRun {
+		return fmt.Errorf("thread %s: %w: turn %s is not the last one that ended", id, thole.ErrConflict, turn)
+	}
+	t.Turns, t.LastTurn, t.TurnState = t.Turns-1, "", ""
+	t.put(tx)
+	tx.Emit(Key(id), "thread.rewound", Rewound{Turns: []string{turn}, Run: run})
+	return nil
+}
