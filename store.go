@@ -79,6 +79,7 @@ func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 		stop()
 		return nil, errors.Join(err, b.Close())
 	}
+	s.OnExpire("outbox", s.deliver)
 	s.batch = newBatcher(b, s.written)
 	s.tasks.Go(func() { s.batch.run() })
 	s.tasks.Go(func() { s.poll(background) })

@@ -21,7 +21,8 @@ type Tx struct {
 	fromMem  bool              // and did
 	seen     map[string]Record // what Get read, before this Tx's own writes
 	commit   Commit
-	explicit int // how many of the checks are the caller's own, at the front
+	explicit int      // how many of the checks are the caller's own, at the front
+	sent     []string // keys of what Send put
 	err      error
 }
 
@@ -74,6 +75,10 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 			}
 		}
 		res, err := sp.commit(ctx, tx.commit)
+		if err == nil {
+			sp.deliverNow(ctx, tx.sent)
+			return res, nil
+		}
 		var conflict *ConflictError
 		if !errors.As(err, &conflict) || slices.Contains(tx.commit.Checks[:tx.explicit], conflict.Check) {
 			return res, err
