@@ -1,0 +1,248 @@
+package document
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/thole-dev/thole"
+)
+
+// Options of a change. The zero value makes no conditions.
+type Options struct {
+	IfMatch  thole.Position // only to this version; zero: to whatever is there
+	IfAbsent bool           // only if there is no document yet
+}
+
+// All changes have in common: they are atomic, return the document as it is
+// then, and commit nothing when they change nothing. Errors: *ConflictError for
+// a condition that does not hold (it says what is there), ErrInvalid,
+// ErrTooLarge, and those of [thole.Space.Update].
+
+// Put replaces the whole document; nothing but the difference is recorded.
+func (d *Documents) Put(ctx context.Context, name string, value any, opts *Options) (Document, error) {
+	raw, err := encode(value)
+	if err != nil {
+		return Document{}, err
+	}
+	return d.Update(ctx, name, opts, func(json.RawMessage) (json.RawMessage, error) { return raw, nil })
+}
+
+// MergePatch changes the document by a merge patch (RFC 7396); one that does
+// not exist yet begins empty.
+func (d *Documents) MergePatch(ctx context.Context, name string, patch json.RawMessage, opts *Options) (Document, error) {
+	if _, err := decode("merge patch", patch); err != nil {
+		return Document{}, err
+	}
+	return d.change(ctx, name, opts, func(was any, _ bool) (any, error) {
+		p, err := decode("merge patch", patch) // anew: the result shares its parts
+		return merge(was, p), err
+	})
+}
+
+// JSONPatch changes the document by a JSON Patch (RFC 6902), all of it or
+// nothing. A failed test is ErrConflict, a patch that cannot be applied
+// ErrInvalid, no document ErrNotFound.
+func (d *Documents) JSONPatch(ctx context.Context, name string, raw json.RawMessage, opts *Options) (Document, error) {
+	ops, err := parsePatch(raw)
+	if err != nil {
+		return Document{}, err
+	}
+	return d.change(ctx, name, opts, func(was any, exists bool) (any, error) {
+		if !exists {
+			return nil, thole.ErrNotFound
+		}
+		return patch(was, ops, false)
+	})
+}
+
+// Apply changes the document by ops, in order, all or nothing; a document that
+// does not exist yet begins as an empty object.
+func (d *Documents) Apply(ctx context.Context, name string, ops []Op, opts *Options) (Document, error) {
+	return d.change(ctx, name, opts, func(was any, exists bool) (any, error) {
+		if !exists {
+			was = map[string]any{}
+		}
+		var err error
+		for _, op := range ops {
+			if was, err = op.apply(was); err != nil {
+				return nil, err
+			}
+		}
+		return was, nil
+	})
+}
+
+// Update makes the document what edit returns for its current value, which is
+// nil if there is none. When another change comes first, edit runs again, so it
+// must have no other effect. An error of edit is returned; nothing is changed.
+func (d *Documents) Update(ctx context.Context, name string, opts *Options, edit func(json.RawMessage) (json.RawMessage, error)) (Document, error) {
+	return d.change(ctx, name, opts, func(was any, exists bool) (any, error) {
+		var raw json.RawMessage
+		var err error
+		if exists {
+			if raw, err = encode(was); err != nil {
+				return nil, err
+			}
+		}
+		if raw, err = edit(raw); err != nil {
+			return nil, err
+		}
+		return decode("value", raw)
+	})
+}
+
+// Edit is Update for a document that reads into a T. Only what edit changes in
+// the T is changed in the document: fields that T does not know stay as they
+// are.
+func Edit[T any](ctx context.Context, d *Documents, name string, opts *Options, edit func(*T) error) (Document, error) {
+	return d.change(ctx, name, opts, func(was any, exists bool) (any, error) {
+		var v T
+		if exists {
+			raw, err := encode(was)
+			if err != nil {
+				return nil, err
+			}
+			if err := json.Unmarshal(raw, &v); err != nil {
+				return nil, fmt.Errorf("%w: it does not read into %T: %v", thole.ErrInvalid, v, err)
+			}
+		}
+		before, err := treeOf(v)
+		if err != nil {
+			return nil, err
+		}
+		if err := edit(&v); err != nil {
+			return nil, err
+		}
+		after, err := treeOf(v)
+		if err != nil || !exists {
+			return after, err
+		}
+		return patch(was, diff(before, after), true)
+	})
+}
+
+// Delete removes the document and reports whether there was one. Its past can
+// still be read.
+func (d *Documents) Delete(ctx context.Context, name string, opts *Options) (bool, error) {
+	p, err := d.place(name)
+	if err != nil {
+		return false, err
+	}
+	existed := false
+	res, err := d.sp.Update(ctx, func(tx *thole.Tx) error {
+		rec, err := d.open(tx, p, opts)
+		if existed = rec.Exists(); err != nil || !existed {
+			return err
+		}
+		tx.Delete(p.key)
+		tx.Emit(p.stream, TypeChanged, Change{Name: name, Previous: rec.Version, Deleted: true})
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("delete document %s: %w", name, err)
+	}
+	return existed || res.Repeated, nil
+}
+
+// open reads the record to be changed and sees to the conditions.
+func (d *Documents) open(tx *thole.Tx, p place, opts *Options) (thole.Record, error) {
+	if d.owner != "" {
+		owner, err := tx.Get(d.owner)
+		if err != nil {
+			return owner, err
+		}
+		if !owner.Exists() {
+			return owner, fmt.Errorf("%s: %w", d.owner, thole.ErrNotFound)
+		}
+	}
+	rec, err := tx.Get(p.key)
+	if err != nil || opts == nil {
+		return rec, err
+	}
+	if !opts.IfMatch.IsZero() && rec.Version != opts.IfMatch || opts.IfAbsent && rec.Exists() {
+		return rec, &thole.ConflictError{Space: d.sp.Name(), Check: thole.Check{Key: p.key, At: opts.IfMatch}, Actual: rec.Version}
+	}
+	return rec, nil
+}
+
+// change commits what edit makes of the document's value, which edit may alter
+// in place.
+func (d *Documents) change(ctx context.Context, name string, opts *Options, edit func(was any, exists bool) (any, error)) (Document, error) {
+	p, err := d.place(name)
+	if err != nil {
+		return Document{}, err
+	}
+	var doc Document
+	changed := false
+	res, err := d.sp.Update(ctx, func(tx *thole.Tx) error {
+		var err error
+		doc, changed, err = d.changeIn(tx, p, opts, edit)
+		return err
+	})
+	if err != nil {
+		return Document{}, fmt.Errorf("document %s: %w", name, err)
+	}
+	if res.Repeated {
+		return d.Get(ctx, name, &GetOptions{At: res.Last})
+	}
+	if changed {
+		doc.Version = res.Last
+	}
+	return doc, nil
+}
+
+func (d *Documents) changeIn(tx *thole.Tx, p place, opts *Options, edit func(was any, exists bool) (any, error)) (Document, bool, error) {
+	rec, err := d.open(tx, p, opts)
+	if err != nil {
+		return Document{}, false, err
+	}
+	var r record
+	var before, value any
+	exists := rec.Exists()
+	if exists {
+		if err := rec.As(&r); err != nil {
+			return Document{}, false, err
+		}
+		if before, err = decode("value", r.Value); err != nil {
+			return Document{}, false, err
+		}
+		lifted, err := d.lifted(Document{Name: p.name, Value: r.Value, Schema: rec.Schema})
+		if err != nil {
+			return Document{}, false, err
+		}
+		if value, err = decode("value", lifted.Value); err != nil {
+			return Document{}, false, err
+		}
+	}
+	after, err := edit(value, exists)
+	if err != nil {
+		return Document{}, false, err
+	}
+	schema, err := d.fit(p.name, after, rec.Schema)
+	if err != nil {
+		return Document{}, false, err
+	}
+	raw, err := encode(after)
+	if err != nil {
+		return Document{}, false, err
+	}
+	doc := Document{Name: p.name, Exists: true, Value: raw, Schema: schema, Version: rec.Version, Updated: rec.Updated}
+	c := Change{Name: p.name, Previous: rec.Version, Patch: replaceAll(raw)}
+	if exists {
+		c.Patch = smaller(diff(before, after), c.Patch)
+		if len(c.Patch) == 0 && schema == rec.Schema {
+			return doc, false, nil
+		}
+	}
+	r.Value = raw
+	if r.replayCost(c.Patch); r.due() {
+		c.Snapshot = thole.NewID("snap")
+		tx.Put(p.snapshots+c.Snapshot, raw, &thole.WriteOptions{Schema: schema})
+		r.Changes, r.Bytes = 0, 0
+	}
+	tx.Put(p.key, r, &thole.WriteOptions{Schema: schema})
+	tx.Emit(p.stream, TypeChanged, c).Schema = schema
+	doc.Updated = tx.Now()
+	return doc, true, nil
+}

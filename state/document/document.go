@@ -1,0 +1,237 @@
+// Package document keeps named JSON documents with versions: settings, thread
+// state, integrations, whatever several sides change a field of. Changes are
+// made to the document as it is at that moment and recorded as patches, so
+// nobody writes a whole document back to change one field, and every past
+// version can be read again.
+//
+// Record document/<name> holds the value. Each change is an event
+// document.changed in stream document/<name> whose patch (RFC 6902) leads from
+// the version before to the new one. Every so often the whole value is kept as
+// well, in a record under snapshot/document/<name>/, so that reading an old
+// version costs about one document however long its history is:
+//
+//	changed    changed  changed  changed      changed  changed
+//	= value ── patch ── patch ── patch+snap ── patch ── patch    ← the record is here
+//	                                  │           ↑
+//	                      snapshot/…/snap ── patch  = value at ↑
+package document
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// TypeChanged is the type of this package's events; they hold a [Change].
+const TypeChanged = "document.changed"
+
+// Document is one version of a document.
+type Document struct {
+	Name    string          `json:"name"`
+	Exists  bool            `json:"exists"`
+	Value   json.RawMessage `json:"value,omitempty"`
+	Version thole.Position  `json:"version"` // zero: absent
+	Schema  int             `json:"schema,omitempty"`
+	Updated time.Time       `json:"updated,omitzero"`
+}
+
+// As reads the document's value into v, which stays as it is when there is no
+// document. ErrCorrupt: the value does not fit v.
+func (d Document) As(v any) error {
+	if !d.Exists {
+		return nil
+	}
+	return thole.Decode("document "+d.Name, d.Value, v)
+}
+
+// Change is the data of document.changed.
+type Change struct {
+	Name     string         `json:"name"`
+	Previous thole.Position `json:"previous"` // version that the patch applies to; zero: there was no document
+	Patch    []Operation    `json:"patch,omitempty"`
+	Deleted  bool           `json:"deleted,omitempty"`
+	Snapshot string         `json:"snapshot,omitempty"` // the result is also kept whole, under this id
+}
+
+// record is the value of a document's record.
+type record struct {
+	Value json.RawMessage `json:"value"`
+	// How much a reader of the past would have to replay up to here.
+	Changes int `json:"changes"`
+	Bytes   int `json:"bytes"`
+}
+
+// Documents are the documents of one space, or those under one of its records.
+type Documents struct {
+	sp        *thole.Space
+	base      string // key of a document: base/<name>
+	stream    string // "": a stream for each document, named like its key
+	owner     string // "", or the record without which there are no documents
+	snapshots string // key of a snapshot: snapshots/<name>/<id>
+	shapes    map[string]Shape
+}
+
+// In returns the documents of sp.
+func In(sp *thole.Space) *Documents {
+	return &Documents{sp: sp, base: "document", snapshots: "snapshot/document"}
+}
+
+// Under returns documents that belong to the record under key, such as
+// "thread/<id>": document x is the record <key>/x, changes to it go to stream,
+// and without the owning record all operations are ErrNotFound. What deletes
+// that record deletes the documents.
+func Under(sp *thole.Space, key, stream string) *Documents {
+	return &Documents{sp: sp, base: key, stream: stream, owner: key, snapshots: key + "/snapshot"}
+}
+
+// With returns the same documents, of which those named in shapes have a schema
+// and migrations.
+func (d *Documents) With(shapes map[string]Shape) *Documents {
+	c := *d
+	c.shapes = shapes
+	return &c
+}
+
+// place is where one document is kept.
+type place struct{ name, key, stream, snapshots string }
+
+func (d *Documents) place(name string) (place, error) {
+	if name == "" {
+		return place{}, fmt.Errorf("%w: a document needs a name", thole.ErrInvalid)
+	}
+	escaped := "/" + url.PathEscape(name)
+	p := place{name: name, key: d.base + escaped, stream: d.stream, snapshots: d.snapshots + escaped + "/"}
+	if p.stream == "" {
+		p.stream = p.key
+	}
+	if n := len(p.snapshots) + len(thole.NewID("snap")); n > thole.MaxNameBytes {
+		return place{}, fmt.Errorf("%w: document name %.40q… is %d bytes too long", thole.ErrTooLarge, name, n-thole.MaxNameBytes)
+	}
+	return p, nil
+}
+
+// GetOptions of [Documents.Get]. The zero value reads the current version.
+type GetOptions struct {
+	At thole.Position // as of this position; zero: now
+}
+
+// Get returns a document, by default as it is now; absent is no error. Of a
+// position that is not kept any more it returns *TrimmedError.
+func (d *Documents) Get(ctx context.Context, name string, opts *GetOptions) (Document, error) {
+	p, err := d.place(name)
+	if err != nil {
+		return Document{}, err
+	}
+	rec, err := d.read(ctx, p)
+	if err != nil {
+		return Document{}, err
+	}
+	if opts != nil && !opts.At.IsZero() {
+		head, err := d.sp.Head(ctx)
+		if err != nil {
+			return Document{}, err
+		}
+		if err := head.Resume(opts.At); err != nil {
+			return Document{}, fmt.Errorf("document %s: %w", name, err)
+		}
+		if !rec.Exists() || rec.Version.Compare(opts.At) > 0 {
+			return d.past(ctx, p, opts.At, head)
+		}
+	}
+	if !rec.Exists() {
+		return Document{Name: name}, nil
+	}
+	var r record
+	if err := rec.As(&r); err != nil {
+		return Document{}, err
+	}
+	return d.lifted(Document{Name: name, Exists: true, Value: r.Value, Version: rec.Version, Schema: rec.Schema, Updated: rec.Updated})
+}
+
+// read returns a document's record, after making sure that its owner exists.
+func (d *Documents) read(ctx context.Context, p place) (thole.Record, error) {
+	if d.owner == "" {
+		return d.sp.Get(ctx, p.key)
+	}
+	recs, err := d.sp.GetAll(ctx, p.key, d.owner)
+	if err != nil {
+		return thole.Record{}, err
+	}
+	if !recs[1].Exists() {
+		return thole.Record{}, fmt.Errorf("%s: %w", d.owner, thole.ErrNotFound)
+	}
+	return recs[0], nil
+}
+
+// lifted returns doc as its shape wants it.
+func (d *Documents) lifted(doc Document) (Document, error) {
+	shape, ok := d.shapes[doc.Name]
+	if !ok {
+		return doc, nil
+	}
+	var err error
+	doc.Value, doc.Schema, err = shape.lift(doc.Value, doc.Schema)
+	if err != nil {
+		return doc, fmt.Errorf("document %s: %w", doc.Name, err)
+	}
+	return doc, nil
+}
+
+// Info describes a document in a listing.
+type Info struct {
+	Name    string         `json:"name"`
+	Version thole.Position `json:"version"`
+	Schema  int            `json:"schema,omitempty"`
+	Updated time.Time      `json:"updated"`
+	Bytes   int            `json:"bytes"` // about the size of the value
+}
+
+// ListOptions of [Documents.List].
+type ListOptions struct {
+	After string // go on after this name: Page.Next of the page before
+	Limit int    // 1…1,000; 0: 1,000
+}
+
+// Page is a part of a listing.
+type Page struct {
+	Documents []Info `json:"items"`
+	Next      string `json:"next_cursor,omitempty"` // "": there are no more
+}
+
+// List returns the space's documents, without their values, in the byte order
+// of their escaped names. Documents under a record are not listed:
+// errors.ErrUnsupported.
+func (d *Documents) List(ctx context.Context, opts *ListOptions) (Page, error) {
+	if d.owner != "" {
+		return Page{}, fmt.Errorf("list documents under %s: %w", d.owner, errors.ErrUnsupported)
+	}
+	var o ListOptions
+	if opts != nil {
+		o = *opts
+	}
+	q := thole.ListQuery{Prefix: d.base + "/", Limit: thole.PageLimit(o.Limit)}
+	if o.After != "" {
+		q.After = q.Prefix + url.PathEscape(o.After)
+	}
+	recs, err := d.sp.List(ctx, q)
+	if err != nil {
+		return Page{}, err
+	}
+	var page Page
+	for _, rec := range recs {
+		name, err := url.PathUnescape(rec.Key[len(q.Prefix):])
+		if err != nil {
+			return Page{}, fmt.Errorf("%w: record key %q: %v", thole.ErrCorrupt, rec.Key, err)
+		}
+		page.Documents = append(page.Documents, Info{Name: name, Version: rec.Version, Schema: rec.Schema, Updated: rec.Updated, Bytes: len(rec.Value)})
+	}
+	if len(recs) == q.Limit {
+		page.Next = page.Documents[len(recs)-1].Name
+	}
+	return page, nil
+}
