@@ -10,7 +10,7 @@ import (
 
 // Every commit appends the pages that it changed to the write-ahead log; a
 // checkpoint copies them to their places in the file, and the log begins anew.
-// A long log means fewer copies, a short one less disk: it may grow to a third
+// A long log means fewer copies, a short one less disk: it may grow to a quarter
 // of the file, within these bounds.
 const (
 	minLogBytes = 1 << 20
@@ -31,6 +31,9 @@ type log struct {
 // watchLog makes SQLite tell the length of the log after each commit.
 func (w *writer) watchLog() {
 	w.WALHook(func(_ *sqlite3.Conn, _ string, pages int) error {
+		if pages < w.log.pages { // it began anew
+			w.log.next = w.log.limit
+		}
 		w.log.pages = pages
 		return nil
 	})
@@ -48,10 +51,11 @@ func (w *writer) measureLog() {
 	if err != nil || size == 0 {
 		return
 	}
-	w.log.limit = int(min(max(pages*size/3, minLogBytes), maxLogBytes) / size)
+	w.log.limit = int(min(max(pages*size/4, minLogBytes), maxLogBytes) / size)
 	w.log.next = w.log.limit
-	// A log that grew beyond its limit is cut when it begins anew.
-	w.Exec(fmt.Sprintf(`PRAGMA journal_size_limit = %d`, int64(w.log.limit)*size))
+	// A log that grew far beyond its limit is cut when it begins anew. Else its
+	// file is written over, which syncs faster than a file that grows.
+	w.Exec(fmt.Sprintf(`PRAGMA journal_size_limit = %d`, int64(w.log.limit)*size*3/2))
 }
 
 // boundLog checkpoints a log that is too long. It does so after a commit, whose
@@ -72,9 +76,9 @@ func (w *writer) boundLog() {
 	_, _, err := w.WALCheckpoint("main", mode)
 	w.fail(err)
 	w.measureLog()
-	// If the log does not begin anew, the next try comes when half as much has
-	// been added again.
-	w.log.next = max(w.log.next, w.log.pages+w.log.limit/2)
+	// The next commit begins the log anew unless a reader needs it. Then the
+	// next try comes when half as much has been added again.
+	w.log.next = w.log.pages + w.log.limit/2
 }
 
 // truncateLog empties the log. It waits for readers.

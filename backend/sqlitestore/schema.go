@@ -73,7 +73,7 @@ CREATE TABLE record (
 	schema  INTEGER NOT NULL,
 	value   TEXT    NOT NULL, -- JSON
 	PRIMARY KEY (space, key)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE INDEX record_expires ON record (expires, space) WHERE expires IS NOT NULL;
 
@@ -86,12 +86,12 @@ SELECT name, oldest, last, json_array_length(epochs) AS epochs
 FROM space WHERE NOT staged;
 
 CREATE VIEW streams AS
-SELECT p.name AS space, s.name AS stream, count(*) AS events,
-	(SELECT epoch FROM epochs WHERE epochs.space = p.id AND epochs.first <= max(e.seq) ORDER BY epochs.first DESC LIMIT 1)
-		|| printf('-%016d', max(e.seq)) AS last
-FROM event AS e JOIN stream AS s ON s.id = e.stream JOIN space AS p ON p.id = e.space
-WHERE NOT p.staged
-GROUP BY s.id;
+SELECT p.name AS space, s.name AS stream, e.events,
+	(SELECT epoch FROM epochs WHERE epochs.space = p.id AND epochs.first <= e.last ORDER BY epochs.first DESC LIMIT 1)
+		|| printf('-%016d', e.last) AS last
+FROM (SELECT stream, count(*) AS events, max(seq) AS last FROM event GROUP BY stream) AS e
+JOIN stream AS s ON s.id = e.stream JOIN space AS p ON p.id = s.space
+WHERE NOT p.staged;
 
 CREATE VIEW events AS
 SELECT p.name AS space,

@@ -62,7 +62,7 @@ type Store struct {
 // file names a database.
 type file struct {
 	path string
-	vfs  string // registered name; "" is the operating system's
+	vfs  string // its registered name; "" is the driver's own
 }
 
 var (
@@ -86,15 +86,17 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	s := &Store{
 		opts: opts, writing: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
-	if opts.VFS != nil {
-		// SQLite finds a VFS by name; the address makes it unique while s lives.
-		f.vfs = fmt.Sprintf("thole-%p", s)
-		vfs.Register(f.vfs, opts.VFS)
+	below := opts.VFS
+	if below == nil {
+		below = vfs.Find("os")
 	}
+	// SQLite finds a VFS by name; the address makes it unique while s lives.
+	f.vfs = fmt.Sprintf("thole-%p", s)
+	vfs.Register(f.vfs, fileSystem{below})
 	s.file = f
 	db, err := f.open(ctx, opts.CacheBytes/4)
 	if err != nil {
-		s.unregister()
+		vfs.Unregister(f.vfs)
 		return nil, f.explain(ctx, err)
 	}
 	s.writer = newWriter(db, &s.file)
@@ -151,12 +153,12 @@ func (f *file) open(ctx context.Context, cache int64) (_ *conn, err error) {
 	}()
 	c.SetInterrupt(ctx)
 	defer c.SetInterrupt(context.Background())
+	if readOnly, _ := c.ReadOnly("main"); readOnly {
+		return nil, sqlite3.READONLY
+	}
 	version, err := f.version(c)
 	if err != nil {
 		return nil, err
-	}
-	if readOnly, _ := c.ReadOnly("main"); readOnly {
-		return nil, sqlite3.READONLY
 	}
 	if err := c.tune(cache); err != nil {
 		return nil, err
@@ -257,15 +259,9 @@ func (s *Store) Close() error {
 			s.err = err
 		}
 		s.err = s.explain(context.Background(), s.err)
-		s.unregister()
+		vfs.Unregister(s.vfs)
 	})
 	return s.err
-}
-
-func (s *Store) unregister() {
-	if s.vfs != "" {
-		vfs.Unregister(s.vfs)
-	}
 }
 
 // lock waits for the writer. The caller must call unlock.
