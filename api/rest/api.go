@@ -1,0 +1,266 @@
+// Package rest serves a store over HTTP: JSON under /v1, events as Server-Sent
+// Events, an OpenAPI document made from the same table as the routes, and what
+// operators ask a process for. Paths, headers and codes are those of the
+// design, section 6.
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/api/metrics"
+)
+
+// Authenticator finds out who holds a secret: auth.Tokens, or another source of
+// identities. A secret it does not know is auth.ErrUnauthorized.
+type Authenticator interface {
+	Authenticate(ctx context.Context, secret string) (auth.Token, error)
+}
+
+// Options tune an API. The zero value is one without authentication, for
+// loopback only.
+type Options struct {
+	// Auth checks bearer tokens. Nil: everybody may do everything, so requests
+	// must name a loopback host and come from no other web page.
+	Auth Authenticator
+	// Origins are the web origins ("https://app.example") that may call from a
+	// browser. Empty: none but the server's own.
+	Origins []string
+	// MaxBody bounds a request's body in bytes. Default 5 MiB, which holds a
+	// commit of the largest size.
+	MaxBody int64
+	// Rate is how many requests a second one caller may make, in bursts of as
+	// many. 0: no bound.
+	Rate int
+	// Heartbeat is how often an idle event stream carries a comment. Default
+	// 15 s.
+	Heartbeat time.Duration
+	// Stall is how long a client may take to read what was sent before its
+	// event stream is dropped. Default 30 s.
+	Stall time.Duration
+	// Version is what the OpenAPI document and /healthz say.
+	Version string
+	// Metrics are served and counted to. Nil: an own set.
+	Metrics *metrics.Set
+	// Logger hears of faults, and of each request at debug level. Nil:
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// API is the handler. It is safe for concurrent use.
+type API struct {
+	store   *thole.Store
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics.Set
+	mux     *http.ServeMux
+	routes  []route
+	limiter *limiter
+	buffers sync.Pool // of *[]byte: frames on their way out
+	drain   context.Context
+	stop    context.CancelFunc
+}
+
+// New returns a handler that serves store. A nil opts means the defaults.
+func New(store *thole.Store, opts *Options) *API {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = 5 << 20
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = 15 * time.Second
+	}
+	if o.Stall == 0 {
+		o.Stall = 30 * time.Second
+	}
+	if o.Metrics == nil {
+		o.Metrics = metrics.New()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	a := &API{
+		store: store, opts: o, log: o.Logger, metrics: o.Metrics,
+		mux: http.NewServeMux(), routes: routes(), limiter: newLimiter(o.Rate),
+	}
+	a.drain, a.stop = context.WithCancel(context.Background())
+	for i := range a.routes {
+		rt := &a.routes[i]
+		a.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) { a.serve(rt, w, r) })
+	}
+	a.operations()
+	a.mux.HandleFunc("/", a.notFound)
+	return a
+}
+
+// Drain makes /readyz say 503 and ends every event stream, whose clients will
+// come back to another process or the next one. Other requests go on.
+func (a *API) Drain() { a.stop() }
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	rec := &recorder{ResponseWriter: w}
+	id := requestID(r.Header)
+	h := w.Header()
+	h.Set("X-Request-Id", id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, id))
+	defer func() {
+		fault := recover()
+		if fault == http.ErrAbortHandler { // a stream that must end here; net/http knows what to do
+			a.finished(rec, r, id, start)
+			panic(fault)
+		}
+		if fault != nil {
+			a.log.Error("a handler panicked", "request", id, "panic", fault, "stack", string(debug.Stack()))
+			if rec.status == 0 {
+				a.problem(rec, r, id, fmt.Errorf("%w: panic", errInternal))
+			}
+		}
+		a.finished(rec, r, id, start)
+	}()
+	if err := a.enter(rec, r); err != nil {
+		a.problem(rec, r, id, err)
+	} else if rec.status == 0 {
+		a.mux.ServeHTTP(rec, r)
+	}
+}
+
+type requestKey struct{}
+
+// finished counts and logs a request.
+func (a *API) finished(rec *recorder, r *http.Request, id string, start time.Time) {
+	stream := strings.HasPrefix(rec.Header().Get("Content-Type"), "text/event-stream")
+	took := time.Since(start)
+	a.metrics.Request(r.Pattern, rec.status, took, stream)
+	a.log.Debug("request", "request", id, "method", r.Method, "route", r.Pattern, "status", rec.status, "took", took)
+}
+
+// enter is what holds for every request before its route is known. It answers
+// preflights itself.
+func (a *API) enter(w http.ResponseWriter, r *http.Request) error {
+	if p := r.URL.EscapedPath(); p != path.Clean(p) {
+		return invalid("path", "has an empty segment, a trailing slash, or . or ..; write / in a name as %%2F and a dot as %%2E")
+	}
+	if a.opts.Auth == nil && !loopback(r.Host) {
+		return fmt.Errorf("%w: without authentication only a loopback host is served, not %.80q", ErrForbidden, r.Host)
+	}
+	origin := r.Header.Get("Origin")
+	trusted := slices.Contains(a.opts.Origins, origin)
+	if origin != "" {
+		w.Header().Add("Vary", "Origin")
+	}
+	if trusted {
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", origin)
+		h.Set("Access-Control-Expose-Headers", "ETag, Location, Retry-After, Thole-Position, X-Request-Id")
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE")
+			h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Thole-Actor, Thole-Fence, Traceparent, X-Request-Id")
+			h.Set("Access-Control-Max-Age", "600")
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+	}
+	// A page of another origin can send simple requests without asking first.
+	var guard http.CrossOriginProtection
+	if err := guard.Check(r); err != nil && !trusted {
+		return fmt.Errorf("%w: a web page of another origin; allow it with --cors-origin", ErrForbidden)
+	}
+	return nil
+}
+
+// loopback reports whether a Host header names this machine, so that a foreign
+// name that was made to point here gets nothing (DNS rebinding).
+func loopback(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.Trim(name, "[]")
+	ip := net.ParseIP(name)
+	return strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// serve runs a route's handler.
+func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
+	id, _ := r.Context().Value(requestKey{}).(string)
+	c := &call{api: a, route: rt, w: w, r: r, ctx: r.Context(), id: id, query: r.URL.Query()}
+	err := c.admit()
+	if err == nil {
+		if rt.stream != nil && accepts(r, "text/event-stream") {
+			err = rt.stream(c)
+		} else {
+			var v any
+			if v, err = rt.do.serve(c); err == nil {
+				err = c.answer(v)
+			}
+		}
+	}
+	if err != nil {
+		a.problem(w, r, id, err)
+	}
+}
+
+func accepts(r *http.Request, mediaType string) bool {
+	return r.Method != http.MethodHead && strings.Contains(r.Header.Get("Accept"), mediaType)
+}
+
+// notFound answers what no route matches: 405 if another method would.
+func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
+	id, _ := r.Context().Value(requestKey{}).(string)
+	var allow []string
+	for _, m := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		other := r.Clone(r.Context())
+		other.Method = m
+		if _, pattern := a.mux.Handler(other); pattern != "/" {
+			allow = append(allow, m)
+		}
+	}
+	if len(allow) == 0 {
+		a.problem(w, r, id, fmt.Errorf("%w: there is nothing at %.200s; see /docs", thole.ErrNotFound, r.URL.Path))
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allow, ", "))
+	a.problem(w, r, id, &statusError{http.StatusMethodNotAllowed,
+		fmt.Errorf("%w: %s here; use %s", errors.ErrUnsupported, r.Method, strings.Join(allow, " or "))})
+}
+
+// recorder remembers the status of an answer.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

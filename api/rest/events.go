@@ -1,0 +1,211 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+func eventRoutes() []route {
+	return []route{
+		{method: "GET", path: "/v1/spaces/{space}/events", tag: "events", access: read, scoped: true,
+			query:   slices.Concat(readParams(), watchParams()[2:]),
+			summary: "Read the journal, or watch it with Accept: text/event-stream",
+			do:      gives(func(c *call) (page[wireEvent], error) { return c.readEvents() }),
+			stream:  func(c *call) error { return c.watchSpace(c.list("stream")...) }},
+		{method: "POST", path: "/v1/spaces/{space}/events", tag: "events", access: write, status: 201,
+			summary: "Add an application event", do: takes(addEvent)},
+		{method: "POST", path: "/v1/spaces/{space}/commits", tag: "events", access: write, status: 201,
+			summary: "Commit checks, events and records below app/ as one step", do: takes(commit)},
+		{method: "GET", path: "/v1/events", tag: "events", access: anyToken,
+			query:   append(watchParams(), param{"watch", "string", "the spaces, separated by commas; at most 32"}),
+			summary: "Watch several spaces over one connection (text/event-stream)",
+			do:      gives((*call).mustStream), stream: (*call).watchMany},
+	}
+}
+
+func readParams() []param {
+	return append(pagingParams(),
+		param{"after", "string", "only events after this position; of a stream: resume there, empty: from the oldest, absent: from now"},
+		param{"before", "string", "only events before this position"},
+		param{"order", "string", "asc (default) or desc: newest first"},
+		param{"types", "string", "only these types, separated by commas; noun.* stands for any verb"},
+		param{"stream", "string", "only this stream"},
+		param{"actor", "string", "only what this actor did"},
+		param{"since", "string", "only events at or after this time (RFC 3339)"},
+		param{"until", "string", "only events before this time (RFC 3339)"},
+	)
+}
+
+// readEvents answers with a page of the call's space: of one stream, or of all
+// that the caller may see.
+func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
+	q, err := c.readQuery()
+	if err != nil {
+		return page[wireEvent]{}, err
+	}
+	streams, err = visible(c.scope, append(streams, c.list("stream")...))
+	if err != nil {
+		return page[wireEvent]{}, err
+	}
+	if len(streams) == 1 && !strings.HasSuffix(streams[0], "*") {
+		q.Stream = streams[0]
+	}
+	var items []wireEvent
+	limit := q.Limit
+	for range 10 { // bounded work; the cursor goes on
+		p, err := c.space.Read(c.ctx, q)
+		if err != nil {
+			return page[wireEvent]{}, err
+		}
+		for _, e := range p.Events {
+			if shows(streams, e.Stream) {
+				items = append(items, wire(e))
+			}
+		}
+		if q.Backward {
+			q.Before = p.Next
+		} else {
+			q.After = p.Next
+		}
+		if q.Limit = limit - len(items); p.Next.IsZero() || q.Limit == 0 {
+			return pageOf(items, p.Next.String()), nil
+		}
+	}
+	next := q.After
+	if q.Backward {
+		next = q.Before
+	}
+	return pageOf(items, next.String()), nil
+}
+
+func (c *call) readQuery() (q thole.ReadQuery, err error) {
+	var errs [6]error
+	q.Limit, errs[0] = c.limit(100)
+	q.After, errs[1] = c.position("after")
+	q.Before, errs[2] = c.position("before")
+	q.Since, errs[3] = c.time("since")
+	q.Until, errs[4] = c.time("until")
+	cursor, err := c.position("cursor")
+	errs[5] = err
+	for _, err := range errs {
+		if err != nil {
+			return q, err
+		}
+	}
+	switch order := c.query.Get("order"); order {
+	case "", "asc":
+	case "desc":
+		q.Backward = true
+	default:
+		return q, invalid("order", "%.40q is neither asc nor desc", order)
+	}
+	if !cursor.IsZero() && q.Backward {
+		q.Before = cursor
+	} else if !cursor.IsZero() {
+		q.After = cursor
+	}
+	q.Types, q.Actor = c.list("types"), c.query.Get("actor")
+	return q, nil
+}
+
+// NewEvent is an application's event.
+type NewEvent struct {
+	Type    string          `json:"type" jsonschema:"description=with a dot; its noun is none of Thole's own,example=sync.file_written"`
+	Data    json.RawMessage `json:"data,omitempty"`
+	Stream  string          `json:"stream,omitempty" jsonschema:"description=begins with app/; default app/events"`
+	Subject string          `json:"subject,omitempty" jsonschema:"description=the person whose data it holds"`
+	Refs    []string        `json:"refs,omitempty" jsonschema:"description=ids it refers to"`
+	Schema  int             `json:"schema,omitempty" jsonschema:"description=version of the shape of data"`
+}
+
+// Committed says where a commit is in the journal.
+type Committed struct {
+	First    thole.Position `json:"first,omitzero" jsonschema:"description=position of the first event"`
+	Position thole.Position `json:"position" jsonschema:"description=of the last event; the version of what was written"`
+}
+
+func addEvent(c *call, in NewEvent) (Committed, error) {
+	e, err := c.applicationEvent("", in)
+	if err != nil {
+		return Committed{}, err
+	}
+	return c.commit(thole.Commit{Events: []thole.Event{e}})
+}
+
+// NewCommit is a raw commit.
+type NewCommit struct {
+	Checks []thole.Check `json:"checks,omitempty" jsonschema:"description=what must hold; without at: must be absent"`
+	Events []NewEvent    `json:"events,omitempty"`
+	Writes []thole.Write `json:"writes,omitempty" jsonschema:"description=without value: deletes"`
+}
+
+func commit(c *call, in NewCommit) (Committed, error) {
+	out := thole.Commit{Checks: in.Checks, Writes: in.Writes}
+	for i, e := range in.Events {
+		event, err := c.applicationEvent(fmt.Sprintf("events[%d].", i), e)
+		if err != nil {
+			return Committed{}, err
+		}
+		out.Events = append(out.Events, event)
+	}
+	for i, k := range in.Checks {
+		if err := c.ownGround(fmt.Sprintf("checks[%d]", i), k.Key+k.Stream); err != nil {
+			return Committed{}, err
+		}
+	}
+	for i, w := range in.Writes {
+		if err := c.ownGround(fmt.Sprintf("writes[%d].key", i), w.Key); err != nil {
+			return Committed{}, err
+		}
+	}
+	return c.commit(out)
+}
+
+func (c *call) commit(commit thole.Commit) (Committed, error) {
+	res, err := c.space.Commit(c.ctx, commit)
+	if err != nil {
+		return Committed{}, err
+	}
+	c.version(res.Last)
+	if len(commit.Events) == 0 {
+		res.First = thole.Position{}
+	}
+	return Committed{First: res.First, Position: res.Last}, nil
+}
+
+// applicationEvent checks that an event from outside can be mistaken for none
+// of Thole's own.
+func (c *call) applicationEvent(path string, in NewEvent) (thole.Event, error) {
+	noun, verb, dot := strings.Cut(in.Type, ".")
+	if !dot || noun == "" || verb == "" {
+		return thole.Event{}, invalid(path+"type", "%.80q has no dot; it is noun.verb", in.Type)
+	}
+	if slices.Contains(ownNouns(), noun) && !c.isAdmin() {
+		return thole.Event{}, fmt.Errorf("%w: events %s.* are Thole's own", ErrForbidden, noun)
+	}
+	if in.Stream == "" {
+		in.Stream = "app/events"
+	}
+	if err := c.ownGround(path+"stream", in.Stream); err != nil {
+		return thole.Event{}, err
+	}
+	return thole.Event{Type: in.Type, Stream: in.Stream, Data: in.Data, Subject: in.Subject, Refs: in.Refs, Schema: in.Schema}, nil
+}
+
+// ownNouns are what Thole's own event types begin with.
+func ownNouns() []string {
+	return []string{"thread", "message", "run", "tool", "file", "todo", "lock", "document", "kv",
+		"decision", "task", "memory", "credits", "agent", "space", "token"}
+}
+
+// ownGround keeps commits from outside below app/, unless the caller is admin.
+func (c *call) ownGround(field, name string) error {
+	if strings.HasPrefix(name, "app/") || c.isAdmin() {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %.80q is not below app/, which takes an admin grant", ErrForbidden, field, name)
+}

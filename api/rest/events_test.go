@@ -1,0 +1,237 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
+)
+
+type eventPage struct {
+	Items []struct {
+		Position thole.Position  `json:"position"`
+		Type     string          `json:"type"`
+		Actor    string          `json:"actor"`
+		Cause    string          `json:"cause"`
+		Data     json.RawMessage `json:"data"`
+	} `json:"items"`
+	NextCursor *string `json:"next_cursor"`
+}
+
+func TestTheJournalIsReadPageByPage(t *testing.T) {
+	s := serve(t, nil)
+	var want []string
+	for i := range 7 {
+		want = append(want, s.addEvent("project:a", "app.n", i).String())
+	}
+	for _, order := range []string{"asc", "desc"} {
+		var got []string
+		for cursor := ""; ; {
+			var p eventPage
+			s.want(200, &p, "GET", "/v1/spaces/project:a/events?limit=3&order="+order+"&cursor="+cursor, nil)
+			for _, e := range p.Items {
+				got = append(got, e.Position.String())
+			}
+			if cursor = *p.NextCursor; cursor == "" {
+				break
+			}
+		}
+		if order == "desc" {
+			slices.Reverse(got)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", order, got, want)
+		}
+	}
+	var p eventPage
+	s.want(200, &p, "GET", "/v1/spaces/project:empty/events", nil)
+	if p.Items == nil || len(p.Items) != 0 || p.NextCursor == nil {
+		t.Errorf("an empty space gives %+v, want items [] and next_cursor", p)
+	}
+}
+
+func TestARepeatWithTheSameIdempotencyKeyHappensOnce(t *testing.T) {
+	s := serve(t, nil)
+	const path = "/v1/spaces/project:a/events"
+	body := map[string]any{"type": "app.n", "data": 1}
+	first := s.want(201, nil, "POST", path, body, "Idempotency-Key", "k1")
+	again := s.want(201, nil, "POST", path, body, "Idempotency-Key", "k1")
+	if string(first.body) != string(again.body) || first.header.Get("ETag") != again.header.Get("ETag") {
+		t.Errorf("first %s, again %s", first.body, again.body)
+	}
+	s.refuse(422, "invalid", "POST", path, map[string]any{"type": "app.n", "data": 2}, "Idempotency-Key", "k1")
+	other := s.want(201, nil, "POST", path, body, "Idempotency-Key", "k1", "Thole-Actor", "user:2")
+	if string(other.body) == string(first.body) {
+		t.Error("another actor's key is taken for the first one's")
+	}
+	var p eventPage
+	s.want(200, &p, "GET", path, nil)
+	if len(p.Items) != 2 {
+		t.Errorf("%d events, want 2", len(p.Items))
+	}
+	s.refuse(400, "invalid", "POST", path, body, "Idempotency-Key", strings.Repeat("k", 300))
+}
+
+func TestConcurrentCommitsOnOneVersionHaveOneWinner(t *testing.T) {
+	s := serve(t, nil)
+	const path = "/v1/spaces/project:a/commits"
+	var base committed
+	s.want(201, &base, "POST", path, `{"writes":[{"key":"app/x","value":0}]}`)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	status := map[int]int{}
+	for i := range 16 {
+		wg.Go(func() {
+			r := s.do("POST", path, fmt.Sprintf(`{"checks":[{"key":"app/x","at":%q}],"writes":[{"key":"app/x","value":%d}]}`, base.Position, i))
+			mu.Lock()
+			defer mu.Unlock()
+			status[r.status]++
+			if r.status == 409 {
+				if p := r.problem(t); p.Code != "conflict" || p.Current == "" || p.Current == base.Position.String() {
+					t.Errorf("conflict %+v does not say the current version", p)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if status[201] != 1 || status[409] != 15 {
+		t.Errorf("got %v, want one 201 and 15 409", status)
+	}
+}
+
+func TestOnlyAdminsCommitOutsideTheApplicationsGround(t *testing.T) {
+	s := serveWithTokens(t, nil)
+	writer := s.as("user:1", auth.Grant{Space: "project:*", Access: auth.Write})
+	admin := s.as("user:2", auth.Grant{Space: "project:*", Access: auth.Admin})
+	const path = "/v1/spaces/project:a/"
+	for name, body := range map[string]string{
+		"events":   `{"type":"app.x","stream":"thread/x"}`,
+		"commits":  `{"events":[{"type":"message.added"}]}`,
+		"commits ": `{"writes":[{"key":"token/x","value":1}]}`,
+		"commits2": `{"checks":[{"key":"lock/x"}],"writes":[{"key":"app/x","value":1}]}`,
+	} {
+		p := path + strings.Trim(name, " 2")
+		writer.refuse(403, "forbidden", "POST", p, body)
+		admin.want(201, nil, "POST", p, body)
+	}
+	writer.want(201, nil, "POST", path+"commits", `{"writes":[{"key":"app/x","value":1}],"events":[{"type":"app.x"}]}`)
+	writer.refuse(403, "forbidden", "DELETE", "/v1/spaces/project:a", nil)
+	writer.refuse(403, "forbidden", "POST", "/v1/spaces/user:a/events", `{"type":"app.x"}`)
+	admin.want(204, nil, "DELETE", "/v1/spaces/project:a", nil)
+	s.refuse(401, "unauthorized", "GET", "/v1/spaces", nil)
+	s.refuse(401, "unauthorized", "GET", "/metrics", nil)
+	s.refuse(401, "unauthorized", "GET", "/v1/spaces", nil, "Authorization", "Bearer x")
+	if r := s.do("GET", "/v1/spaces", nil); r.header.Get("WWW-Authenticate") == "" {
+		t.Error("401 without WWW-Authenticate")
+	}
+	writer.want(200, nil, "GET", "/metrics", nil)
+}
+
+func TestSpacesAreListedAsFarAsTheGrantsGo(t *testing.T) {
+	s := serveWithTokens(t, nil)
+	all := s.as("admin", auth.Grant{Space: "*", Access: auth.Admin})
+	for i := range 5 {
+		all.addEvent(fmt.Sprintf("project:p%d", i), "app.n", i)
+		all.addEvent(fmt.Sprintf("user:u%d", i), "app.n", i)
+	}
+	reader := s.as("user:1", auth.Grant{Space: "project:*", Access: auth.Read})
+	var names []string
+	for cursor := ""; ; {
+		var p struct {
+			Items []struct {
+				Name string         `json:"name"`
+				Last thole.Position `json:"last"`
+			} `json:"items"`
+			Next string `json:"next_cursor"`
+		}
+		reader.want(200, &p, "GET", "/v1/spaces?limit=2&cursor="+cursor, nil)
+		for _, sp := range p.Items {
+			if sp.Last.IsZero() {
+				t.Errorf("%s has no last position", sp.Name)
+			}
+			names = append(names, sp.Name)
+		}
+		if cursor = p.Next; cursor == "" {
+			break
+		}
+	}
+	if got := strings.Join(names, " "); got != "project:p0 project:p1 project:p2 project:p3 project:p4" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestEventsSayWhoAndWhichRequest(t *testing.T) {
+	s := serve(t, nil)
+	trace := "4bf92f3577b34da6a3ce929d0e0e4736"
+	r := s.want(201, nil, "POST", "/v1/spaces/project:a/events", `{"type":"app.n"}`,
+		"X-Request-Id", "abc-1", "Traceparent", "00-"+trace+"-00f067aa0ba902b7-01", "Thole-Actor", "agent:coder")
+	id := r.header.Get("X-Request-Id")
+	var p eventPage
+	s.want(200, &p, "GET", "/v1/spaces/project:a/events", nil)
+	if e := p.Items[0]; e.Actor != "agent:coder" || e.Cause != id+" request=abc-1 trace="+trace || thole.CheckID("sess", id) != nil {
+		t.Errorf("actor %q, cause %q, X-Request-Id %q", e.Actor, e.Cause, id)
+	}
+	s.refuse(400, "invalid", "GET", "/v1/spaces", nil, "Thole-Actor", strings.Repeat("a", 300))
+}
+
+func TestTheOpenAPIDocumentIsValidAndHasEveryRoute(t *testing.T) {
+	s := serve(t, nil)
+	r := s.want(200, nil, "GET", "/openapi.json", nil)
+	doc, err := openapi3.NewLoader().LoadFromData(r.body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Errorf("the document is not valid: %v", err)
+	}
+	ids := map[string]string{}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			if op.Summary == "" || len(op.Tags) == 0 || op.Responses.Default() == nil {
+				t.Errorf("%s %s is not described", method, path)
+			}
+			if other := ids[op.OperationID]; other != "" {
+				t.Errorf("%s %s and %s have one operationId", method, path, other)
+			}
+			ids[op.OperationID] = method + " " + path
+			if r := s.do(method, strings.NewReplacer("{", "", "}", "").Replace(path), "x"); r.status == 404 && strings.Contains(string(r.body), "see /docs") || r.status == 405 {
+				t.Errorf("%s %s is documented and not served: %d %s", method, path, r.status, r.body)
+			}
+		}
+	}
+}
+
+func TestTheDocsPageLoadsNothingFromElsewhere(t *testing.T) {
+	s := serve(t, nil)
+	for _, path := range []string{"/docs", "/docs/docs.js", "/docs/docs.css"} {
+		r := s.want(200, nil, "GET", path, nil)
+		if csp := r.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") {
+			t.Errorf("%s: Content-Security-Policy %q", path, csp)
+		}
+		if strings.Contains(string(r.body), "://") || strings.Contains(string(r.body), "innerHTML") {
+			t.Errorf("%s refers to another place, or writes markup", path)
+		}
+	}
+	s.refuse(404, "not_found", "GET", "/docs/x", nil)
+	s.refuse(404, "not_found", "GET", "/docs/..%2Fapi.go", nil)
+}
+
+func TestMetricsCountRequestsByRoute(t *testing.T) {
+	s := serve(t, nil)
+	s.addEvent("project:secret", "app.n", 1)
+	r := s.want(200, nil, "GET", "/metrics", nil)
+	text := string(r.body)
+	if !strings.Contains(text, `thole_http_requests_total{route="POST /v1/spaces/{space}/events",status="201"} 1`) {
+		t.Errorf("metrics lack the request:\n%s", text)
+	}
+	if strings.Contains(text, "secret") {
+		t.Error("metrics name a space")
+	}
+}

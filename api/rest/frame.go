@@ -1,0 +1,135 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// An event travels as a frame of Server-Sent Events (WHATWG HTML, section 9.2):
+//
+//	id: 00019f3a…-0000000000000042      not for a signal
+//	event: message.added
+//	data: {"position":…,"stream":…,"type":…,"time":…,"actor":…,"cause":…,"data":…}
+//
+// followed by an empty line. When several spaces share a connection, the id is
+// a compound of all their positions and data begins with "space".
+
+// wireEvent is the shape of an event on the wire, in streams and in pages.
+type wireEvent struct {
+	Position thole.Position  `json:"position,omitzero"` // a signal has none
+	Stream   string          `json:"stream"`
+	Type     string          `json:"type"`
+	Time     time.Time       `json:"time"`
+	Actor    string          `json:"actor"`
+	Cause    string          `json:"cause"`
+	Subject  string          `json:"subject,omitempty"`
+	Refs     []string        `json:"refs,omitempty"`
+	Schema   int             `json:"schema,omitempty"`
+	Data     json.RawMessage `json:"data"`
+}
+
+func wire(e thole.Event) wireEvent {
+	if e.Data == nil { // redacted
+		e.Data = json.RawMessage("null")
+	}
+	return wireEvent(e)
+}
+
+var newline = []byte("\n") // never changed
+
+// frame encodes a delivery, once for all who watch its space.
+func frame(d *thole.Delivery) []byte {
+	var b bytes.Buffer
+	b.Grow(len(d.Data) + 320)
+	if !d.IsSignal() {
+		b.WriteString("id: ")
+		b.WriteString(d.Position.String())
+		b.WriteByte('\n')
+	}
+	b.WriteString("event: ")
+	b.WriteString(d.Type)
+	b.WriteString("\ndata: ")
+	enc := json.NewEncoder(&b) // compacts raw JSON, so that data is one line, and ends it
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(wire(d.Event)); err != nil {
+		return nil // not JSON: cannot be, it was checked when it was committed
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+// frameOf makes the frame of one space among several from the shared one.
+func frameOf(space string, id string, shared []byte) []byte {
+	if bytes.HasPrefix(shared, []byte("id: ")) {
+		_, shared, _ = bytes.Cut(shared, newline)
+	} else {
+		id = ""
+	}
+	const mark = "\ndata: {"
+	at := bytes.Index(shared, []byte(mark)) + len(mark)
+	name, _ := json.Marshal(space) // a string: cannot fail
+	var b bytes.Buffer
+	b.Grow(len(shared) + len(id) + len(space) + 24)
+	if id != "" {
+		b.WriteString("id: " + id + "\n")
+	}
+	b.Write(shared[:at])
+	b.WriteString(`"space":`)
+	b.Write(name)
+	b.WriteByte(',')
+	b.Write(shared[at:])
+	return b.Bytes()
+}
+
+// eventFrame is a frame that is no event of a journal.
+func eventFrame(typ string, data any) []byte {
+	body, err := marshal(data)
+	if err != nil {
+		body = []byte("null\n")
+	}
+	return slices.Concat([]byte("event: "+typ+"\ndata: "), body, newline)
+}
+
+// A compound cursor holds the position in each of several spaces. Version 1 is
+// "1", then base64url of "<space>=<position>" lines.
+
+func formatCompound(spaces []string, at []thole.Position) string {
+	var b strings.Builder
+	for i, name := range spaces {
+		b.WriteString(name + "=" + at[i].String() + "\n")
+	}
+	return "1" + base64.RawURLEncoding.EncodeToString([]byte(b.String()))
+}
+
+// parseCompound returns the position of each space. One that the cursor does
+// not know was not watched then and starts now: its position is zero.
+func parseCompound(cursor string) (map[string]thole.Position, error) {
+	bad := invalid("after", "%.40q… is not a cursor over several spaces", cursor)
+	encoded, ok := strings.CutPrefix(cursor, "1")
+	if !ok {
+		return nil, bad
+	}
+	text, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil, bad
+	}
+	at := make(map[string]thole.Position)
+	for line := range strings.Lines(string(text)) {
+		cut := strings.LastIndexByte(line, '=')
+		if cut < 0 {
+			return nil, bad
+		}
+		p, err := thole.ParsePosition(strings.TrimSuffix(line[cut+1:], "\n"))
+		if err != nil {
+			return nil, bad
+		}
+		at[line[:cut]] = p
+	}
+	return at, nil
+}

@@ -1,0 +1,232 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+
+	"github.com/thole-dev/thole"
+)
+
+// document is an OpenAPI 3.1 document, or a part of one.
+type document = map[string]any
+
+// OpenAPI returns the API's description, made from its routes and the Go types
+// that they take and give.
+func (a *API) OpenAPI() ([]byte, error) {
+	g := generator{schemas: document{}}
+	g.reflector = &jsonschema.Reflector{
+		Anonymous: true, AllowAdditionalProperties: true, Namer: typeName, Mapper: mapType,
+	}
+	paths := document{}
+	for i := range a.routes {
+		rt := &a.routes[i]
+		p := strings.ReplaceAll(rt.path, "...}", "}")
+		item, _ := paths[p].(document)
+		if item == nil {
+			item = document{}
+			paths[p] = item
+		}
+		item[strings.ToLower(rt.method)] = g.operation(rt)
+	}
+	version := a.opts.Version
+	if version == "" {
+		version = "dev"
+	}
+	problem := g.schema(reflect.TypeFor[Problem]())
+	doc := document{
+		"openapi": "3.1.0",
+		"info": document{
+			"title": "Thole", "version": version,
+			"description": "The state layer for AI agents. Errors are problems (RFC 9457) with a stable code. " +
+				"A field that a request does not know is refused.",
+			"license": document{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+		},
+		"servers":  []any{document{"url": "/"}},
+		"security": []any{document{"token": []any{}}, document{}},
+		"paths":    paths,
+		"components": document{
+			"schemas":         g.schemas,
+			"securitySchemes": document{"token": document{"type": "http", "scheme": "bearer"}},
+			"responses": document{"Problem": document{
+				"description": "What went wrong",
+				"content":     document{"application/problem+json": document{"schema": problem}},
+			}},
+		},
+	}
+	return json.MarshalIndent(doc, "", "  ")
+}
+
+func (a *API) serveOpenAPI() http.HandlerFunc {
+	body, err := a.OpenAPI()
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err != nil {
+			a.problem(w, r, w.Header().Get("X-Request-Id"), err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(body)
+	}
+}
+
+// generator collects the schemas of all types that it meets.
+type generator struct {
+	reflector *jsonschema.Reflector
+	schemas   document
+}
+
+func (g *generator) operation(rt *route) document {
+	op := document{
+		"summary": rt.summary, "operationId": operationID(rt), "tags": []any{rt.tag},
+		"parameters": g.parameters(rt), "responses": g.responses(rt),
+	}
+	if rt.do.request != nil {
+		op["requestBody"] = document{
+			"required": !rt.do.optional,
+			"content":  document{"application/json": document{"schema": g.schema(rt.do.request)}},
+		}
+	}
+	if rt.access != public {
+		op["description"] = "Needs a grant to " + string(rt.access) + "."
+		if rt.access == anyToken {
+			op["description"] = "Needs a valid token; shows what its grants show."
+		}
+	}
+	return op
+}
+
+func (g *generator) responses(rt *route) document {
+	ok := document{"description": "Done"}
+	content := document{}
+	if rt.do.response != nil {
+		content["application/json"] = document{"schema": g.schema(rt.do.response)}
+	}
+	if rt.stream != nil {
+		content["text/event-stream"] = document{"schema": document{"type": "string"}}
+	}
+	if len(content) > 0 {
+		ok["content"] = content
+	}
+	if rt.etag {
+		ok["headers"] = document{"ETag": document{
+			"description": "the version, in quotes", "schema": document{"type": "string"}}}
+	}
+	return document{
+		strconv.Itoa(rt.success()): ok,
+		"default":                  document{"$ref": "#/components/responses/Problem"},
+	}
+}
+
+var pathParam = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`) // never changed
+
+func (g *generator) parameters(rt *route) []any {
+	params := []any{}
+	add := func(in, name, kind, about string) {
+		params = append(params, document{"name": name, "in": in, "required": in == "path",
+			"description": about, "schema": document{"type": kind}})
+	}
+	for _, m := range pathParam.FindAllStringSubmatch(rt.path, -1) {
+		about := "percent-encoded"
+		if m[1] == "space" {
+			about = "global, or kind:id such as project:shop"
+		}
+		add("path", m[1], "string", about)
+	}
+	for _, q := range rt.query {
+		add("query", q.name, q.kind, q.about)
+	}
+	if rt.stream != nil {
+		add("header", "Last-Event-ID", "string", "the id of the last event that was seen")
+	}
+	if rt.mutates() {
+		add("header", "Idempotency-Key", "string", "a repeat with the same key, method, path and body does nothing and gets the same answer, for 24 h")
+		add("header", "Thole-Fence", "string", "tokens of leases that must still be held, separated by commas; else 409 fenced")
+	}
+	if rt.etag && rt.mutates() {
+		add("header", "If-Match", "string", "the ETag that must still hold; else 412 with the current one")
+		add("header", "If-None-Match", "string", "*: it must not exist yet")
+	} else if rt.etag {
+		add("header", "If-None-Match", "string", "an ETag: 304 if it still holds")
+	}
+	return params
+}
+
+// schema returns a reference to t's schema, or the schema itself if t has no
+// name, and keeps what it refers to.
+func (g *generator) schema(t reflect.Type) any {
+	s := g.reflector.ReflectFromType(t)
+	s.Version = ""
+	for name, def := range s.Definitions {
+		g.schemas[name] = relocate(def)
+	}
+	s.Definitions = nil
+	return relocate(s)
+}
+
+// relocate turns a schema into plain JSON whose references point to where
+// OpenAPI keeps schemas.
+func relocate(s *jsonschema.Schema) any {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return true
+	}
+	var v any
+	json.Unmarshal([]byte(strings.ReplaceAll(string(data), `"#/$defs/`, `"#/components/schemas/`)), &v) // just made: cannot fail
+	return v
+}
+
+// mapType describes types whose JSON is not what their Go kind suggests.
+func mapType(t reflect.Type) *jsonschema.Schema {
+	switch t {
+	case reflect.TypeFor[thole.Position]():
+		return &jsonschema.Schema{Type: "string", Description: "a position: opaque, sorts bytewise in journal order; empty: none"}
+	case reflect.TypeFor[json.RawMessage]():
+		return &jsonschema.Schema{Description: "any JSON"}
+	}
+	return nil
+}
+
+// typeName names a schema: rest's own types by their name, a concept's with the
+// package before it, a page by its items.
+func typeName(t reflect.Type) string {
+	name := t.Name()
+	if outer, inner, generic := strings.Cut(name, "["); generic {
+		name = title(path.Base(strings.ReplaceAll(strings.TrimSuffix(inner, "]"), ".", "/"))) + title(outer)
+		return name
+	}
+	switch pkg := path.Base(t.PkgPath()); {
+	case pkg == "rest" || pkg == "thole" || name == "":
+		return title(name)
+	case strings.EqualFold(pkg, name):
+		return title(name)
+	default:
+		return title(pkg) + title(name)
+	}
+}
+
+func title(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// operationID is the method and the nouns of the path: postSpaceThreadTurns.
+func operationID(rt *route) string {
+	id := strings.ToLower(rt.method)
+	for part := range strings.SplitSeq(strings.TrimPrefix(rt.path, "/v1/"), "/") {
+		if m := pathParam.FindStringSubmatch(part); m != nil {
+			id += fmt.Sprintf("By%s", title(m[1]))
+		} else {
+			id += title(part)
+		}
+	}
+	return id
+}

@@ -1,0 +1,175 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
+)
+
+// Errors that exist only at the border.
+var (
+	ErrForbidden   = errors.New("forbidden")    // a valid token without the grant
+	ErrRateLimited = errors.New("rate limited") // try again later
+	errInternal    = errors.New("internal")     // anything that is none of the others
+)
+
+// kind is one row of the error table.
+type kind struct {
+	err    error
+	status int
+	code   string
+}
+
+// kinds maps each sentinel to one status and one stable code, and back. Two
+// statuses depend on the request, not the error: see [API.problem].
+func kinds() []kind {
+	return []kind{
+		{thole.ErrNotFound, http.StatusNotFound, "not_found"},
+		{thole.ErrExists, http.StatusConflict, "exists"},
+		{thole.ErrConflict, http.StatusConflict, "conflict"},
+		{thole.ErrInvalid, http.StatusBadRequest, "invalid"},
+		{thole.ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
+		{thole.ErrTrimmed, http.StatusGone, "trimmed"},
+		{thole.ErrFenced, http.StatusConflict, "fenced"},
+		{thole.ErrDeadlock, http.StatusConflict, "deadlock"},
+		{thole.ErrCancelled, http.StatusConflict, "cancelled"},
+		{thole.ErrCorrupt, http.StatusInternalServerError, "corrupt"},
+		{thole.ErrClosed, http.StatusServiceUnavailable, "closed"},
+		{auth.ErrUnauthorized, http.StatusUnauthorized, "unauthorized"},
+		{ErrForbidden, http.StatusForbidden, "forbidden"},
+		{ErrRateLimited, http.StatusTooManyRequests, "rate_limited"},
+		{errors.ErrUnsupported, http.StatusNotImplemented, "unsupported"},
+		{errInternal, http.StatusInternalServerError, "internal"},
+	}
+}
+
+// Code returns the stable code of err: what a problem says in its "code".
+func Code(err error) string { return kindOf(err).code }
+
+// Sentinel returns the error that a problem's code stands for, so that
+// errors.Is works across HTTP. An unknown code is nil.
+func Sentinel(code string) error {
+	for _, k := range kinds() {
+		if k.code == code {
+			return k.err
+		}
+	}
+	return nil
+}
+
+func kindOf(err error) kind {
+	all := kinds()
+	for _, k := range all {
+		if errors.Is(err, k.err) {
+			return k
+		}
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return kind{err, http.StatusServiceUnavailable, "cancelled"}
+	}
+	return all[len(all)-1]
+}
+
+// Problem is the body of every error, application/problem+json (RFC 9457).
+type Problem struct {
+	Type      string `json:"type"`
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail,omitempty"`
+	Code      string `json:"code" jsonschema:"description=Stable; what a program decides on"`
+	RequestID string `json:"request_id,omitempty"`
+
+	Field   string `json:"field,omitempty" jsonschema:"description=invalid: the part of the request that is wrong"`
+	Current string `json:"current,omitempty" jsonschema:"description=conflict: the version that is there; empty when there is none"`
+	Reason  string `json:"reason,omitempty" jsonschema:"description=trimmed: why the cursor cannot be resumed"`
+	Oldest  string `json:"oldest,omitempty" jsonschema:"description=trimmed: the first position that is kept"`
+	Last    string `json:"last,omitempty" jsonschema:"description=trimmed: the newest position"`
+}
+
+// statusError overrides the status that the table gives an error.
+type statusError struct {
+	status int
+	err    error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+func (e *statusError) Unwrap() error { return e.err }
+
+// fieldError is a part of a request that is wrong.
+type fieldError struct{ field, reason string }
+
+func (e *fieldError) Error() string { return fmt.Sprintf("%s: %s", e.field, e.reason) }
+func (e *fieldError) Unwrap() error { return thole.ErrInvalid }
+
+func invalid(field, format string, args ...any) error {
+	return &fieldError{field: field, reason: fmt.Sprintf(format, args...)}
+}
+
+// problemOf describes err to the client. conditional says that the request had
+// If-Match or If-None-Match: its conflicts are 412 then.
+func problemOf(err error, conditional bool) Problem {
+	k := kindOf(err)
+	p := Problem{Status: k.status, Code: k.code, Detail: err.Error()}
+	var (
+		conflict *thole.ConflictError
+		trimmed  *thole.TrimmedError
+		reused   *thole.ReusedKeyError
+		field    *fieldError
+		status   *statusError
+	)
+	if errors.As(err, &conflict) {
+		p.Current = conflict.Actual.String()
+	}
+	if conditional && (k.err == thole.ErrConflict || k.err == thole.ErrExists) {
+		p.Status = http.StatusPreconditionFailed
+	}
+	if errors.As(err, &trimmed) {
+		p.Reason, p.Oldest, p.Last = trimmed.Reason, trimmed.Oldest.String(), trimmed.Last.String()
+	}
+	if errors.As(err, &field) {
+		p.Field = field.field
+	}
+	if errors.As(err, &reused) {
+		p.Status = http.StatusUnprocessableEntity
+	}
+	if errors.As(err, &status) {
+		p.Status = status.status
+	}
+	if k.err == errInternal {
+		p.Detail = "something went wrong here; the server's log has it under the request id"
+	}
+	p.Type, p.Title = "urn:thole:problem:"+p.Code, http.StatusText(p.Status)
+	return p
+}
+
+// problem answers a request with err and logs what is the server's fault.
+func (a *API) problem(w http.ResponseWriter, r *http.Request, id string, err error) {
+	if r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context())) {
+		return // nobody listens any more
+	}
+	h := w.Header()
+	p := problemOf(err, h.Get("ETag") == "" && (r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != ""))
+	p.RequestID = id
+	if p.Status >= 500 && p.Code != "unsupported" {
+		a.log.Error("request failed", "request", id, "method", r.Method, "route", r.Pattern, "error", err)
+	}
+	if p.Current != "" && p.Status == http.StatusPreconditionFailed {
+		h.Set("ETag", etag(p.Current))
+	}
+	switch p.Status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="thole"`)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		h.Set("Retry-After", "1")
+	}
+	body, _ := json.Marshal(p) // strings and ints: cannot fail
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(p.Status)
+	w.Write(append(body, '\n'))
+}

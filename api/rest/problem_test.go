@@ -1,0 +1,213 @@
+package rest_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/api/rest"
+)
+
+func TestEverySentinelHasACodeAndEveryCodeItsSentinel(t *testing.T) {
+	codes := map[string]error{
+		"not_found": thole.ErrNotFound, "exists": thole.ErrExists, "conflict": thole.ErrConflict,
+		"invalid": thole.ErrInvalid, "too_large": thole.ErrTooLarge, "trimmed": thole.ErrTrimmed,
+		"fenced": thole.ErrFenced, "deadlock": thole.ErrDeadlock, "cancelled": thole.ErrCancelled,
+		"corrupt": thole.ErrCorrupt, "closed": thole.ErrClosed, "unsupported": errors.ErrUnsupported,
+		"unauthorized": auth.ErrUnauthorized, "forbidden": rest.ErrForbidden, "rate_limited": rest.ErrRateLimited,
+	}
+	for code, err := range codes {
+		if got := rest.Code(fmt.Errorf("put x: %w", err)); got != code {
+			t.Errorf("Code(%v) = %s, want %s", err, got, code)
+		}
+		if got := rest.Sentinel(code); !errors.Is(got, err) {
+			t.Errorf("Sentinel(%s) = %v, want %v", code, got, err)
+		}
+	}
+	if got := rest.Code(io.ErrUnexpectedEOF); got != "internal" {
+		t.Errorf("Code of an unknown error = %s, want internal", got)
+	}
+	if got := rest.Sentinel("no such code"); got != nil {
+		t.Errorf("Sentinel of an unknown code = %v, want nil", got)
+	}
+	for _, err := range []error{&thole.ConflictError{}, &thole.TrimmedError{}, &thole.ReusedKeyError{}} {
+		if rest.Code(err) == "internal" {
+			t.Errorf("%T has no code", err)
+		}
+	}
+}
+
+func TestBadInputIsAClearProblem(t *testing.T) {
+	s := serve(t, &rest.Options{MaxBody: 2 << 20})
+	const events, commits = "/v1/spaces/project:a/events", "/v1/spaces/project:a/commits"
+	deep := strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)
+	tests := []struct {
+		name, method, path, body string
+		status                   int
+		code, field              string
+	}{
+		{"no body", "POST", events, ``, 400, "invalid", "body"},
+		{"not JSON", "POST", events, `{"type":`, 400, "invalid", "body"},
+		{"two values", "POST", events, `{"type":"a.b"} {}`, 400, "invalid", "body"},
+		{"no object", "POST", events, `[]`, 400, "invalid", "body"},
+		{"null", "POST", events, `null`, 400, "invalid", "body"},
+		{"not UTF-8", "POST", events, "{\"type\":\"a.\xff\"}", 400, "invalid", "body"},
+		{"unknown field", "POST", events, `{"type":"a.b","dta":1}`, 400, "invalid", "dta"},
+		{"field in other case", "POST", events, `{"Type":"a.b"}`, 400, "invalid", "Type"},
+		{"wrong type", "POST", events, `{"type":7}`, 400, "invalid", "type"},
+		{"wrong nested type", "POST", commits, `{"writes":[{"key":"app/x","value":1},{"key":true}]}`, 400, "invalid", "writes[1].key"},
+		{"unknown nested field", "POST", commits, `{"events":[{"type":"a.b","x":1}]}`, 400, "invalid", "events[0].x"},
+		{"bad position", "POST", commits, `{"checks":[{"key":"app/x","at":"1"}]}`, 400, "invalid", "checks[0].at"},
+		{"bad time", "POST", commits, `{"writes":[{"key":"app/x","expires":"soon"}]}`, 400, "invalid", "writes[0].expires"},
+		{"fraction for a number", "POST", events, `{"type":"a.b","schema":1.5}`, 400, "invalid", "schema"},
+		{"number out of range", "POST", events, `{"type":"a.b","schema":1e30}`, 400, "invalid", "schema"},
+		{"deep", "POST", events, `{"type":"a.b","data":` + deep + `}`, 400, "invalid", "body"},
+		{"body over the limit", "POST", events, `{"type":"a.b","data":"` + strings.Repeat("x", 3<<20) + `"}`, 413, "too_large", ""},
+		{"value over the limit", "POST", events, `{"type":"a.b","data":"` + strings.Repeat("x", 600<<10) + `"}`, 413, "too_large", ""},
+		{"empty commit", "POST", commits, `{}`, 400, "invalid", ""},
+		{"type without a dot", "POST", events, `{"type":"ab"}`, 400, "invalid", "type"},
+		{"NUL in a type", "POST", events, `{"type":"a.\u0000"}`, 400, "invalid", ""},
+		{"10 kB type", "POST", events, `{"type":"a.` + strings.Repeat("b", 10_000) + `"}`, 413, "too_large", ""},
+		{"key twice", "POST", commits, `{"writes":[{"key":"app/x","value":1},{"key":"app/x","value":2}]}`, 400, "invalid", ""},
+
+		{"space without a kind", "GET", "/v1/spaces/shop/events", ``, 400, "invalid", ""},
+		{"space with a slash", "GET", "/v1/spaces/project:a%2Fb/events", ``, 400, "invalid", ""},
+		{"space with NUL", "GET", "/v1/spaces/project:a%00/events", ``, 400, "invalid", ""},
+		{"space that is not UTF-8", "GET", "/v1/spaces/project:%ff/events", ``, 400, "invalid", ""},
+		{"10 kB space", "GET", "/v1/spaces/project:" + strings.Repeat("a", 10_000) + "/events", ``, 413, "too_large", ""},
+		{"dots in the path", "GET", "/v1/spaces/../spaces", ``, 400, "invalid", "path"},
+		{"empty segment", "GET", "/v1//spaces", ``, 400, "invalid", "path"},
+		{"bad position in a query", "GET", events + "?after=1", ``, 400, "invalid", "after"},
+		{"bad limit", "GET", events + "?limit=0", ``, 400, "invalid", "limit"},
+		{"bad time in a query", "GET", events + "?since=yesterday", ``, 400, "invalid", "since"},
+		{"bad order", "GET", events + "?order=up", ``, 400, "invalid", "order"},
+
+		{"unknown route", "GET", "/v2/x", ``, 404, "not_found", ""},
+		{"unknown space deleted", "DELETE", "/v1/spaces/project:zz", ``, 404, "not_found", ""},
+		{"wrong method", "PUT", "/v1/spaces", `{}`, 405, "unsupported", ""},
+		{"cursor that was never there", "GET", events + "?after=0001deadbeef-0000000000000001", ``, 410, "trimmed", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := *s
+			c.t = t
+			var body any
+			if tt.body != "" {
+				body = tt.body
+			}
+			p := c.refuse(tt.status, tt.code, tt.method, tt.path, body)
+			if p.Field != tt.field {
+				t.Errorf("field = %q, want %q (%s)", p.Field, tt.field, p.Detail)
+			}
+			if !strings.HasPrefix(p.RequestID, "sess_") {
+				t.Errorf("request_id = %q", p.RequestID)
+			}
+			if len(p.Detail) > 500 {
+				t.Errorf("detail has %d bytes", len(p.Detail))
+			}
+		})
+	}
+	s.want(200, nil, "GET", "/v1/spaces/project:%F0%9F%9A%A3/events", nil) // an emoji is a name like any other
+}
+
+func TestAWrongMethodSaysWhichAreRight(t *testing.T) {
+	s := serve(t, nil)
+	r := s.do("PATCH", "/v1/spaces/project:a/events", nil)
+	if got := r.header.Get("Allow"); r.status != 405 || got != "GET, POST" {
+		t.Errorf("status %d, Allow %q; want 405, GET, POST", r.status, got)
+	}
+}
+
+func TestHeadersOverTheLimitAreRefused(t *testing.T) {
+	s := serve(t, nil)
+	srv := rest.NewServer(s.api, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() { served <- srv.Serve(l) }()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Big: "+strings.Repeat("x", 200<<10))
+	answer, _ := io.ReadAll(conn)
+	if !strings.HasPrefix(string(answer), "HTTP/1.1 431 ") {
+		t.Errorf("got %.60q, want 431", answer)
+	}
+	if err := srv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("Serve = %v, want nil after Shutdown", err)
+	}
+}
+
+func TestWithoutTokensOnlyThisMachineIsServed(t *testing.T) {
+	s := serve(t, &rest.Options{Origins: []string{"https://app.example"}})
+	get := func(host string, headers ...string) int {
+		req, _ := http.NewRequest("POST", s.http.URL+"/v1/spaces/project:a/events", strings.NewReader(`{"type":"a.b"}`))
+		req.Host = host
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	tests := []struct {
+		host, origin string
+		want         int
+	}{
+		{"localhost:80", "", 201},
+		{"127.0.0.1", "", 201},
+		{"[::1]:8080", "", 201},
+		{"evil.example", "", 403}, // a name that was made to point here
+		{"localhost", "https://evil.example", 403},
+		{"localhost", "https://app.example", 201},
+		{"localhost", "http://localhost", 201},
+	}
+	for _, tt := range tests {
+		var h []string
+		if tt.origin != "" {
+			h = []string{"Origin", tt.origin}
+		}
+		if got := get(tt.host, h...); got != tt.want {
+			t.Errorf("Host %s, Origin %s: %d, want %d", tt.host, tt.origin, got, tt.want)
+		}
+	}
+	r := s.do("OPTIONS", "/v1/spaces", nil, "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
+	if r.status != 204 || r.header.Get("Access-Control-Allow-Origin") != "https://app.example" {
+		t.Errorf("preflight: %d %v", r.status, r.header)
+	}
+	if r := s.do("GET", "/v1/spaces", nil, "Origin", "https://other.example"); r.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Error("an origin that was not named is allowed to read")
+	}
+}
+
+func TestTheRateOfACallerIsBounded(t *testing.T) {
+	s := serve(t, &rest.Options{Rate: 3})
+	limited := 0
+	for range 20 {
+		if r := s.do("GET", "/v1/spaces", nil); r.status == 429 {
+			limited++
+			if p := r.problem(t); p.Code != "rate_limited" || r.header.Get("Retry-After") == "" {
+				t.Errorf("429 is %+v, Retry-After %q", p, r.header.Get("Retry-After"))
+			}
+		}
+	}
+	if limited == 0 {
+		t.Error("20 requests at once passed a rate of 3 a second")
+	}
+}

@@ -1,0 +1,172 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// Reasons for which waiting for events ends.
+var (
+	errBeat     = errors.New("time for a heartbeat")
+	errDraining = errors.New("the server is going away")
+)
+
+// retryAfter is how long a client waits before it comes back.
+const retryAfter = "1000"
+
+// stream is one open event stream.
+type stream struct {
+	c      *call
+	rc     *http.ResponseController
+	feed   feed
+	keep   func(*thole.Delivery) bool   // nil: everything
+	last   func(*thole.Delivery) []byte // nil: it never ends; else a final frame after a delivery that ends it
+	wrote  time.Time
+	spaces []string         // more than one space: their names,
+	at     []thole.Position // and what was written of each
+}
+
+// run writes the answer until the client goes, the server drains, the stream's
+// last delivery was written, or its place was purged. The feed is closed.
+func (s *stream) run() error {
+	defer s.feed.close()
+	defer s.c.api.metrics.Watching()()
+	h := s.c.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	h.Set("Thole-Position", s.feed.cursor())
+	s.c.w.WriteHeader(http.StatusOK)
+	s.rc = http.NewResponseController(s.c.w)
+
+	ctx, cancel := context.WithCancelCause(s.c.r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.c.api.drain, func() { cancel(errDraining) })()
+	err := s.write([]byte("retry: " + retryAfter + "\n"))
+	for err == nil {
+		err = s.deliver(ctx)
+	}
+	switch {
+	case errors.Is(err, errEnd), s.c.r.Context().Err() != nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.c.api.metrics.Dropped()
+		s.c.api.log.Info("dropped a watcher that does not read", "request", s.c.id, "after", s.c.api.opts.Stall)
+		panic(http.ErrAbortHandler) // nothing more can be said to it
+	case errors.Is(err, errDraining), errors.Is(err, thole.ErrClosed):
+		s.write([]byte(": the server is going away; come back\n"))
+		return nil
+	}
+	// The status is sent already: tell it as an event, then end.
+	p := problemOf(err, false)
+	p.RequestID = s.c.id
+	if p.Status >= http.StatusInternalServerError {
+		s.c.api.log.Error("an event stream ended", "request", s.c.id, "error", err)
+	}
+	s.write(eventFrame("error", p))
+	return nil
+}
+
+// errEnd ends a stream whose last delivery was written.
+var errEnd = errors.New("the stream is complete")
+
+// deliver writes what comes until the next heartbeat is due, then the heartbeat.
+func (s *stream) deliver(ctx context.Context) error {
+	beat := s.c.api.opts.Heartbeat
+	wait, cancel := context.WithTimeoutCause(ctx, beat-time.Since(s.wrote), errBeat)
+	defer cancel()
+	for ctx.Err() == nil {
+		batch, source, err := s.feed.next(wait)
+		switch {
+		case err == nil:
+			if err := s.writeBatch(batch, source); err != nil {
+				return err
+			}
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !errors.Is(err, errBeat):
+			return err
+		}
+		if time.Since(s.wrote) >= beat {
+			return s.heartbeat(ctx)
+		}
+		if wait.Err() != nil {
+			return nil // something was written meanwhile: the next beat is due later
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// heartbeat keeps proxies from closing the connection. It is also when a token
+// that was revoked since stops working.
+func (s *stream) heartbeat(ctx context.Context) error {
+	if s.c.token != nil {
+		if err := s.c.identify(); err != nil {
+			return err
+		}
+	}
+	return s.write([]byte(": heartbeat\n"))
+}
+
+// writeBatch sends deliveries of one space in one write.
+func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
+	if len(batch) == 1 && s.keep == nil && s.last == nil && s.spaces == nil {
+		s.c.api.metrics.Delivered(1)
+		return s.write(batch[0].Encoded(frame))
+	}
+	buf, _ := s.c.api.buffers.Get().(*[]byte)
+	if buf == nil {
+		buf = new([]byte)
+	}
+	defer s.c.api.buffers.Put(buf)
+	out, n, end := (*buf)[:0], 0, false
+	for _, d := range batch {
+		if s.keep != nil && !s.keep(d) {
+			continue
+		}
+		f := d.Encoded(frame)
+		if s.spaces != nil {
+			if !d.IsSignal() {
+				s.at[source] = d.Position
+			}
+			f = frameOf(s.spaces[source], formatCompound(s.spaces, s.at), f)
+		}
+		out, n = append(out, f...), n+1
+		if s.last != nil {
+			if final := s.last(d); final != nil {
+				out, end = append(out, final...), true
+				break
+			}
+		}
+	}
+	if cap(out) <= 1<<20 { // what one huge batch took is given back
+		*buf = out
+	}
+	if n == 0 {
+		return nil
+	}
+	s.c.api.metrics.Delivered(n)
+	if err := s.write(out); err != nil {
+		return err
+	}
+	if end {
+		return errEnd
+	}
+	return nil
+}
+
+// write sends b now. A client that takes none of it for Options.Stall is given
+// up; nobody else waits for it.
+func (s *stream) write(b []byte) error {
+	s.wrote = time.Now()
+	s.rc.SetWriteDeadline(s.wrote.Add(s.c.api.opts.Stall)) // not every writer can: then there is no bound
+	if _, err := s.c.w.Write(b); err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}
