@@ -3,12 +3,15 @@
 package statetest
 
 import (
+	"context"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/backend/sqlitestore"
 )
 
 // Env is one store under test.
@@ -58,6 +61,11 @@ func Each(t *testing.T, promise func(t *testing.T, e *Env)) {
 		{"mem", func(string) func() (thole.Backend, error) {
 			b := kept{memstore.New()}
 			return func() (thole.Backend, error) { return b, nil }
+		}},
+		{"sqlite", func(dir string) func() (thole.Backend, error) {
+			return func() (thole.Backend, error) {
+				return sqlitestore.Open(context.Background(), filepath.Join(dir, "store.db"), nil)
+			}
 		}},
 	}
 	for _, b := range backends {
