@@ -19,7 +19,6 @@ import (
 type vendor struct {
 	spec      string
 	greeting  []string // frames of a whole answer: "Hello" in two pieces, two tool calls
-	answer    Response
 	cutAt     int      // frames until the middle of a tool call's JSON
 	badInput  []string // a whole stream with a broken JSON as input
 	atLimit   []string // the same, because the limit of tokens was reached
