@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
@@ -157,6 +159,9 @@ func (a *API) finished(rec *recorder, r *http.Request, id string, start time.Tim
 func (a *API) enter(w http.ResponseWriter, r *http.Request) error {
 	if p := r.URL.EscapedPath(); p != path.Clean(p) {
 		return invalid("path", "has an empty segment, a trailing slash, or . or ..; write / in a name as %%2F and a dot as %%2E")
+	}
+	if !utf8.ValidString(r.URL.Path) || strings.ContainsFunc(r.URL.Path, unicode.IsControl) {
+		return invalid("path", "is not UTF-8 or holds a control character")
 	}
 	if a.opts.Auth == nil && !loopback(r.Host) {
 		return fmt.Errorf("%w: without authentication only a loopback host is served, not %.80q", ErrForbidden, r.Host)

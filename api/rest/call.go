@@ -105,10 +105,13 @@ func (c *call) enter(name string) error {
 	c.scope = scope
 	c.space = c.handle(name)
 	fences, err := parseFences(c.r.Header.Values("Thole-Fence"))
+	if err != nil {
+		return err
+	}
 	for _, f := range fences {
 		c.space = c.space.Under(f)
 	}
-	return err
+	return c.enterThread()
 }
 
 func (c *call) handle(name string) *thole.Space {

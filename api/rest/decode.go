@@ -41,6 +41,20 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 // decode reads a JSON body into v, which points to a struct. Everything that v
 // does not know, or knows as another type, is ErrInvalid and named by its path.
 func decode(data []byte, v any) error {
+	if err := wellFormed(data); err != nil {
+		return err
+	}
+	if err := conform("", data, reflect.TypeOf(v).Elem()); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return invalid("body", "%v", err)
+	}
+	return nil
+}
+
+// wellFormed reports a body that is not one JSON value of sane depth.
+func wellFormed(data []byte) error {
 	switch {
 	case len(data) == 0:
 		return invalid("body", "is empty; a JSON object is expected")
@@ -55,12 +69,6 @@ func decode(data []byte, v any) error {
 	} else if err != nil {
 		return invalid("body", "is not JSON: %v", err)
 	}
-	if err := conform("", data, reflect.TypeOf(v).Elem()); err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return invalid("body", "%v", err)
-	}
 	return nil
 }
 
@@ -72,6 +80,9 @@ func conform(path string, data json.RawMessage, t reflect.Type) error {
 		t = t.Elem()
 	}
 	got := shape(data)
+	if got == "number" && t == reflect.TypeFor[json.Number]() {
+		return nil
+	}
 	if got == "null" && path != "" || t == reflect.TypeFor[json.RawMessage]() {
 		return nil
 	}

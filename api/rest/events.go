@@ -47,6 +47,7 @@ func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
 	if err != nil {
 		return page[wireEvent]{}, err
 	}
+	privacy := c.newPrivacy(c.space)
 	streams, err = visible(c.scope, append(streams, c.list("stream")...))
 	if err != nil {
 		return page[wireEvent]{}, err
@@ -62,7 +63,7 @@ func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
 			return page[wireEvent]{}, err
 		}
 		for _, e := range p.Events {
-			if shows(streams, e.Stream) {
+			if shows(streams, e.Stream) && !privacy.hides(&e) {
 				items = append(items, wire(e))
 			}
 		}

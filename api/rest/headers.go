@@ -130,3 +130,19 @@ func cause(id string, h http.Header) string {
 func isToken(s string) bool {
 	return s != "" && len(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
+
+// condition reads the precondition of a write for a concept that takes a
+// version or "absent". current tells the version that is there; it is asked
+// only for If-Match: *, of which nothing is left after it was found to hold but
+// that version.
+func (c *call) condition(current func() (thole.Position, error)) (at thole.Position, absent bool, err error) {
+	p, err := c.precondition()
+	if err != nil || !p.exists {
+		return p.at, p.absent, err
+	}
+	at, err = current()
+	if err == nil && at.IsZero() {
+		err = &thole.ConflictError{Space: c.space.Name(), Check: thole.Check{Key: c.r.URL.Path}}
+	}
+	return at, false, err
+}

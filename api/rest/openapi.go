@@ -15,23 +15,23 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// document is an OpenAPI 3.1 document, or a part of one.
-type document = map[string]any
+// object is an OpenAPI 3.1 document, or a part of one.
+type object = map[string]any
 
 // OpenAPI returns the API's description, made from its routes and the Go types
 // that they take and give.
 func (a *API) OpenAPI() ([]byte, error) {
-	g := generator{schemas: document{}}
+	g := generator{schemas: object{}}
 	g.reflector = &jsonschema.Reflector{
 		Anonymous: true, AllowAdditionalProperties: true, Namer: typeName, Mapper: mapType,
 	}
-	paths := document{}
+	paths := object{}
 	for i := range a.routes {
 		rt := &a.routes[i]
 		p := strings.ReplaceAll(rt.path, "...}", "}")
-		item, _ := paths[p].(document)
+		item, _ := paths[p].(object)
 		if item == nil {
-			item = document{}
+			item = object{}
 			paths[p] = item
 		}
 		item[strings.ToLower(rt.method)] = g.operation(rt)
@@ -41,23 +41,23 @@ func (a *API) OpenAPI() ([]byte, error) {
 		version = "dev"
 	}
 	problem := g.schema(reflect.TypeFor[Problem]())
-	doc := document{
+	doc := object{
 		"openapi": "3.1.0",
-		"info": document{
+		"info": object{
 			"title": "Thole", "version": version,
 			"description": "The state layer for AI agents. Errors are problems (RFC 9457) with a stable code. " +
 				"A field that a request does not know is refused.",
-			"license": document{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+			"license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
 		},
-		"servers":  []any{document{"url": "/"}},
-		"security": []any{document{"token": []any{}}, document{}},
+		"servers":  []any{object{"url": "/"}},
+		"security": []any{object{"token": []any{}}, object{}},
 		"paths":    paths,
-		"components": document{
+		"components": object{
 			"schemas":         g.schemas,
-			"securitySchemes": document{"token": document{"type": "http", "scheme": "bearer"}},
-			"responses": document{"Problem": document{
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
+			"responses": object{"Problem": object{
 				"description": "What went wrong",
-				"content":     document{"application/problem+json": document{"schema": problem}},
+				"content":     object{"application/problem+json": object{"schema": problem}},
 			}},
 		},
 	}
@@ -79,19 +79,26 @@ func (a *API) serveOpenAPI() http.HandlerFunc {
 // generator collects the schemas of all types that it meets.
 type generator struct {
 	reflector *jsonschema.Reflector
-	schemas   document
+	schemas   object
 }
 
-func (g *generator) operation(rt *route) document {
-	op := document{
+func (g *generator) operation(rt *route) object {
+	op := object{
 		"summary": rt.summary, "operationId": operationID(rt), "tags": []any{rt.tag},
 		"parameters": g.parameters(rt), "responses": g.responses(rt),
 	}
 	if rt.do.request != nil {
-		op["requestBody"] = document{
+		op["requestBody"] = object{
 			"required": !rt.do.optional,
-			"content":  document{"application/json": document{"schema": g.schema(rt.do.request)}},
+			"content":  object{"application/json": object{"schema": g.schema(rt.do.request)}},
 		}
+	}
+	if rt.do.patch {
+		op["requestBody"] = object{"required": true, "content": object{
+			"application/merge-patch+json": object{"schema": object{"description": "RFC 7396"}},
+			"application/json-patch+json":  object{"schema": object{"type": "array", "items": object{"type": "object"}, "description": "RFC 6902"}},
+			"application/json":             object{"schema": g.schema(reflect.TypeFor[Ops]())},
+		}}
 	}
 	if rt.access != public {
 		op["description"] = "Needs a grant to " + string(rt.access) + "."
@@ -102,25 +109,25 @@ func (g *generator) operation(rt *route) document {
 	return op
 }
 
-func (g *generator) responses(rt *route) document {
-	ok := document{"description": "Done"}
-	content := document{}
+func (g *generator) responses(rt *route) object {
+	ok := object{"description": "Done"}
+	content := object{}
 	if rt.do.response != nil {
-		content["application/json"] = document{"schema": g.schema(rt.do.response)}
+		content["application/json"] = object{"schema": g.schema(rt.do.response)}
 	}
 	if rt.stream != nil {
-		content["text/event-stream"] = document{"schema": document{"type": "string"}}
+		content["text/event-stream"] = object{"schema": object{"type": "string"}}
 	}
 	if len(content) > 0 {
 		ok["content"] = content
 	}
 	if rt.etag {
-		ok["headers"] = document{"ETag": document{
-			"description": "the version, in quotes", "schema": document{"type": "string"}}}
+		ok["headers"] = object{"ETag": object{
+			"description": "the version, in quotes", "schema": object{"type": "string"}}}
 	}
-	return document{
+	return object{
 		strconv.Itoa(rt.success()): ok,
-		"default":                  document{"$ref": "#/components/responses/Problem"},
+		"default":                  object{"$ref": "#/components/responses/Problem"},
 	}
 }
 
@@ -129,8 +136,8 @@ var pathParam = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`) // never changed
 func (g *generator) parameters(rt *route) []any {
 	params := []any{}
 	add := func(in, name, kind, about string) {
-		params = append(params, document{"name": name, "in": in, "required": in == "path",
-			"description": about, "schema": document{"type": kind}})
+		params = append(params, object{"name": name, "in": in, "required": in == "path",
+			"description": about, "schema": object{"type": kind}})
 	}
 	for _, m := range pathParam.FindAllStringSubmatch(rt.path, -1) {
 		about := "percent-encoded"
@@ -187,6 +194,8 @@ func mapType(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[thole.Position]():
 		return &jsonschema.Schema{Type: "string", Description: "a position: opaque, sorts bytewise in journal order; empty: none"}
+	case reflect.TypeFor[json.Number]():
+		return &jsonschema.Schema{Type: "number"}
 	case reflect.TypeFor[json.RawMessage]():
 		return &jsonschema.Schema{Description: "any JSON"}
 	}

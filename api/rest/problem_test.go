@@ -78,8 +78,8 @@ func TestBadInputIsAClearProblem(t *testing.T) {
 
 		{"space without a kind", "GET", "/v1/spaces/shop/events", ``, 400, "invalid", ""},
 		{"space with a slash", "GET", "/v1/spaces/project:a%2Fb/events", ``, 400, "invalid", ""},
-		{"space with NUL", "GET", "/v1/spaces/project:a%00/events", ``, 400, "invalid", ""},
-		{"space that is not UTF-8", "GET", "/v1/spaces/project:%ff/events", ``, 400, "invalid", ""},
+		{"space with NUL", "GET", "/v1/spaces/project:a%00/events", ``, 400, "invalid", "path"},
+		{"space that is not UTF-8", "GET", "/v1/spaces/project:%ff/events", ``, 400, "invalid", "path"},
 		{"10 kB space", "GET", "/v1/spaces/project:" + strings.Repeat("a", 10_000) + "/events", ``, 413, "too_large", ""},
 		{"dots in the path", "GET", "/v1/spaces/../spaces", ``, 400, "invalid", "path"},
 		{"empty segment", "GET", "/v1//spaces", ``, 400, "invalid", "path"},

@@ -44,6 +44,7 @@ type endpoint struct {
 	request  reflect.Type
 	response reflect.Type
 	optional bool // an empty body stands for {}
+	patch    bool // the body is a patch of a document, of any kind
 	serve    func(*call) (any, error)
 }
 
@@ -108,7 +109,7 @@ func responseType[T any]() reflect.Type {
 func routes() []route {
 	var all []route
 	for _, part := range [][]route{
-		spaceRoutes(), eventRoutes(),
+		spaceRoutes(), eventRoutes(), threadRoutes(), todoRoutes(), kvRoutes(), documentRoutes(),
 	} {
 		all = append(all, part...)
 	}

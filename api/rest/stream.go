@@ -21,14 +21,15 @@ const retryAfter = "1000"
 
 // stream is one open event stream.
 type stream struct {
-	c      *call
-	rc     *http.ResponseController
-	feed   feed
-	keep   func(*thole.Delivery) bool   // nil: everything
-	last   func(*thole.Delivery) []byte // nil: it never ends; else a final frame after a delivery that ends it
-	wrote  time.Time
-	spaces []string         // more than one space: their names,
-	at     []thole.Position // and what was written of each
+	c       *call
+	rc      *http.ResponseController
+	feed    feed
+	keep    func(*thole.Delivery) bool   // nil: everything
+	privacy []*privacy                   // of each source; nil: nothing is hidden
+	last    func(*thole.Delivery) []byte // nil: it never ends; else a final frame after a delivery that ends it
+	wrote   time.Time
+	spaces  []string         // more than one space: their names,
+	at      []thole.Position // and what was written of each
 }
 
 // run writes the answer until the client goes, the server drains, the stream's
@@ -115,7 +116,7 @@ func (s *stream) heartbeat(ctx context.Context) error {
 
 // writeBatch sends deliveries of one space in one write.
 func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
-	if len(batch) == 1 && s.keep == nil && s.last == nil && s.spaces == nil {
+	if len(batch) == 1 && s.keep == nil && s.last == nil && s.spaces == nil && s.privacy[0] == nil {
 		s.c.api.metrics.Delivered(1)
 		return s.write(batch[0].Encoded(frame))
 	}
@@ -126,7 +127,7 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 	defer s.c.api.buffers.Put(buf)
 	out, n, end := (*buf)[:0], 0, false
 	for _, d := range batch {
-		if s.keep != nil && !s.keep(d) {
+		if s.keep != nil && !s.keep(d) || s.privacy[source].hides(&d.Event) {
 			continue
 		}
 		f := d.Encoded(frame)

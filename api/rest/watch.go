@@ -93,7 +93,7 @@ func (c *call) watchSpace(streams ...string) error {
 	if err != nil {
 		return err
 	}
-	s := &stream{c: c, feed: single{w}, keep: keep}
+	s := &stream{c: c, feed: single{w}, keep: keep, privacy: []*privacy{c.newPrivacy(c.space)}}
 	return s.run()
 }
 
@@ -127,6 +127,7 @@ func (c *call) watchMany() error {
 		return err
 	}
 	watches := make([]*thole.Watch, 0, len(spaces))
+	private := make([]*privacy, 0, len(spaces))
 	abandon := func(err error) error {
 		for _, w := range watches {
 			w.Close()
@@ -149,9 +150,10 @@ func (c *call) watchMany() error {
 			return abandon(err)
 		}
 		watches = append(watches, w)
+		private = append(private, c.newPrivacy(c.handle(name)))
 	}
 	feed := newMerged(c.r.Context(), spaces, watches)
-	s := &stream{c: c, feed: feed, keep: keep, spaces: spaces, at: slices.Clone(feed.start)}
+	s := &stream{c: c, feed: feed, keep: keep, spaces: spaces, at: slices.Clone(feed.start), privacy: private}
 	return s.run()
 }
 

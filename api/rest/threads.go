@@ -1,0 +1,222 @@
+package rest
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+func threadRoutes() []route {
+	const all, one = "/v1/spaces/{space}/threads", "/v1/spaces/{space}/threads/{thread}"
+	history := []param{
+		{"last", "integer", "at most this many, the newest; default 50"},
+		{"cursor", "string", "next_cursor of the page before: what is older"},
+		{"at", "string", "as the history was at this position"},
+	}
+	return []route{
+		{method: "POST", path: all, tag: "threads", access: write, etag: true, summary: "Create a thread", do: mayTake(createThread)},
+		{method: "GET", path: all, tag: "threads", access: read, scoped: true, summary: "List the threads, without what was said",
+			query: append(pagingParams(),
+				param{"assistant", "string", "only the threads of this agent"},
+				param{"children", "boolean", "sub-agents' threads too"}), do: gives(listThreads)},
+		{method: "GET", path: one, tag: "threads", access: read, etag: true, summary: "Read a thread's head", do: gives(getThread)},
+		{method: "PATCH", path: one, tag: "threads", access: write, etag: true, summary: "Change a thread's head", do: takes(patchThread)},
+		{method: "DELETE", path: one, tag: "threads", access: write, etag: true, summary: "Destroy a thread with all that belongs to it", do: gives(destroyThread)},
+
+		{method: "POST", path: one + "/messages", tag: "threads", access: write, etag: true, status: 201,
+			summary: "Post a message; the ETag is the thread's version", do: takes(postMessage)},
+		{method: "GET", path: one + "/messages", tag: "threads", access: read, query: history,
+			summary: "Read the conversation as messages, oldest first", do: gives(listMessages)},
+		{method: "GET", path: one + "/turns", tag: "threads", access: read, query: history,
+			summary: "Read the conversation as turns, oldest first", do: gives(listTurns)},
+		{method: "GET", path: one + "/events", tag: "threads", access: read, query: append(readParams(), watchParams()[2:]...),
+			summary: "Read the thread's events, or watch them with Accept: text/event-stream",
+			do:      gives(func(c *call) (page[wireEvent], error) { return c.readEvents(threadStream(c.r.PathValue("thread"))) }),
+			stream:  func(c *call) error { return c.watchSpace(threadStream(c.r.PathValue("thread"))) }},
+	}
+}
+
+// threadStream is the name of a thread's stream, and the key of its head.
+func threadStream(id string) string { return thread.Key(id) }
+
+// threads returns the space's threads and the id of the one in the path.
+func (c *call) threads() (*thread.Threads, string) {
+	return thread.In(c.space), c.r.PathValue("thread")
+}
+
+// NewThread is what creating a thread takes.
+type NewThread struct {
+	Assistant  string                     `json:"assistant,omitempty" jsonschema:"description=the agent that answers in it"`
+	Title      string                     `json:"title,omitempty"`
+	Visibility string                     `json:"visibility,omitempty" jsonschema:"enum=space,enum=private"`
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
+	TTL        int64                      `json:"ttl,omitempty" jsonschema:"description=seconds after its last change; 0: it stays"`
+	RunScope   string                     `json:"run_scope,omitempty" jsonschema:"description=user: one active run per owner; default: per thread"`
+}
+
+func createThread(c *call, in NewThread) (*thread.Thread, error) {
+	t, err := thread.In(c.space).Create(c.ctx, &thread.CreateOptions{
+		Assistant: in.Assistant, Title: in.Title, Visibility: in.Visibility,
+		Metadata: in.Metadata, TTL: in.TTL, RunScope: in.RunScope,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.created("threads", t.ID)
+	c.version(t.Version)
+	return t, nil
+}
+
+func listThreads(c *call) (page[thread.Entry], error) {
+	limit, err := c.limit(100)
+	if err != nil {
+		return page[thread.Entry]{}, err
+	}
+	children, err := c.flag("children")
+	if err != nil {
+		return page[thread.Entry]{}, err
+	}
+	o := thread.ListOptions{Limit: limit, Cursor: c.query.Get("cursor"), Assistant: c.query.Get("assistant"), Children: children}
+	var items []thread.Entry
+	for range 10 { // bounded work; the cursor goes on
+		p, err := thread.In(c.space).List(c.ctx, &o)
+		if err != nil {
+			return page[thread.Entry]{}, err
+		}
+		for _, t := range p.Items {
+			if c.scope.Thread(t.ID) && c.mayKnow(t.Visibility, t.Owner) {
+				items = append(items, t)
+			}
+		}
+		o.Cursor = p.Next
+		if o.Limit = limit - len(items); o.Limit == 0 || p.Next == "" {
+			break
+		}
+	}
+	return pageOf(items, o.Cursor), nil
+}
+
+func getThread(c *call) (*thread.Thread, error) {
+	ts, id := c.threads()
+	t, err := ts.Get(c.ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	c.version(t.Version)
+	return t, nil
+}
+
+// threadCondition is the version that the thread's head must have; zero: any.
+func (c *call) threadCondition() (thole.Position, error) {
+	ts, id := c.threads()
+	at, absent, err := c.condition(func() (thole.Position, error) {
+		t, err := ts.Get(c.ctx, id)
+		if err != nil {
+			return thole.Position{}, err
+		}
+		return t.Version, nil
+	})
+	if err == nil && absent {
+		err = invalid("If-None-Match", "makes no sense for a thread")
+	}
+	return at, err
+}
+
+func patchThread(c *call, in thread.Patch) (*thread.Thread, error) {
+	ts, id := c.threads()
+	at, err := c.threadCondition()
+	if err != nil {
+		return nil, err
+	}
+	t, err := ts.Patch(c.ctx, id, in, &thread.PatchOptions{IfMatch: at})
+	if err != nil {
+		return nil, err
+	}
+	c.version(t.Version)
+	return t, nil
+}
+
+func destroyThread(c *call) (none, error) {
+	ts, id := c.threads()
+	at, err := c.threadCondition()
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, ts.Destroy(c.ctx, id, &thread.DestroyOptions{IfMatch: at})
+}
+
+// NewMessage is a message to post.
+type NewMessage struct {
+	Role   string     `json:"role" jsonschema:"enum=user,enum=assistant,enum=system"`
+	Blocks []NewBlock `json:"blocks"`
+}
+
+// NewBlock is a piece of a message to post. A tool's calls come from its run.
+type NewBlock struct {
+	ID      string                     `json:"id,omitempty"`
+	Type    string                     `json:"type" jsonschema:"enum=text,enum=image,enum=file,enum=code,enum=reasoning,enum=status,enum=error,enum=summary"`
+	Content string                     `json:"content,omitempty" jsonschema:"description=text; of an image or file its URL or blob"`
+	Meta    map[string]json.RawMessage `json:"meta,omitempty"`
+}
+
+func (b NewBlock) block() thread.Block {
+	return thread.Block{ID: b.ID, Type: b.Type, Content: b.Content, Meta: b.Meta}
+}
+
+func postMessage(c *call, in NewMessage) (*thread.Appended, error) {
+	ts, id := c.threads()
+	at, err := c.threadCondition()
+	if err != nil {
+		return nil, err
+	}
+	m := thread.Message{Role: in.Role}
+	for _, b := range in.Blocks {
+		m.Blocks = append(m.Blocks, b.block())
+	}
+	posted, err := ts.Append(c.ctx, id, m, &thread.AppendOptions{IfMatch: at})
+	if err != nil {
+		return nil, err
+	}
+	c.version(posted.Version)
+	return posted, nil
+}
+
+func (c *call) historyQuery() (*thread.Query, error) {
+	at, err := c.position("at")
+	if err != nil {
+		return nil, err
+	}
+	q := &thread.Query{Cursor: c.query.Get("cursor"), At: at}
+	for _, name := range []string{"last", "limit"} { // one word for it here, the other everywhere
+		if s := c.query.Get(name); s != "" {
+			n, err := strconv.Atoi(s)
+			if err != nil || n < 1 {
+				return nil, invalid(name, "%.40q is not a number from 1 to %d", s, thole.MaxPage)
+			}
+			q.Last = min(n, thole.MaxPage)
+		}
+	}
+	return q, nil
+}
+
+func listMessages(c *call) (page[*thread.Message], error) {
+	q, err := c.historyQuery()
+	if err != nil {
+		return page[*thread.Message]{}, err
+	}
+	ts, id := c.threads()
+	p, err := ts.Messages(c.ctx, id, q)
+	return pageOf(p.Items, p.Next), err
+}
+
+func listTurns(c *call) (page[*thread.Turn], error) {
+	q, err := c.historyQuery()
+	if err != nil {
+		return page[*thread.Turn]{}, err
+	}
+	ts, id := c.threads()
+	p, err := ts.Turns(c.ctx, id, q)
+	return pageOf(p.Items, p.Next), err
+}

@@ -1,0 +1,92 @@
+package rest
+
+import (
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/todo"
+)
+
+func todoRoutes() []route {
+	const all, one = "/v1/spaces/{space}/threads/{thread}/todos", "/v1/spaces/{space}/threads/{thread}/todos/{todo}"
+	return []route{
+		{method: "GET", path: all, tag: "todos", access: read, etag: true, summary: "Read a thread's todos, in order", do: gives(listTodos)},
+		{method: "POST", path: all, tag: "todos", access: write, status: 201, summary: "Add a todo", do: takes(addTodo)},
+		{method: "PUT", path: all, tag: "todos", access: write, etag: true, summary: "Replace the whole list", do: takes(putTodos)},
+		{method: "PATCH", path: one, tag: "todos", access: write, summary: "Change a todo", do: takes(patchTodo)},
+		{method: "DELETE", path: one, tag: "todos", access: write, summary: "Delete a todo", do: gives(deleteTodo)},
+	}
+}
+
+// Todos is a thread's whole list.
+type Todos struct {
+	Items      []todo.Todo    `json:"items"`
+	Version    thole.Position `json:"version"`
+	NextCursor string         `json:"next_cursor" jsonschema:"description=always empty: the list comes whole"`
+}
+
+func todos(l todo.List) Todos {
+	if l.Todos == nil {
+		l.Todos = []todo.Todo{}
+	}
+	return Todos{Items: l.Todos, Version: l.Version}
+}
+
+func listTodos(c *call) (Todos, error) {
+	l, err := todo.In(c.space).List(c.ctx, c.r.PathValue("thread"))
+	c.version(l.Version)
+	return todos(l), err
+}
+
+// NewTodo is a todo to add or to put.
+type NewTodo struct {
+	ID       string        `json:"id,omitempty" jsonschema:"description=unique in its thread; default a new one"`
+	Content  string        `json:"content"`
+	Status   todo.Status   `json:"status,omitempty" jsonschema:"enum=pending,enum=in_progress,enum=completed,enum=cancelled"`
+	Priority todo.Priority `json:"priority,omitempty" jsonschema:"enum=high,enum=medium,enum=low"`
+}
+
+func (t NewTodo) todo() todo.Todo {
+	return todo.Todo{ID: t.ID, Content: t.Content, Status: t.Status, Priority: t.Priority}
+}
+
+func addTodo(c *call, in NewTodo) (todo.Todo, error) {
+	thread := c.r.PathValue("thread")
+	added, err := todo.In(c.space).Add(c.ctx, thread, in.todo())
+	if err != nil {
+		return todo.Todo{}, err
+	}
+	c.created("threads", thread, "todos", added[0].ID)
+	return added[0], nil
+}
+
+// NewTodos is a whole list.
+type NewTodos struct {
+	Items []todo.Todo `json:"items" jsonschema:"description=in order; times and actors are the store's to say"`
+}
+
+func putTodos(c *call, in NewTodos) (Todos, error) {
+	if in.Items == nil {
+		return Todos{}, invalid("items", "is missing")
+	}
+	thread := c.r.PathValue("thread")
+	at, absent, err := c.condition(func() (thole.Position, error) {
+		l, err := todo.In(c.space).List(c.ctx, thread)
+		return l.Version, err
+	})
+	if err == nil && absent {
+		err = invalid("If-None-Match", "makes no sense for a list, which is never absent")
+	}
+	if err != nil {
+		return Todos{}, err
+	}
+	l, err := todo.In(c.space).Set(c.ctx, thread, in.Items, &todo.Options{IfMatch: at})
+	c.version(l.Version)
+	return todos(l), err
+}
+
+func patchTodo(c *call, in todo.Patch) (todo.Todo, error) {
+	return todo.In(c.space).Update(c.ctx, c.r.PathValue("thread"), c.r.PathValue("todo"), in)
+}
+
+func deleteTodo(c *call) (none, error) {
+	return none{}, todo.In(c.space).Delete(c.ctx, c.r.PathValue("thread"), c.r.PathValue("todo"))
+}
