@@ -314,6 +314,24 @@ func TestABrokenAnswerIsATypedErrorAndNeverHalfACall(t *testing.T) {
 	}
 }
 
+func TestASlowAnswerIsNoStall(t *testing.T) {
+	eachVendor(t, func(v vendor) []http.HandlerFunc {
+		return []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for _, frame := range append([]string{": ping\n\n", ": ping\n\n", ": ping\n\n", ": ping\n\n"}, v.greeting...) {
+				<-tick.C
+				send(frame)(w, r)
+			}
+		}}
+	}, func(t *testing.T, m Model, requests *atomic.Int32) {
+		options(m).Stall = 800 * time.Millisecond // less than the answer takes
+		if got, err := m.Generate(t.Context(), ask, nil); err != nil || !reflect.DeepEqual(got.Blocks, wantBlocks) || requests.Load() != 1 {
+			t.Errorf("Generate = %+v, %v after %d requests; want the answer after one", got, err, requests.Load())
+		}
+	})
+}
+
 func TestCancelEndsGenerateAtOnceWithItsCause(t *testing.T) {
 	cause := errors.New("the user left")
 	for name, answer := range map[string]func(v vendor) http.HandlerFunc{
