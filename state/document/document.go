@@ -7,13 +7,13 @@
 // Record document/<name> holds the value. Each change is an event
 // document.changed in stream document/<name> whose patch (RFC 6902) leads from
 // the version before to the new one. Every so often the whole value is kept as
-// well, in a record under snapshot/document/<name>/, so that reading an old
-// version costs about one document however long its history is:
+// well, in a disposable record under snap/document/<name>/, so that reading an
+// old version costs about one document however long its history is:
 //
 //	changed    changed  changed  changed      changed  changed
 //	= value ── patch ── patch ── patch+snap ── patch ── patch    ← the record is here
 //	                                  │           ↑
-//	                      snapshot/…/snap ── patch  = value at ↑
+//	                              snap ── patch  = value at ↑
 package document
 
 import (
@@ -78,7 +78,7 @@ type Documents struct {
 
 // In returns the documents of sp.
 func In(sp *thole.Space) *Documents {
-	return &Documents{sp: sp, base: "document", snapshots: "snapshot/document"}
+	return &Documents{sp: sp, base: "document", snapshots: "snap/document"}
 }
 
 // Under returns documents that belong to the record under key, such as

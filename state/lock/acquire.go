@@ -1,0 +1,204 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// Acquire takes the lock called name, after everyone who asked before. Nil opts
+// mean: exclusively, for the handle's actor, without waiting. Errors: *HeldError
+// (ErrConflict) when others have it and opts.Wait is over; *DeadlockError
+// (ErrDeadlock) when the wait could never end; ErrInvalid; the cause of ctx's
+// end. A caller that dies while it waits is skipped after a while.
+func (ls *Locks) Acquire(ctx context.Context, name string, opts *Options) (*Lock, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	b, err := base(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.complete(ls.sp); err != nil {
+		return nil, err
+	}
+	a := &attempt{locks: ls, name: name, base: b, lease: b, opts: o}
+	if o.Mode == Intent {
+		a.lease = intentBase(b, o.Owner)
+	}
+	l, err := a.take(ctx)
+	var held *HeldError
+	if !errors.As(err, &held) || o.Wait == 0 {
+		return l, err
+	}
+	return a.wait(ctx)
+}
+
+// attempt is one caller's way to a lock.
+type attempt struct {
+	locks  *Locks
+	name   string
+	base   string // of the lock's records
+	lease  string // base of the lease to take
+	opts   Options
+	ticket string // in the queue; "": not in it
+}
+
+// take acquires the lock if it is the caller's turn; else *HeldError.
+func (a *attempt) take(ctx context.Context) (*Lock, error) {
+	res, err := a.locks.sp.Update(ctx, func(tx *thole.Tx) error {
+		l, err := tx.Lease(a.lease)
+		if err != nil {
+			return err
+		}
+		mine := l.Holder == a.opts.Owner && (a.opts.Again || a.opts.Mode == Intent)
+		if a.opts.Mode == Exclusive {
+			before, err := a.ahead(tx)
+			if err != nil {
+				return err
+			}
+			switch {
+			case l.Alive && !mine:
+				return &HeldError{Name: a.name, Owner: l.Holder, Waiters: before}
+			case before > 0 && !mine:
+				return &HeldError{Name: a.name, Waiters: before}
+			}
+		}
+		if l.Holder != "" && !mine { // nobody has noticed yet that the holder is dead
+			tx.Release(a.lease)
+			tx.Emit(a.base, TypeExpired, Change{Name: a.name, Owner: l.Holder, Mode: a.opts.Mode})
+		}
+		if err := tx.Acquire(a.lease, a.opts.Owner, a.opts.TTL); err != nil {
+			return err
+		}
+		if a.ticket != "" {
+			if err := leave(tx, a.base, waiter{Ticket: a.ticket, Owner: a.opts.Owner}); err != nil {
+				return err
+			}
+		}
+		// The last event of the commit, so that its position is the token.
+		tx.Emit(a.base, TypeAcquired, Change{Name: a.name, Owner: a.opts.Owner, Mode: a.opts.Mode})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if res.Repeated {
+		if err := a.recall(ctx, res); err != nil {
+			return nil, err
+		}
+	}
+	return &Lock{
+		Name: a.name, Owner: a.opts.Owner, Mode: a.opts.Mode, TTL: a.opts.TTL,
+		Fence: thole.LeaseFence(a.lease, res), locks: a.locks, state: &state{},
+	}, nil
+}
+
+// recall finds out as whom an earlier call under the same idempotency key
+// acquired the lock.
+func (a *attempt) recall(ctx context.Context, res thole.Result) error {
+	events, err := a.locks.sp.Repeat(ctx, res)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		var c Change
+		if e.Type != TypeAcquired {
+			continue
+		}
+		if err := e.As(&c); err != nil {
+			return err
+		}
+		a.opts.Owner = c.Owner
+		if c.Mode == Intent {
+			a.lease = intentBase(a.base, c.Owner)
+		}
+	}
+	return nil
+}
+
+// How long a waiter counts as alive without a sign of life, and how often it
+// looks at the lock by itself and gives one.
+const (
+	waiterTTL = 10 * time.Second
+	pollEvery = time.Second
+	signEvery = 3 * time.Second
+)
+
+// wait queues the caller up and tries again whenever something happened to the
+// lock, until it is the caller's or the wait is over.
+func (a *attempt) wait(ctx context.Context) (*Lock, error) {
+	sp := a.locks.sp
+	// What is done on the way is no part of the acquiring that ctx's
+	// idempotency key stands for.
+	inner, cancel := context.WithCancel(thole.WithoutIdempotencyKey(ctx))
+	defer cancel()
+	wake := make(chan struct{}, 1)
+	unsubscribe, err := sp.Subscribe(inner, &thole.WatchOptions{
+		Streams: []string{a.base}, Types: []string{TypeReleased, TypeExpired}, Durable: true,
+	}, func(*thole.Delivery) {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer unsubscribe()
+
+	if err := a.enqueue(inner); err != nil {
+		return nil, err
+	}
+	l, err := a.watch(ctx, inner, wake)
+	if err != nil && a.ticket != "" {
+		// Also when ctx has ended: those behind must not wait for a ghost.
+		_, end := sp.Update(context.WithoutCancel(inner), func(tx *thole.Tx) error {
+			return leave(tx, a.base, waiter{Ticket: a.ticket, Owner: a.opts.Owner})
+		})
+		if end != nil && !errors.Is(end, thole.ErrClosed) {
+			err = errors.Join(err, end)
+		}
+	}
+	return l, err
+}
+
+// watch tries to take the lock until that works or the wait is over.
+func (a *attempt) watch(ctx, inner context.Context, wake <-chan struct{}) (*Lock, error) {
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	var over <-chan time.Time
+	if a.opts.Wait > 0 {
+		t := time.NewTimer(a.opts.Wait)
+		defer t.Stop()
+		over = t.C
+	}
+	signed := time.Now()
+	for {
+		l, err := a.take(ctx)
+		var held *HeldError
+		if !errors.As(err, &held) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for lock %q: %w", a.name, context.Cause(ctx))
+		case <-over:
+			return nil, err
+		case <-wake:
+		case <-poll.C:
+			if time.Since(signed) < signEvery {
+				continue
+			}
+			signed = time.Now()
+			// The holder may have changed since the wait began.
+			if err := a.enqueue(inner); err != nil {
+				return nil, err
+			}
+		}
+	}
+}

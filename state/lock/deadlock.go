@@ -1,0 +1,72 @@
+package lock
+
+import (
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+// Wait is an owner that waits for a lock.
+type Wait struct {
+	Owner string `json:"owner"`
+	Lock  string `json:"lock"`
+}
+
+// DeadlockError is a wait that would close a cycle: each owner waits for a lock
+// that the next one holds, the last one for one of the first. It unwraps to
+// ErrDeadlock.
+type DeadlockError struct{ Cycle []Wait }
+
+func (e *DeadlockError) Error() string {
+	var b strings.Builder
+	b.WriteString("deadlock: ")
+	for _, w := range e.Cycle {
+		b.WriteString(w.Owner + " waits for " + w.Lock + ", held by ")
+	}
+	b.WriteString(e.Cycle[0].Owner)
+	return b.String()
+}
+
+// Unwrap returns ErrDeadlock.
+func (e *DeadlockError) Unwrap() error { return thole.ErrDeadlock }
+
+// maxChain bounds how many waits one check follows, so that its commit stays
+// small. A longer cycle is found by one of those who look at it from another
+// place, as every waiter does again and again.
+const maxChain = 40
+
+// deadlock follows who waits for whom, from the lock that the caller wants. All
+// that is read becomes a condition of the commit, so of two waits that close a
+// cycle at once one sees the other.
+func (a *attempt) deadlock(tx *thole.Tx) error {
+	seen := make(map[string]bool)
+	var follow func(lock string, path []Wait) error
+	follow = func(lock string, path []Wait) error {
+		l, err := tx.Lease(lock)
+		if err != nil || !l.Alive || seen[l.Holder] || len(seen) >= maxChain {
+			return err // a dead holder is about to be replaced
+		}
+		if l.Holder == a.opts.Owner {
+			return &DeadlockError{Cycle: path}
+		}
+		seen[l.Holder] = true
+		var edges []edge
+		if _, err := tx.Load(edgesKey(l.Holder), &edges); err != nil {
+			return err
+		}
+		for _, e := range edges {
+			alive, err := tx.Get(signKey(e.Lock, e.Ticket))
+			if err != nil {
+				return err
+			}
+			if !alive.Exists() {
+				continue
+			}
+			if err := follow(e.Lock, append(path[:len(path):len(path)], Wait{Owner: l.Holder, Lock: e.Name})); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return follow(a.base, []Wait{{Owner: a.opts.Owner, Lock: a.name}})
+}

@@ -1,0 +1,163 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// Info is a lock in a listing.
+type Info struct {
+	Name    string       `json:"name"`
+	Holder  *Holder      `json:"holder,omitempty"` // nil: nobody has it
+	Intents []Holder     `json:"intents,omitempty"`
+	Waiters []WaiterInfo `json:"waiters,omitempty"` // in their order, without those that are dead
+}
+
+// Holder is who holds a lock.
+type Holder struct {
+	Owner   string         `json:"owner"`
+	Token   thole.Position `json:"token"` // of the fence
+	Since   time.Time      `json:"since"`
+	Expires time.Time      `json:"expires,omitzero"` // zero: its time is up
+}
+
+// WaiterInfo is who waits for a lock.
+type WaiterInfo struct {
+	Owner string    `json:"owner"`
+	Since time.Time `json:"since"`
+}
+
+// ListOptions of [Locks.List].
+type ListOptions struct {
+	After string // go on after this name: Page.Next of the page before
+	Limit int    // 1…1,000; 0: 1,000
+}
+
+// Page is a part of a listing.
+type Page struct {
+	Locks []Info `json:"items"`
+	Next  string `json:"next_cursor,omitempty"` // "": there are no more
+}
+
+// List returns the locks that somebody has, announced or waits for, in the byte
+// order of their escaped names.
+func (ls *Locks) List(ctx context.Context, opts *ListOptions) (Page, error) {
+	var o ListOptions
+	if opts != nil {
+		o = *opts
+	}
+	limit := thole.PageLimit(o.Limit)
+	q := thole.ListQuery{Prefix: "lock/"}
+	if o.After != "" {
+		q.After = q.Prefix + url.PathEscape(o.After) + "0" // the byte after /
+	}
+	var page Page
+	var current []thole.Record // of one lock
+	end := func() error {
+		info, err := describe(current)
+		if current = nil; err == nil && (info.Holder != nil || info.Intents != nil || info.Waiters != nil) {
+			page.Locks = append(page.Locks, info)
+		}
+		return err
+	}
+	for {
+		recs, err := ls.sp.List(ctx, q)
+		if err != nil {
+			return Page{}, err
+		}
+		for _, rec := range recs {
+			if len(current) > 0 && escapedName(rec.Key) != escapedName(current[0].Key) {
+				if err := end(); err != nil {
+					return Page{}, err
+				}
+				if len(page.Locks) == limit {
+					page.Next = page.Locks[limit-1].Name
+					return page, nil
+				}
+			}
+			current = append(current, rec)
+		}
+		if len(recs) < thole.MaxPage {
+			if len(current) > 0 {
+				return page, end()
+			}
+			return page, nil
+		}
+		q.After = recs[len(recs)-1].Key
+	}
+}
+
+// Get returns who has, announced or waits for the lock called name; nobody is
+// no error.
+func (ls *Locks) Get(ctx context.Context, name string) (Info, error) {
+	b, err := base(name)
+	if err != nil {
+		return Info{}, err
+	}
+	var recs []thole.Record
+	for rec, err := range ls.sp.Records(ctx, b+"/") {
+		if err != nil {
+			return Info{}, err
+		}
+		recs = append(recs, rec)
+	}
+	if len(recs) == 0 {
+		return Info{Name: name}, nil
+	}
+	return describe(recs)
+}
+
+func escapedName(key string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(key, "lock/"), "/")
+	return name
+}
+
+// describe reads the records of one lock, which are in key order.
+func describe(recs []thole.Record) (Info, error) {
+	name := escapedName(recs[0].Key)
+	base := "lock/" + name
+	var info Info
+	var err error
+	if info.Name, err = url.PathUnescape(name); err != nil {
+		return info, fmt.Errorf("%w: record key %q: %v", thole.ErrCorrupt, recs[0].Key, err)
+	}
+	byKey := make(map[string]thole.Record, len(recs))
+	for _, rec := range recs {
+		byKey[rec.Key] = rec
+	}
+	var queue []waiter
+	for _, rec := range recs {
+		lease, isOwner := strings.CutSuffix(rec.Key, "/owner")
+		switch {
+		case isOwner:
+			h := Holder{Token: rec.Version, Since: rec.Updated, Expires: byKey[lease+"/beat"].Expires}
+			var v struct {
+				Holder string `json:"holder"`
+			}
+			if err := rec.As(&v); err != nil {
+				return info, err
+			}
+			h.Owner = v.Holder
+			if lease == base {
+				info.Holder = &h
+			} else {
+				info.Intents = append(info.Intents, h)
+			}
+		case rec.Key == queueKey(base):
+			if err := rec.As(&queue); err != nil {
+				return info, err
+			}
+		}
+	}
+	for _, w := range queue {
+		if byKey[signKey(base, w.Ticket)].Exists() {
+			info.Waiters = append(info.Waiters, WaiterInfo{Owner: w.Owner, Since: w.Since})
+		}
+	}
+	return info, nil
+}

@@ -1,0 +1,211 @@
+// Package lock keeps named locks, such as one per file that agents and people
+// edit. A lock is a lease: a dead holder frees it. It has a fencing token: what
+// a replaced holder commits under its fence fails with ErrFenced. Waiters are
+// served in the order they came, and a wait that could never end is ErrDeadlock.
+//
+// Records, with <lock> being lock/<escaped name>:
+//
+//	<lock>/owner, <lock>/beat     the exclusive lease (see thole.Tx.Acquire)
+//	<lock>/queue                  who waits, in order
+//	<lock>/wait/<ticket>          a waiter's sign of life; it expires
+//	<lock>/intent/<owner>/owner…  an announced intent, a lease of its own
+//	lockwaits/<owner>             what an owner waits for: the wait-for graph
+//
+// Events lock.acquired, lock.released and lock.expired go to stream
+// lock/<escaped name>.
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// The types of this package's events; each holds a [Change].
+const (
+	TypeAcquired = "lock.acquired" // its position is the fencing token
+	TypeReleased = "lock.released"
+	TypeExpired  = "lock.expired"
+)
+
+// DefaultTTL is how long a lock is held without being renewed.
+const DefaultTTL = 30 * time.Second
+
+// Mode is how a lock is held.
+type Mode string
+
+// The modes of a lock.
+const (
+	Exclusive Mode = "exclusive" // by one owner at a time
+	Intent    Mode = "intent"    // advisory: by any number, announced to others and in no one's way
+)
+
+// Change is the data of this package's events.
+type Change struct {
+	Name  string `json:"name"`
+	Owner string `json:"owner"`
+	Mode  Mode   `json:"mode"`
+}
+
+// Locks are the locks of one space.
+type Locks struct{ sp *thole.Space }
+
+// In returns the locks of sp. It also makes sure that locks whose holder died
+// are freed by this process's store.
+func In(sp *thole.Space) *Locks {
+	sp.Store().OnExpire("lock", expire)
+	return &Locks{sp: sp}
+}
+
+// Options of [Locks.Acquire].
+type Options struct {
+	// Owner is who holds the lock: one thing that does one step at a time, such
+	// as a tool call. Two calls with the same owner exclude each other like any
+	// two, and an owner that waits for itself is a deadlock. Default: the
+	// handle's actor and a new id, which are in no one's way but are not seen
+	// as the same owner in a search for deadlocks.
+	Owner string
+	TTL   time.Duration // how long without renewal; default DefaultTTL
+	// Wait bounds the wait for others: 0 does not wait, negative waits until
+	// ctx ends.
+	Wait time.Duration
+	Mode Mode // default Exclusive
+	// Again takes a lock that Owner itself holds anew, such as after a restart:
+	// the earlier holder is fenced. Otherwise it is ErrDeadlock, or ErrConflict
+	// without Wait.
+	Again bool
+}
+
+func (o *Options) complete(sp *thole.Space) error {
+	if o.Owner == "" {
+		o.Owner = sp.Actor() + "/" + thole.NewID("own")
+	}
+	if o.TTL == 0 {
+		o.TTL = DefaultTTL
+	}
+	if o.Mode == "" {
+		o.Mode = Exclusive
+	}
+	if o.TTL < time.Millisecond || o.Mode != Exclusive && o.Mode != Intent {
+		return fmt.Errorf("%w: lock with ttl %v and mode %.40q", thole.ErrInvalid, o.TTL, o.Mode)
+	}
+	return nil
+}
+
+// HeldError says who has the lock. It unwraps to ErrConflict.
+type HeldError struct {
+	Name    string
+	Owner   string // "": nobody, but others wait for it
+	Waiters int    // before the caller
+}
+
+func (e *HeldError) Error() string {
+	if e.Owner == "" {
+		return fmt.Sprintf("lock %q: %d others wait for it", e.Name, e.Waiters)
+	}
+	return fmt.Sprintf("lock %q is held by %s, %d others wait for it", e.Name, e.Owner, e.Waiters)
+}
+
+// Unwrap returns ErrConflict.
+func (e *HeldError) Unwrap() error { return thole.ErrConflict }
+
+// base is the key of the exclusive lease.
+func base(name string) (string, error) {
+	if name == "" {
+		return "", fmt.Errorf("%w: a lock needs a name", thole.ErrInvalid)
+	}
+	return "lock/" + url.PathEscape(name), nil
+}
+
+func intentBase(base, owner string) string { return base + "/intent/" + url.PathEscape(owner) }
+
+// Lock is a lock that is held. It is safe for concurrent use.
+type Lock struct {
+	Name  string
+	Owner string
+	Mode  Mode
+	Fence thole.Fence // what the holder's commits go under; see thole.Space.Under
+	TTL   time.Duration
+
+	locks *Locks
+	state *state
+}
+
+// Renew moves the lock's end to its TTL from now. ErrFenced: it is not held any
+// more.
+func (l *Lock) Renew(ctx context.Context) error {
+	return l.locks.Renew(ctx, l.Fence, l.TTL)
+}
+
+// Release gives the lock back and stops keeping it. It may be called again.
+// ErrFenced: another holds it by now.
+func (l *Lock) Release(ctx context.Context) error {
+	l.state.end()
+	return l.locks.Release(ctx, l.Name, l.Fence)
+}
+
+// Renew moves the end of the lock that f proves to ttl (0: DefaultTTL) from
+// now. ErrFenced: it is not held any more.
+func (ls *Locks) Renew(ctx context.Context, f thole.Fence, ttl time.Duration) error {
+	if ttl == 0 {
+		ttl = DefaultTTL
+	}
+	return ls.sp.Renew(ctx, f, ttl)
+}
+
+// Release frees the lock that f proves; one that nobody holds is no error, so
+// it may be repeated. ErrFenced: another holds it by now. ErrInvalid: f is not
+// of this lock.
+func (ls *Locks) Release(ctx context.Context, name string, f thole.Fence) error {
+	b, err := base(name)
+	if err != nil {
+		return err
+	}
+	lease, mode := strings.TrimSuffix(f.Key, "/owner"), Exclusive
+	switch {
+	case lease == f.Key:
+		return fmt.Errorf("release %q: %w: the fence is of no lock", name, thole.ErrInvalid)
+	case strings.HasPrefix(lease, b+"/intent/"):
+		mode = Intent
+	case lease != b:
+		return fmt.Errorf("release %q: %w: the fence is of another lock", name, thole.ErrInvalid)
+	}
+	_, err = ls.sp.Update(ctx, func(tx *thole.Tx) error {
+		l, err := tx.Lease(lease)
+		switch {
+		case err != nil || l.Holder == "":
+			return err
+		case l.Fence != f:
+			return fmt.Errorf("release lock %q: %w: it is held by %s", name, thole.ErrFenced, l.Holder)
+		}
+		tx.Release(lease)
+		tx.Emit(b, TypeReleased, Change{Name: name, Owner: l.Holder, Mode: mode})
+		return nil
+	})
+	return err
+}
+
+// Do holds the lock while fn runs: it acquires, keeps and, however fn ends,
+// releases it. What fn commits through sp is fenced; its ctx ends, with the
+// cause ErrFenced, when the lock is lost. Errors: those of Acquire, fn's own.
+func (ls *Locks) Do(ctx context.Context, name string, opts *Options, fn func(ctx context.Context, sp *thole.Space) error) (err error) {
+	l, err := ls.Acquire(ctx, name, opts)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		// A cancelled caller must still give the lock back.
+		end := l.Release(context.WithoutCancel(thole.WithoutIdempotencyKey(ctx)))
+		if !errors.Is(end, thole.ErrFenced) {
+			err = errors.Join(err, end)
+		}
+	}()
+	kept, stop := l.Keep(ctx)
+	defer stop()
+	return fn(kept, ls.sp.Under(l.Fence))
+}

@@ -1,0 +1,142 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// waiter is a place in a lock's queue.
+type waiter struct {
+	Ticket string    `json:"ticket"`
+	Owner  string    `json:"owner"`
+	Since  time.Time `json:"since,omitzero"`
+}
+
+// sign is the value of a waiter's record: enough to clean up after it.
+type sign struct {
+	Lock  string `json:"lock"` // base
+	Owner string `json:"owner"`
+}
+
+// edge is a wait in the wait-for graph, kept under the one who waits.
+type edge struct {
+	Lock   string `json:"lock"` // base
+	Name   string `json:"name"`
+	Ticket string `json:"ticket"`
+}
+
+func queueKey(base string) string        { return base + "/queue" }
+func signKey(base, ticket string) string { return base + "/wait/" + ticket }
+func edgesKey(owner string) string       { return "lockwaits/" + url.PathEscape(owner) }
+
+// enough is how many waiters are counted; each is a condition of the commit.
+const enough = 100
+
+// ahead counts the live waiters before the caller, or all of them if it is not
+// in the queue, up to enough.
+func (a *attempt) ahead(tx *thole.Tx) (int, error) {
+	var queue []waiter
+	if _, err := tx.Load(queueKey(a.base), &queue); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, w := range queue {
+		if w.Ticket == a.ticket {
+			return n, nil
+		}
+		alive, err := tx.Get(signKey(a.base, w.Ticket))
+		if err != nil {
+			return 0, err
+		}
+		if alive.Exists() {
+			n++
+		}
+		if n == enough {
+			break
+		}
+	}
+	return n, nil
+}
+
+// enqueue puts the caller at the end of the queue, or, when it is there
+// already, gives a sign of life. ErrDeadlock: it would wait for ever.
+func (a *attempt) enqueue(ctx context.Context) error {
+	ticket := a.ticket
+	if ticket == "" {
+		ticket = thole.NewID("wait")
+	}
+	_, err := a.locks.sp.Update(ctx, func(tx *thole.Tx) error {
+		if err := a.deadlock(tx); err != nil {
+			return err
+		}
+		me := waiter{Ticket: ticket, Owner: a.opts.Owner, Since: tx.Now()}
+		tx.Put(signKey(a.base, ticket), sign{Lock: a.base, Owner: me.Owner}, &thole.WriteOptions{Expires: tx.Now().Add(waiterTTL)})
+		var queue []waiter
+		if _, err := tx.Load(queueKey(a.base), &queue); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(queue, func(w waiter) bool { return w.Ticket == ticket }) {
+			return nil
+		}
+		// A caller that was taken for dead starts over at the end.
+		tx.Put(queueKey(a.base), append(queue, me), nil)
+		var edges []edge
+		if _, err := tx.Load(edgesKey(me.Owner), &edges); err != nil {
+			return err
+		}
+		tx.Put(edgesKey(me.Owner), append(edges, edge{Lock: a.base, Name: a.name, Ticket: ticket}), nil)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for lock %q: %w", a.name, err)
+	}
+	a.ticket = ticket
+	return nil
+}
+
+// leave takes a waiter, and the dead before it, out of the queue.
+func leave(tx *thole.Tx, base string, me waiter) error {
+	var queue []waiter
+	if _, err := tx.Load(queueKey(base), &queue); err != nil {
+		return err
+	}
+	gone := []waiter{me}
+	for _, w := range queue {
+		if w.Ticket == me.Ticket || len(gone) > 20 { // a commit is bounded
+			break
+		}
+		alive, err := tx.Get(signKey(base, w.Ticket))
+		if err != nil {
+			return err
+		}
+		if !alive.Exists() {
+			gone = append(gone, w)
+		}
+	}
+	is := func(t string) bool { return slices.ContainsFunc(gone, func(w waiter) bool { return w.Ticket == t }) }
+	rest := slices.DeleteFunc(queue, func(w waiter) bool { return is(w.Ticket) })
+	put(tx, queueKey(base), rest)
+	for _, w := range gone {
+		tx.Delete(signKey(base, w.Ticket))
+		var edges []edge
+		if _, err := tx.Load(edgesKey(w.Owner), &edges); err != nil {
+			return err
+		}
+		put(tx, edgesKey(w.Owner), slices.DeleteFunc(edges, func(e edge) bool { return is(e.Ticket) }))
+	}
+	return nil
+}
+
+// put stores a list, or nothing for an empty one.
+func put[T any](tx *thole.Tx, key string, list []T) {
+	if len(list) == 0 {
+		tx.Delete(key)
+	} else {
+		tx.Put(key, list, nil)
+	}
+}
