@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +30,10 @@ func thread(n int, at thole.Position) thole.Commit {
 
 const benchThreads = 1000
 
-// fill appends rounds batches of 64 to random threads.
-func fill(b testing.TB, s *sqlitestore.Store, rounds int, last []thole.Position) {
+// fill appends rounds batches of 64 to random threads and returns how long
+// each took.
+func fill(b testing.TB, s *sqlitestore.Store, rounds int, last []thole.Position) []time.Duration {
+	took := make([]time.Duration, 0, rounds)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	batch := make([]thole.Commit, 64)
 	for range rounds {
@@ -38,7 +41,9 @@ func fill(b testing.TB, s *sqlitestore.Store, rounds int, last []thole.Position)
 		for i, n := range chosen {
 			batch[i] = thread(n, last[n])
 		}
+		start := time.Now()
 		results, err := s.Commit(context.Background(), batch)
+		took = append(took, time.Since(start))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -49,6 +54,7 @@ func fill(b testing.TB, s *sqlitestore.Store, rounds int, last []thole.Position)
 			last[n] = results[i].Last
 		}
 	}
+	return took
 }
 
 // BenchmarkCommitBatch64 is a batch of 64 appends to 64 of 1,000 threads.
@@ -58,8 +64,11 @@ func BenchmarkCommitBatch64(b *testing.B) {
 	fill(b, s, 100, last)
 	b.ResetTimer()
 	start := time.Now()
-	fill(b, s, b.N, last)
+	took := fill(b, s, b.N, last)
 	b.ReportMetric(float64(64*b.N)/time.Since(start).Seconds(), "commits/s")
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "max-ms")
 }
 
 // BenchmarkSyncedAppend is the limit beside it: what 64 such events weigh,

@@ -22,10 +22,17 @@ const (
 const restartPatience = 100 * time.Millisecond
 
 // log is the state of the write-ahead log, in pages.
+//
+// A checkpoint runs on a connection of its own beside the next commits. What
+// they add meanwhile is little and is copied between two commits, and then the
+// log can begin anew.
 type log struct {
 	pages int // in the log
 	limit int // from here on it is checkpointed
 	next  int // when to try the next time
+
+	copier  *conn      // opened for the first checkpoint
+	running chan error // of the checkpoint that runs; nil: none does
 }
 
 // watchLog makes SQLite tell the length of the log after each commit.
@@ -62,17 +69,27 @@ func (w *writer) measureLog() {
 // success it cannot change: errors but those of a failed sync show up again in
 // a later commit.
 func (w *writer) boundLog() {
-	if w.log.pages < w.log.next {
-		return
-	}
-	mode := sqlite3.CHECKPOINT_PASSIVE
-	if w.log.pages >= 2*w.log.limit {
+	switch {
+	case w.log.running != nil:
+		if w.log.pages < w.log.limit*5/4 && len(w.log.running) == 0 {
+			return // let it run
+		}
+		w.settleLog()
+		w.copyLog(sqlite3.CHECKPOINT_PASSIVE)
+	case w.log.pages < w.log.next:
+	case w.log.pages >= 2*w.log.limit:
 		// Readers were always in the way. Let those that are running finish
 		// while the next ones wait.
-		mode = sqlite3.CHECKPOINT_RESTART
 		w.BusyTimeout(restartPatience)
-		defer w.BusyTimeout(busyTimeout)
+		w.copyLog(sqlite3.CHECKPOINT_RESTART)
+		w.BusyTimeout(busyTimeout)
+	default:
+		w.startCopy()
 	}
+}
+
+// copyLog copies what is left of the log into the file.
+func (w *writer) copyLog(mode sqlite3.CheckpointMode) {
 	_, _, err := w.WALCheckpoint("main", mode)
 	w.fail(err)
 	w.measureLog()
@@ -81,8 +98,39 @@ func (w *writer) boundLog() {
 	w.log.next = w.log.pages + w.log.limit/2
 }
 
+// startCopy begins a checkpoint beside the commits; settleLog ends it.
+func (w *writer) startCopy() {
+	if w.log.copier == nil {
+		c, err := dial(context.Background(), w.file.path, w.file.vfs, sqlite3.OPEN_READWRITE)
+		if err == nil {
+			if err = c.tune(0); err != nil {
+				c.close()
+			}
+		}
+		if err != nil {
+			w.copyLog(sqlite3.CHECKPOINT_PASSIVE)
+			return
+		}
+		w.log.copier = c
+	}
+	w.log.running = make(chan error, 1)
+	go func(c *conn, done chan<- error) {
+		_, _, err := c.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
+		done <- err
+	}(w.log.copier, w.log.running)
+}
+
+// settleLog waits for a checkpoint that runs.
+func (w *writer) settleLog() {
+	if w.log.running != nil {
+		w.fail(<-w.log.running)
+		w.log.running = nil
+	}
+}
+
 // truncateLog empties the log. It waits for readers.
 func (w *writer) truncateLog(ctx context.Context) error {
+	w.settleLog()
 	w.SetInterrupt(ctx)
 	defer w.SetInterrupt(context.Background())
 	_, _, err := w.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE)
@@ -94,13 +142,15 @@ func (w *writer) truncateLog(ctx context.Context) error {
 
 // closeLog empties the log if nobody else uses the file.
 func (w *writer) closeLog() error {
+	w.settleLog()
+	first := w.log.copier.close()
 	if w.failed != nil {
-		return nil // it was reported
+		return first // it was reported
 	}
 	w.BusyTimeout(0)
 	_, _, err := w.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE)
-	if isBusy(err) {
-		return nil
+	if isBusy(err) || err == nil {
+		return first
 	}
 	return err
 }

@@ -45,6 +45,10 @@ func dial(ctx context.Context, path, vfsName string, flags sqlite3.OpenFlag) (*c
 
 // tune sets what holds for every connection; cache is in bytes.
 func (c *conn) tune(cache int64) error {
+	// Without it a statement is planned anew whenever its LIMIT changes.
+	if _, err := c.Config(sqlite3.DBCONFIG_ENABLE_QPSG, true); err != nil {
+		return err
+	}
 	return c.Exec(fmt.Sprintf(`
 		PRAGMA synchronous = FULL;
 		PRAGMA foreign_keys = ON;

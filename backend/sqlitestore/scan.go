@@ -31,17 +31,17 @@ func (sc *scan) walk(c *conn, columns string, space int64, limit int) *stmt {
 // plain reads a page of all events of the walk.
 func (sc *scan) plain(c *conn, space int64) (page thole.Page, err error) {
 	limit := thole.PageLimit(sc.q.Limit)
+	page.Events = make([]thole.Event, 0, min(limit, 64))
 	s := sc.walk(c, allColumns, space, limit+1)
 	for s.next() {
 		if len(page.Events) == limit {
 			page.Next = page.Events[limit-1].Position
 			break
 		}
-		e := s.toMeta(sc.head)
-		if err = s.rest(&e); err != nil {
+		page.Events = append(page.Events, s.toMeta(sc.head))
+		if err = s.rest(&page.Events[len(page.Events)-1]); err != nil {
 			break
 		}
-		page.Events = append(page.Events, e)
 	}
 	if e := s.done(); err == nil {
 		err = e
