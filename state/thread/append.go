@@ -54,7 +54,7 @@ func Append(tx *thole.Tx, id string, m Message) (*Message, error) {
 	if len(m.Blocks) == 0 {
 		return nil, fmt.Errorf("%w: a message has a block", thole.ErrInvalid)
 	}
-	if err := checkBlocks(m.Blocks); err != nil {
+	if err := CheckBlocks(m.Blocks); err != nil {
 		return nil, err
 	}
 	t, err := Load(tx, id)

@@ -116,7 +116,8 @@ func checkRole(role string) error {
 	return nil
 }
 
-func checkBlocks(blocks []Block) error {
+// CheckBlocks reports, as ErrInvalid, blocks that no message may have.
+func CheckBlocks(blocks []Block) error {
 	for i := range blocks {
 		if err := blocks[i].check(); err != nil {
 			return fmt.Errorf("block %d: %w", i, err)

@@ -33,13 +33,13 @@ func turnKey(id string) string { return Key(id) + "/turn" }
 // OffsetError is a chunk of text that does not go on where the block ends. It
 // unwraps to ErrConflict.
 type OffsetError struct {
-	Block      string
-	Offset     int // where the chunk begins
-	Have, Open int // how long the text is; 0 and -1: the block is not the open one
+	Block  string
+	Offset int // where the chunk begins
+	Have   int // how long the block's text is; -1: it has ended
 }
 
 func (e *OffsetError) Error() string {
-	if e.Open < 0 {
+	if e.Have < 0 {
 		return fmt.Sprintf("block %s: its text has ended", e.Block)
 	}
 	return fmt.Sprintf("block %s: chunk at offset %d, but the text has %d bytes", e.Block, e.Offset, e.Have)
@@ -54,7 +54,7 @@ func (e *OffsetError) Unwrap() error { return thole.ErrConflict }
 // It returns the turn's id. Errors: ErrNotFound; ErrConflict while another
 // turn is being run; ErrInvalid.
 func BeginTurn(tx *thole.Tx, id, run string, request []Block) (string, error) {
-	if err := errors.Join(thole.CheckID("run", run), checkBlocks(request)); err != nil {
+	if err := errors.Join(thole.CheckID("run", run), CheckBlocks(request)); err != nil {
 		return "", err
 	}
 	t, err := Load(tx, id)
@@ -149,7 +149,7 @@ func AppendText(tx *thole.Tx, id string, d Delta) error {
 	case o.Block == d.Block && o.Bytes != d.Offset:
 		return fmt.Errorf("thread %s: %w", id, &OffsetError{Block: d.Block, Offset: d.Offset, Have: o.Bytes})
 	case o.Block != d.Block && d.Offset != 0:
-		return fmt.Errorf("thread %s: %w", id, &OffsetError{Block: d.Block, Offset: d.Offset, Open: -1})
+		return fmt.Errorf("thread %s: %w", id, &OffsetError{Block: d.Block, Offset: d.Offset, Have: -1})
 	}
 	if d.Offset > 0 || d.Type == Text {
 		d.Type = "" // said when the block began, or plain text

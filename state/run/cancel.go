@@ -1,0 +1,141 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+// Cancel asks the run and all runs below it to end, durably, and emits
+// run.cancel_requested for each. Nothing starts in them afterwards. A queued one
+// is cancelled at once; a running one when its worker finishes, or when its
+// lease runs out. It is one commit for a tree of some dozens of runs; a larger
+// one is done from the top down. To cancel again changes nothing.
+//
+// It returns the run as it is then. Errors: ErrNotFound; ErrConflict when the
+// run has ended; ErrInvalid for an unknown cause.
+func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
+	if !slices.Contains([]string{ByUser, ByDisconnect, ByCredits, ByTimeout, BySuperseded, ByShutdown}, cause) {
+		return nil, fmt.Errorf("cancel run %s: %w: %.40q is no cause", id, thole.ErrInvalid, cause)
+	}
+	r, err := rs.Get(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("cancel: %w", err)
+	}
+	if r.Ended() {
+		return nil, fmt.Errorf("cancel run %s: %w: it is %s", id, thole.ErrConflict, r.Status)
+	}
+	if err := cancelTree(ctx, rs.sp, []string{id}, cause); err != nil {
+		return nil, fmt.Errorf("cancel run %s: %w", id, err)
+	}
+	return rs.Get(ctx, id)
+}
+
+// cancelTree cancels the given runs and those below them, as many to a commit
+// as fit.
+func cancelTree(ctx context.Context, sp *thole.Space, ids []string, cause string) error {
+	for len(ids) > 0 {
+		var rest []string
+		_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+			c := canceller{tx: tx, cause: cause}
+			for i, id := range ids {
+				if c.items > maxItems {
+					c.rest = append(c.rest, ids[i:]...)
+					break
+				}
+				r, err := load(tx, id)
+				if errors.Is(err, thole.ErrNotFound) {
+					continue
+				} else if err != nil {
+					return err
+				}
+				if err := c.cancel(r, false); err != nil {
+					return err
+				}
+			}
+			rest = c.rest
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		ids = rest
+	}
+	return nil
+}
+
+// What cancelling takes of a commit's items: to ask one run, to end a queued
+// one. The tree is cut where maxItems is passed.
+const (
+	askItems    = 3
+	finishItems = 16
+	maxItems    = thole.MaxCommitItems - 80
+)
+
+// canceller cancels runs within a Tx.
+type canceller struct {
+	tx    *thole.Tx
+	cause string
+	items int
+	rest  []string // what did not fit
+}
+
+// cancel asks r, which is as loaded in this Tx, and those below it to end.
+func (c *canceller) cancel(r *Run, rollback bool) error {
+	c.items += askItems
+	if !r.Ended() {
+		asked := r.Cancel != nil
+		if !asked {
+			r.Cancel = &Cancel{Cause: c.cause, Time: c.tx.Now()}
+		}
+		if !asked || rollback && !r.Cancel.Rollback {
+			r.Cancel.Rollback = rollback
+			r.put(c.tx)
+			r.emit(c.tx, "run.cancel_requested", Event{Cause: r.Cancel.Cause})
+		}
+		if r.Status == Queued {
+			c.items += finishItems
+			if err := r.finish(c.tx, Cancelled, ""); err != nil {
+				return err
+			}
+		}
+	}
+	if r.Children == 0 {
+		return nil
+	}
+	// A child that starts now writes r's record, so this Tx would run again.
+	prefix := key(r.ID) + "/child/"
+	for after := ""; ; {
+		recs, err := c.tx.List(thole.ListQuery{Prefix: prefix, After: after})
+		if err != nil {
+			return err
+		}
+		for _, rec := range recs {
+			if err := c.child(strings.TrimPrefix(rec.Key, prefix)); err != nil {
+				return err
+			}
+		}
+		if len(recs) < thole.MaxPage {
+			return nil
+		}
+		after = recs[len(recs)-1].Key
+	}
+}
+
+func (c *canceller) child(id string) error {
+	if c.items > maxItems {
+		c.rest = append(c.rest, id)
+		return nil
+	}
+	r, err := load(c.tx, id)
+	if errors.Is(err, thole.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return c.cancel(r, false)
+}

@@ -1,0 +1,331 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// endTimeout bounds how long the end of a run is tried to be committed after
+// its function returned.
+const endTimeout = 30 * time.Second
+
+// PanicError is a run whose function panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Do starts a run, waits for its turn to come if it is queued, and calls fn to
+// do the work: see [Handle.Do]. No other worker can claim the run. When ctx
+// ends while it waits, the run is cancelled. Errors: those of [Runs.Start] and
+// [Handle.Do]; ErrClosed when the group is being drained.
+func (rs *Runs) Do(ctx context.Context, threadID string, req Request, fn func(context.Context, *Handle) error) error {
+	ctx, leave, ok := rs.opts.Group.join(thole.WithoutIdempotencyKey(ctx))
+	if !ok {
+		return fmt.Errorf("run in %s: %w: workers are being drained", threadID, thole.ErrClosed)
+	}
+	defer leave()
+	holder := thole.NewID("worker")
+	var r *Run
+	var request []thread.Block
+	res, err := rs.sp.Update(ctx, func(tx *thole.Tx) (err error) {
+		request = req.blocks()
+		r, err = rs.start(tx, threadID, req, holder)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("run in %s: %w", threadID, err)
+	}
+	h := rs.handle(r, thole.LeaseFence(key(r.ID), res), request)
+	if r.Status == Queued {
+		if err := h.await(ctx); err != nil {
+			return err
+		}
+	}
+	return h.do(ctx, fn)
+}
+
+// await keeps the lease of a queued run until its turn has come, and begins it.
+func (h *Handle) await(ctx context.Context) error {
+	waiting, stop := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop(nil)
+	wg.Go(func() { h.keep(waiting, stop) })
+	err := h.begin(waiting)
+	if err != nil && ctx.Err() != nil {
+		cause := causeOf(ctx)
+		h.persist(ctx, cause)
+		return &CancelledError{Run: h.id, Cause: cause}
+	}
+	return err
+}
+
+// begin waits until the run is ready, and begins it.
+func (h *Handle) begin(ctx context.Context) error {
+	// In whichever thread the run before ends, that is told as run.finished.
+	w, err := h.sp.Watch(ctx, &thole.WatchOptions{Types: []string{"run.finished"}, Durable: true})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for {
+		_, err := h.sp.Update(ctx, func(tx *thole.Tx) error {
+			r, err := load(tx, h.id)
+			switch {
+			case err != nil:
+				return err
+			case r.Cancel != nil:
+				return &CancelledError{Run: h.id, Cause: r.Cancel.Cause}
+			case r.Ended():
+				return fmt.Errorf("run %s: %w: it is %s", h.id, thole.ErrConflict, r.Status)
+			case !r.Ready:
+				return nil
+			}
+			h.request = r.Request // it may have been edited
+			if err := r.begin(tx); err != nil {
+				return err
+			}
+			h.turn = r.Turn
+			return nil
+		})
+		if err != nil || h.turn != "" {
+			return err
+		}
+		if _, err := w.Next(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Do calls fn to do the run's work and ends the run when it returns: succeeded
+// on nil; failed on an error or a panic, which is returned as *PanicError.
+//
+// While fn works, the lease is renewed and streamed text committed. The context
+// that fn has ends, with a *CancelledError as its cause, as soon as the run is
+// cancelled, by anyone in any process; with ErrFenced, when another took the
+// run. When ctx ends, the run is cancelled, with the cause of a *CancelledError
+// if that is ctx's, or else "timeout" for a deadline and "disconnect". A
+// cancelled run ends as cancelled (or timed_out) whatever fn returns; what it
+// streamed is kept. A fn that returns a *CancelledError of its own cancels its
+// run.
+//
+// Errors: fn's; *CancelledError; ErrFenced; those of the commit that ends the
+// run.
+func (h *Handle) Do(ctx context.Context, fn func(context.Context, *Handle) error) error {
+	ctx, leave, ok := h.rs.opts.Group.join(thole.WithoutIdempotencyKey(ctx))
+	if !ok { // claimed just before the drain
+		h.persist(ctx, ByShutdown)
+		_, err := h.end(ctx, nil)
+		return err
+	}
+	defer leave()
+	return h.do(ctx, fn)
+}
+
+func (h *Handle) do(ctx context.Context, fn func(context.Context, *Handle) error) error {
+	// The work's context ends with a cause of ours, not with ctx's.
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	helpers, enough := context.WithCancel(work)
+	h.text.setDriven(true)
+	var wg sync.WaitGroup
+	wg.Go(func() { h.keep(helpers, stop) })
+	wg.Go(func() { h.obey(helpers, stop) })
+	wg.Go(func() { h.flushLoop(helpers) })
+	var late <-chan time.Time // a sweep ends the run too, somewhat later
+	if h.timeout > 0 {
+		timer := time.NewTimer(h.timeout)
+		defer timer.Stop()
+		late = timer.C
+	}
+	done := make(chan struct{})
+	wg.Go(func() {
+		select {
+		case <-late:
+			stop(&CancelledError{Run: h.id, Cause: ByTimeout})
+			h.persist(ctx, ByTimeout)
+		case <-ctx.Done():
+			cause := causeOf(ctx)
+			stop(&CancelledError{Run: h.id, Cause: cause})
+			h.persist(ctx, cause)
+		case <-done:
+		}
+	})
+	err := call(work, h, fn)
+	close(done)
+	enough()
+	wg.Wait()
+	h.text.setDriven(false)
+	lost := errors.Is(context.Cause(work), thole.ErrFenced)
+	stop(nil)
+	if lost {
+		return fmt.Errorf("run %s: %w", h.id, thole.ErrFenced)
+	}
+	var self *CancelledError
+	if errors.As(err, &self) && (self.Run == "" || self.Run == h.id) {
+		h.persist(ctx, self.Cause)
+	}
+	r, endErr := h.end(ctx, err)
+	switch {
+	case endErr != nil:
+		return errors.Join(err, endErr)
+	case r.Cancel != nil:
+		return &CancelledError{Run: h.id, Cause: r.Cancel.Cause}
+	}
+	return err
+}
+
+func call(ctx context.Context, h *Handle, fn func(context.Context, *Handle) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return fn(ctx, h)
+}
+
+// causeOf says why ctx ended.
+func causeOf(ctx context.Context) string {
+	var c *CancelledError
+	switch err := context.Cause(ctx); {
+	case errors.As(err, &c):
+		return c.Cause
+	case errors.Is(err, context.DeadlineExceeded):
+		return ByTimeout
+	}
+	return ByDisconnect
+}
+
+// persist cancels the run and those below it; that it has ended is as good.
+func (h *Handle) persist(ctx context.Context, cause string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	h.retry(ctx, func() error {
+		_, err := h.rs.Cancel(ctx, h.id, cause)
+		return err
+	})
+}
+
+// end commits the end of the run, text that is still pending included.
+func (h *Handle) end(ctx context.Context, err error) (*Run, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	status, reason := Succeeded, ""
+	if err != nil {
+		status, reason = Failed, err.Error()
+	}
+	var r *Run
+	tries := 0
+	err = h.retry(ctx, func() (err error) {
+		tries++
+		r, err = h.Finish(ctx, status, reason)
+		return err
+	})
+	if tries > 1 && (errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced)) {
+		// A try that failed may have happened.
+		if r, getErr := h.Get(ctx); getErr == nil && r.Ended() && (r.Status == status || r.Cancel != nil) {
+			return r, nil
+		}
+	}
+	return r, err
+}
+
+// retry calls do until it succeeds, fails for good, or ctx ends.
+func (h *Handle) retry(ctx context.Context, do func() error) error {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := do()
+		for _, final := range []error{thole.ErrConflict, thole.ErrFenced, thole.ErrNotFound, thole.ErrClosed, thole.ErrInvalid, thole.ErrTooLarge, thole.ErrCorrupt} {
+			if errors.Is(err, final) {
+				return err
+			}
+		}
+		if err == nil {
+			return nil
+		}
+		if !sleep(ctx, wait) {
+			return err
+		}
+	}
+}
+
+// sleep reports false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// keep renews the lease until ctx ends, and stops the work when another has it.
+// Other failures are tried again: a late holder may still write.
+func (h *Handle) keep(ctx context.Context, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(h.rs.opts.Heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := h.Heartbeat(ctx); errors.Is(err, thole.ErrFenced) {
+				stop(err)
+				return
+			}
+		}
+	}
+}
+
+// obey stops the work when the run is cancelled or ended by somebody else. It
+// watches the thread's stream: the news comes with the commit.
+func (h *Handle) obey(ctx context.Context, stop context.CancelCauseFunc) {
+	for ctx.Err() == nil {
+		if h.follow(ctx, stop) {
+			return
+		}
+		sleep(ctx, time.Second)
+	}
+}
+
+// follow watches until the work is stopped (true) or the watch fails.
+func (h *Handle) follow(ctx context.Context, stop context.CancelCauseFunc) bool {
+	w, err := h.sp.Watch(ctx, &thole.WatchOptions{
+		Streams: []string{thread.Key(h.thread)}, Durable: true,
+		Types: []string{"run.cancel_requested", "run.finished", "thread.destroyed", "thread.expired"},
+	})
+	if err != nil {
+		return false
+	}
+	defer w.Close()
+	for {
+		r, err := h.Get(ctx)
+		switch {
+		case errors.Is(err, thole.ErrNotFound) || err == nil && r.Ended():
+			stop(fmt.Errorf("run %s: %w: it has ended", h.id, thole.ErrFenced))
+			return true
+		case err == nil && r.Cancel != nil:
+			stop(&CancelledError{Run: h.id, Cause: r.Cancel.Cause})
+			return true
+		case err != nil:
+			return false
+		}
+		if ok, err := h.rs.sp.Get(ctx, thread.Key(h.thread)); err == nil && !ok.Exists() {
+			stop(fmt.Errorf("run %s: its thread %s: %w", h.id, h.thread, thole.ErrNotFound))
+			return true
+		}
+		if _, err := w.Next(ctx); err != nil {
+			return false
+		}
+	}
+}

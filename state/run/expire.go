@@ -1,0 +1,68 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+const crashReason = "its worker's lease ran out"
+
+func deadlineKey(id string) string { return key(id) + "/deadline" }
+
+// Register tells the store how runs end whose lease or time ran out. Every
+// process that sweeps a store with runs must do so when it opens the store.
+// [In] does it too. Doing it again changes nothing.
+func Register(s *thole.Store) { s.OnExpire("run", expire) }
+
+// expire ends what a record run/<id>/… stood for.
+func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+	id, what, _ := strings.Cut(strings.TrimPrefix(rec.Key, "run/"), "/")
+	var orphans []string
+	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+		orphans = nil
+		tx.Check(thole.Check{Key: rec.Key, At: rec.Version})
+		tx.Delete(rec.Key)
+		r, err := load(tx, id)
+		if errors.Is(err, thole.ErrNotFound) || errors.Is(err, thole.ErrInvalid) || err == nil && r.Ended() {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		switch what {
+		case "beat":
+			if r.Children > 0 {
+				orphans = []string{id}
+			}
+			return r.finish(tx, Crashed, crashReason)
+		case "deadline":
+			c := canceller{tx: tx, cause: ByTimeout}
+			err := c.cancel(r, false)
+			orphans = c.rest
+			return err
+		}
+		return nil
+	})
+	if err != nil || len(orphans) == 0 {
+		return err
+	}
+	// Nobody waits any more for what a crashed run's sub-agents do.
+	cause := ByShutdown
+	if what == "deadline" {
+		cause = ByTimeout
+	}
+	return cancelTree(ctx, sp.Store().Space(sp.Name()), orphans, cause)
+}
+
+// dead reports whether the worker that should be at r has let its lease run
+// out. What a sweep would find a moment later may be found first by whoever
+// needs the run's place.
+func (r *Run) dead(tx *thole.Tx) (bool, error) {
+	if r.Status == Queued && !r.Reserved {
+		return false, nil
+	}
+	l, err := tx.Lease(key(r.ID))
+	return !l.Alive, err
+}

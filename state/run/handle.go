@@ -1,0 +1,225 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// Handle is a worker's hold on a run that it works on. All it writes is in the
+// run's name, under its lease: once another has the run, or it has ended, that
+// is ErrFenced. A Handle is safe for concurrent use; its commits go one at a
+// time, in the order of the calls.
+type Handle struct {
+	rs      *Runs
+	sp      *thole.Space // under the fence
+	id      string
+	thread  string
+	turn    string
+	fence   thole.Fence
+	request []thread.Block
+	timeout time.Duration // 0: none
+	text    text
+	commit  chan struct{} // capacity 1: held by the call that commits
+}
+
+func (rs *Runs) handle(r *Run, f thole.Fence, request []thread.Block) *Handle {
+	sp := rs.sp.Because(r.ID).Under(f)
+	if r.Agent != "" {
+		sp = sp.As("agent:" + r.Agent)
+	}
+	h := &Handle{rs: rs, sp: sp, id: r.ID, thread: r.Thread, turn: r.Turn, fence: f,
+		request: request, timeout: seconds(r.Timeout), commit: make(chan struct{}, 1)}
+	h.text.armed = make(chan struct{}, 1)
+	return h
+}
+
+// Attach returns a handle on a run for the worker that holds fence, such as one
+// that claimed it in an earlier request. Errors: ErrNotFound; ErrFenced when the
+// fence is not that of the run's lease.
+func (rs *Runs) Attach(ctx context.Context, id string, fence thole.Fence) (*Handle, error) {
+	r, err := rs.Get(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("attach: %w", err)
+	}
+	owner, err := rs.sp.Get(ctx, key(id)+"/owner")
+	if err != nil {
+		return nil, err
+	}
+	if fence.Key != key(id)+"/owner" || owner.Version != fence.Token {
+		return nil, fmt.Errorf("attach to run %s: %w", id, thole.ErrFenced)
+	}
+	return rs.handle(r, fence, nil), nil
+}
+
+// ID returns the run's id.
+func (h *Handle) ID() string { return h.id }
+
+// Thread returns the id of the run's thread.
+func (h *Handle) Thread() string { return h.thread }
+
+// Turn returns the id of the turn that the run makes.
+func (h *Handle) Turn() string { return h.turn }
+
+// Fence returns the proof of the run's lease, for a worker to come back with.
+func (h *Handle) Fence() thole.Fence { return h.fence }
+
+// Request returns what the user asked for, unless the handle was attached.
+func (h *Handle) Request() []thread.Block { return slices.Clone(h.request) }
+
+// Space returns the run's space, acting as the run: under its fence, as its
+// agent, because of it.
+func (h *Handle) Space() *thole.Space { return h.sp }
+
+// Get returns the run.
+func (h *Handle) Get(ctx context.Context) (*Run, error) { return h.rs.Get(ctx, h.id) }
+
+// Update is Space.Update under the run's fence, after all text so far.
+func (h *Handle) Update(ctx context.Context, fn func(tx *thole.Tx) error) (thole.Result, error) {
+	return h.write(ctx, fn)
+}
+
+// live loads the run and reports one that has ended as ErrConflict.
+func (h *Handle) live(tx *thole.Tx) (*Run, error) {
+	r, err := load(tx, h.id)
+	if err == nil && r.Ended() {
+		err = fmt.Errorf("run %s: %w: it is %s", h.id, thole.ErrConflict, r.Status)
+	}
+	return r, err
+}
+
+// unless loads the run and reports one that is to end as *CancelledError.
+func (h *Handle) unless(tx *thole.Tx) (*Run, error) {
+	r, err := h.live(tx)
+	if err == nil && r.Cancel != nil {
+		err = &CancelledError{Run: h.id, Cause: r.Cancel.Cause}
+	}
+	return r, err
+}
+
+// Heartbeat renews the run's lease. Errors: ErrFenced. [Handle.Do] does it by
+// itself.
+func (h *Handle) Heartbeat(ctx context.Context) error {
+	return h.sp.Renew(ctx, h.fence, h.rs.opts.Lease)
+}
+
+// Block adds a block to the response, or replaces the one with its id, and
+// returns its id.
+func (h *Handle) Block(ctx context.Context, b thread.Block) (string, error) {
+	if b.ID == "" {
+		b.ID = thole.NewID("blk")
+	}
+	_, err := h.write(ctx, func(tx *thole.Tx) error {
+		_, err := thread.PutBlock(tx, h.thread, h.turn, b)
+		return err
+	})
+	return b.ID, err
+}
+
+// Append commits a chunk of text at its offset: see thread.AppendText. It is
+// for workers that count for themselves; the others use [Handle.Text].
+func (h *Handle) Append(ctx context.Context, d thread.Delta) error {
+	d.Turn = h.turn
+	_, err := h.write(ctx, func(tx *thole.Tx) error { return thread.AppendText(tx, h.thread, d) })
+	return err
+}
+
+// StartTool records, before the tool acts, that it is called, and returns the
+// id of the block that its result goes to. operationID, if any, pairs start and
+// end for whoever watches. Errors: *CancelledError when the run is to end, so
+// that nothing starts any more.
+func (h *Handle) StartTool(ctx context.Context, name string, input json.RawMessage, operationID string) (string, error) {
+	s := thread.ToolStarted{Turn: h.turn, Block: thole.NewID("blk"), Name: name, Input: input, OperationID: operationID}
+	_, err := h.write(ctx, func(tx *thole.Tx) error {
+		if _, err := h.unless(tx); err != nil {
+			return err
+		}
+		_, err := thread.StartTool(tx, h.thread, s)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("start tool %s: %w", name, err)
+	}
+	return s.Block, nil
+}
+
+// FinishTool records how a tool call ended, once. A run that is to end may
+// still do so: what happened, happened.
+func (h *Handle) FinishTool(ctx context.Context, block string, res thread.ToolResult) error {
+	_, err := h.write(ctx, func(tx *thole.Tx) error {
+		return thread.FinishTool(tx, h.thread, h.turn, block, res)
+	})
+	return err
+}
+
+// AddUsage adds what a call to model cost to the run's usage.
+func (h *Handle) AddUsage(ctx context.Context, model string, u Usage) error {
+	_, err := h.write(ctx, func(tx *thole.Tx) error {
+		r, err := h.live(tx)
+		if err != nil {
+			return err
+		}
+		if r.Usage == nil {
+			r.Usage = make(map[string]Usage)
+		}
+		sum := r.Usage[model]
+		sum.Add(u)
+		r.Usage[model] = sum
+		r.put(tx)
+		return nil
+	})
+	return err
+}
+
+// SetModel records which model was chosen for the run and emits run.updated.
+func (h *Handle) SetModel(ctx context.Context, model string) error {
+	_, err := h.write(ctx, func(tx *thole.Tx) error {
+		r, err := h.live(tx)
+		if err != nil {
+			return err
+		}
+		r.Model = model
+		r.put(tx)
+		r.emit(tx, "run.updated", Event{Model: model})
+		return nil
+	})
+	return err
+}
+
+// Finish ends the run with status succeeded or failed, for the reason given; a
+// run that is to be cancelled becomes cancelled (or timed_out) instead. Text
+// that was streamed is kept. It returns the run as it is then. Errors:
+// ErrConflict when it had ended before, which changes nothing; ErrFenced.
+// [Handle.Do] does it by itself.
+func (h *Handle) Finish(ctx context.Context, status, reason string) (*Run, error) {
+	if status != Succeeded && status != Failed {
+		return nil, fmt.Errorf("finish run %s: %w: a worker's status is succeeded or failed, not %.40q", h.id, thole.ErrInvalid, status)
+	}
+	_, err := thread.In(h.sp).Get(ctx, h.thread)
+	gone := errors.Is(err, thole.ErrNotFound) // destroyed: there is nothing to write to
+	if gone {
+		h.text.drop()
+	}
+	_, err = h.write(ctx, func(tx *thole.Tx) error {
+		r, err := h.live(tx)
+		if err != nil {
+			return err
+		}
+		if !gone && status == Failed && r.Cancel == nil && reason != "" {
+			if _, err := thread.PutBlock(tx, h.thread, h.turn, thread.Block{Type: thread.Failure, Content: reason}); err != nil {
+				return err
+			}
+		}
+		return r.finish(tx, status, reason)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("finish run %s: %w", h.id, err)
+	}
+	return h.Get(ctx)
+}

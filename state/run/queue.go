@@ -1,0 +1,85 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// Queue returns the runs that wait in the thread's line, in the order in which
+// they will start; the first may be one whose turn has come and which no worker
+// has claimed yet. Where one run is active per owner, the line is that of the
+// owner. [Runs.Cancel] takes one out. Errors: ErrNotFound.
+func (rs *Runs) Queue(ctx context.Context, threadID string) ([]*Run, error) {
+	t, err := thread.In(rs.sp).Get(ctx, threadID)
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	rec, err := rs.sp.Get(ctx, slotKey(t))
+	if err != nil || !rec.Exists() {
+		return []*Run{}, err
+	}
+	var s slot
+	if err := rec.As(&s); err != nil {
+		return nil, err
+	}
+	ids := s.Queue
+	if s.Active != "" {
+		ids = append([]string{s.Active}, ids...)
+	}
+	runs, err := rs.all(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	if len(runs) > 0 && runs[0].Status != Queued {
+		runs = runs[1:]
+	}
+	return runs, nil
+}
+
+// Edit is a change of a run that waits. Nil fields stay as they are.
+type Edit struct {
+	Prompt *string        // becomes the one block of the request
+	Blocks []thread.Block // replaces the request
+	Model  *string
+}
+
+// EditQueued changes what a run will do that has not started, and emits
+// run.updated. It keeps its place. Errors: ErrNotFound; ErrConflict once it has
+// started or ended; ErrInvalid; *ConflictError when ifMatch, unless zero, is not
+// the run's version.
+func (rs *Runs) EditQueued(ctx context.Context, id string, e Edit, ifMatch thole.Position) (*Run, error) {
+	_, err := rs.sp.Update(ctx, func(tx *thole.Tx) error {
+		if !ifMatch.IsZero() {
+			tx.Check(thole.Check{Key: key(id), At: ifMatch})
+		}
+		r, err := load(tx, id)
+		if err != nil {
+			return err
+		}
+		if r.Status != Queued {
+			return fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
+		}
+		if e.Blocks != nil {
+			r.Request = e.Blocks
+		}
+		if e.Prompt != nil {
+			r.Request = []thread.Block{thread.TextBlock(*e.Prompt)}
+		}
+		if e.Model != nil {
+			r.Model = *e.Model
+		}
+		if err := thread.CheckBlocks(r.Request); err != nil {
+			return err
+		}
+		r.put(tx)
+		r.emit(tx, "run.updated", Event{Model: r.Model})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("edit run %s: %w", id, err)
+	}
+	return rs.Get(ctx, id)
+}

@@ -1,0 +1,312 @@
+// Package run keeps executions of an agent in a thread: who works on what,
+// under which lease, and how it ended.
+//
+// A run is the record run/<id>; its events go to its thread's stream. It is
+// queued until a worker has it, running or waiting while one works on the one
+// turn it makes, and then ends exactly once. In each thread (or for each owner,
+// see thread.CreateOptions.RunScope) at most one run is active; the others wait
+// in a durable queue. A worker holds the run's lease and writes under its
+// fence; when the lease runs out, the run has crashed.
+//
+// A sub-agent's run names its Parent and works in a private thread of its own,
+// so that the parent's history shows only the tool call it came from; cancelling
+// the parent cancels it too.
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// Status of a run. The last five are final.
+const (
+	Queued    = "queued"
+	Running   = "running"
+	Waiting   = "waiting" // for a signal
+	Succeeded = "succeeded"
+	Failed    = "failed"
+	Cancelled = "cancelled"
+	Crashed   = "crashed" // its worker's lease ran out
+	TimedOut  = "timed_out"
+)
+
+// Causes of a cancel.
+const (
+	ByUser       = "user"
+	ByDisconnect = "disconnect"
+	ByCredits    = "credits"
+	ByTimeout    = "timeout"
+	BySuperseded = "superseded"
+	ByShutdown   = "shutdown"
+)
+
+// Policies: what a new run does when another is active.
+const (
+	Enqueue   = "enqueue"   // waits its turn
+	Reject    = "reject"    // is ErrConflict
+	Interrupt = "interrupt" // cancels the active one, keeps its output, and is next
+	Rollback  = "rollback"  // as Interrupt, and takes the active one's turn out of the history
+)
+
+// Usage counts tokens.
+type Usage = thread.Usage
+
+// Run is one execution of an agent.
+type Run struct {
+	ID           string           `json:"id,omitempty"`
+	Thread       string           `json:"thread"`
+	Status       string           `json:"status"`
+	Agent        string           `json:"agent,omitempty"`
+	Model        string           `json:"model,omitempty"` // asked for, then: chosen
+	Policy       string           `json:"policy,omitempty"`
+	OnDisconnect string           `json:"on_disconnect,omitempty"` // continue or cancel
+	Parent       string           `json:"parent,omitempty"`        // the run whose sub-agent this is
+	ResumedFrom  string           `json:"resumed_from,omitempty"`  // the ended run that this one goes on from
+	Request      []thread.Block   `json:"request,omitempty"`       // until it is in the thread's history
+	Options      json.RawMessage  `json:"options,omitempty"`       // for the agent
+	Timeout      int64            `json:"timeout,omitempty"`       // seconds from its start; 0: none
+	Turn         string           `json:"turn,omitempty"`          // what it makes
+	Cancel       *Cancel          `json:"cancel,omitempty"`        // it is to end, or did
+	Error        string           `json:"error,omitempty"`         // why it failed
+	WaitingFor   string           `json:"waiting_for,omitempty"`   // the name of a signal
+	Usage        map[string]Usage `json:"usage,omitempty"`         // by model
+	Created      time.Time        `json:"created_at"`
+	Started      time.Time        `json:"started_at,omitzero"`
+	Finished     time.Time        `json:"finished_at,omitzero"`
+	Updated      time.Time        `json:"updated_at,omitzero"`
+	Version      thole.Position   `json:"version,omitzero"`
+
+	Slot     string `json:"slot,omitempty"`     // key of the record that admits one run at a time
+	Ready    bool   `json:"ready,omitempty"`    // queued, and its turn has come
+	Reserved bool   `json:"reserved,omitempty"` // for the worker that holds its lease already
+	Children int    `json:"children,omitempty"` // sub-agents' runs so far
+}
+
+// Cancel says that a run is to end.
+type Cancel struct {
+	Cause    string    `json:"cause"`
+	Rollback bool      `json:"rollback,omitempty"` // and its turn goes with it
+	Time     time.Time `json:"time"`
+}
+
+// Ended reports whether the run's status is final.
+func (r *Run) Ended() bool { return Ended(r.Status) }
+
+// Ended reports whether status is final.
+func Ended(status string) bool {
+	return status != Queued && status != Running && status != Waiting
+}
+
+// Total returns the usage of all models together.
+func (r *Run) Total() Usage {
+	var sum Usage
+	for _, u := range r.Usage {
+		sum.Add(u)
+	}
+	return sum
+}
+
+// CancelledError is a run that was cancelled; it is the cause of the context
+// that the run's function has. It unwraps to thole.ErrCancelled.
+type CancelledError struct {
+	Run   string
+	Cause string
+}
+
+func (e *CancelledError) Error() string {
+	return fmt.Sprintf("run %s: cancelled by %s", e.Run, e.Cause)
+}
+
+// Unwrap returns thole.ErrCancelled.
+func (e *CancelledError) Unwrap() error { return thole.ErrCancelled }
+
+// Event is the data of run.queued, run.started, run.waiting, run.signalled,
+// run.updated, run.cancel_requested and run.finished, each with the fields that
+// concern it.
+type Event struct {
+	Run         string `json:"run"`
+	Agent       string `json:"agent,omitempty"`
+	Model       string `json:"model,omitempty"`
+	Turn        string `json:"turn,omitempty"`
+	Parent      string `json:"parent,omitempty"`
+	ResumedFrom string `json:"resumed_from,omitempty"`
+	Signal      string `json:"signal,omitempty"`
+	Status      string `json:"status,omitempty"`
+	Cause       string `json:"cause,omitempty"`
+	Error       string `json:"error,omitempty"`
+	Usage       *Usage `json:"usage,omitempty"`
+	Next        string `json:"next,omitempty"` // the run whose turn has come
+}
+
+// Options of [In]. The zero value is the default.
+type Options struct {
+	Lease      time.Duration // how long a worker may be silent; default 30 s
+	Heartbeat  time.Duration // how often Do renews the lease; default 10 s
+	Flush      time.Duration // how long streamed text may wait for its commit; default 100 ms
+	FlushBytes int           // how much of it may; default 4 KiB
+	Group      *Group        // what Do and Claim belong to, to be drained together; nil: nothing
+}
+
+// Runs are the runs of one space. The handle is cheap and immutable.
+type Runs struct {
+	sp   *thole.Space
+	opts Options
+}
+
+// In returns the runs of sp; what is written carries sp's actor and cause. Nil
+// opts mean the defaults. It also registers, with sp's store, how runs end whose
+// lease or time ran out: see [Register].
+func In(sp *thole.Space, opts *Options) *Runs {
+	rs := &Runs{sp: sp}
+	if opts != nil {
+		rs.opts = *opts
+	}
+	setDefault(&rs.opts.Lease, 30*time.Second)
+	setDefault(&rs.opts.Heartbeat, 10*time.Second)
+	setDefault(&rs.opts.Flush, 100*time.Millisecond)
+	setDefault(&rs.opts.FlushBytes, 4<<10)
+	Register(sp.Store())
+	return rs
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+func key(id string) string { return "run/" + id }
+
+func (r *Run) stream() string { return thread.Key(r.Thread) }
+
+// readyKey lies where workers of the run's agent look for something to do.
+func (r *Run) readyKey() string { return readyPrefix(r.Agent) + r.ID }
+
+func readyPrefix(agent string) string {
+	if agent == "" {
+		return "ready/%/" // which no escaped name is
+	}
+	return "ready/" + url.PathEscape(agent) + "/"
+}
+
+func (r *Run) put(tx *thole.Tx) {
+	stored := *r
+	stored.ID, stored.Updated, stored.Version = "", time.Time{}, thole.Position{}
+	tx.Put(key(r.ID), &stored, nil)
+}
+
+func (r *Run) emit(tx *thole.Tx, typ string, e Event) {
+	e.Run = r.ID
+	tx.Emit(r.stream(), typ, e)
+}
+
+func decode(id string, rec thole.Record) (*Run, error) {
+	if rec.Value == nil {
+		return nil, fmt.Errorf("run %s: %w", id, thole.ErrNotFound)
+	}
+	var r Run
+	if err := rec.As(&r); err != nil {
+		return nil, err
+	}
+	r.ID, r.Updated, r.Version = id, rec.Updated, rec.Version
+	return &r, nil
+}
+
+func load(tx *thole.Tx, id string) (*Run, error) {
+	if err := thole.CheckID("run", id); err != nil {
+		return nil, err
+	}
+	rec, err := tx.Get(key(id))
+	if err != nil {
+		return nil, err
+	}
+	return decode(id, rec)
+}
+
+// Get returns the run. Errors: ErrNotFound, ErrInvalid for a bad id.
+func (rs *Runs) Get(ctx context.Context, id string) (*Run, error) {
+	if err := thole.CheckID("run", id); err != nil {
+		return nil, err
+	}
+	rec, err := rs.sp.Get(ctx, key(id))
+	if err != nil {
+		return nil, err
+	}
+	return decode(id, rec)
+}
+
+// ListOptions of [Runs.List].
+type ListOptions struct {
+	Limit  int    // at most this many, 1…MaxPage; 0: MaxPage
+	Cursor string // the Next of an earlier page
+}
+
+// List returns a page of the thread's runs in the order of their ids, which is
+// that of their creation.
+func (rs *Runs) List(ctx context.Context, threadID string, opts *ListOptions) (thread.Page[*Run], error) {
+	var o ListOptions
+	if opts != nil {
+		o = *opts
+	}
+	page := thread.Page[*Run]{Items: []*Run{}}
+	if err := thole.CheckID("thrd", threadID); err != nil {
+		return page, err
+	}
+	prefix := thread.Key(threadID) + "/run/"
+	q := thole.ListQuery{Prefix: prefix, Limit: thole.PageLimit(o.Limit)}
+	if o.Cursor != "" {
+		if err := thole.CheckID("run", o.Cursor); err != nil {
+			return page, err
+		}
+		q.After = prefix + o.Cursor
+	}
+	recs, err := rs.sp.List(ctx, q)
+	if err != nil {
+		return page, fmt.Errorf("list runs of %s: %w", threadID, err)
+	}
+	ids := make([]string, len(recs))
+	for i, rec := range recs {
+		ids[i] = rec.Key[len(prefix):]
+	}
+	if page.Items, err = rs.all(ctx, ids); err != nil {
+		return page, err
+	}
+	if len(recs) == q.Limit {
+		page.Next = ids[len(ids)-1]
+	}
+	return page, nil
+}
+
+// all returns the runs with the given ids that there are, in their order.
+func (rs *Runs) all(ctx context.Context, ids []string) ([]*Run, error) {
+	runs := make([]*Run, 0, len(ids))
+	if len(ids) == 0 {
+		return runs, nil
+	}
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = key(id)
+	}
+	recs, err := rs.sp.GetAll(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	for i, rec := range recs {
+		switch r, err := decode(ids[i], rec); {
+		case errors.Is(err, thole.ErrNotFound):
+		case err != nil:
+			return nil, err
+		default:
+			runs = append(runs, r)
+		}
+	}
+	return runs, nil
+}

@@ -1,0 +1,147 @@
+package run
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// slot admits one run at a time and keeps the others in order. It is one
+// record, so that who is active and who is next are decided in one place.
+type slot struct {
+	key    string
+	Active string   `json:"active,omitempty"`
+	Queue  []string `json:"queue,omitempty"`
+}
+
+// maxQueue bounds how many runs may wait in one slot.
+const maxQueue = 256
+
+func slotKey(t *thread.Thread) string {
+	if t.RunScope == "user" && t.Owner != "" {
+		return "slot/" + url.PathEscape(t.Owner)
+	}
+	return thread.Key(t.ID) + "/slot"
+}
+
+func loadSlot(tx *thole.Tx, key string) (*slot, error) {
+	s := &slot{key: key}
+	_, err := tx.Load(key, s)
+	return s, err
+}
+
+func (s *slot) put(tx *thole.Tx) {
+	if s.Active == "" && len(s.Queue) == 0 {
+		tx.Delete(s.key)
+		return
+	}
+	tx.Put(s.key, s, nil)
+}
+
+// promote makes the first in the queue active, if nothing is.
+func (s *slot) promote(tx *thole.Tx) error {
+	for s.Active == "" && len(s.Queue) > 0 {
+		r, err := load(tx, s.Queue[0])
+		s.Queue = s.Queue[1:]
+		if errors.Is(err, thole.ErrNotFound) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		err = thread.SetActive(tx, r.Thread, r.ID, thread.Busy)
+		if errors.Is(err, thole.ErrNotFound) { // its thread is gone, and so is its reason
+			r.Status, r.Cancel, r.Finished = Cancelled, &Cancel{Cause: BySuperseded, Time: tx.Now()}, tx.Now()
+			tx.Release(key(r.ID))
+			r.put(tx)
+			continue
+		} else if err != nil {
+			return err
+		}
+		s.Active, r.Ready = r.ID, true
+		r.put(tx)
+		if !r.Reserved {
+			tx.Put(r.readyKey(), struct{}{}, nil)
+		}
+	}
+	s.put(tx)
+	return nil
+}
+
+func (s *slot) leave(id string) {
+	if s.Active == id {
+		s.Active = ""
+	}
+	s.Queue = slices.DeleteFunc(s.Queue, func(q string) bool { return q == id })
+}
+
+// begin moves a ready run from the queue into the thread's history.
+func (r *Run) begin(tx *thole.Tx) error {
+	turn, err := thread.BeginTurn(tx, r.Thread, r.ID, r.Request)
+	if err != nil {
+		return err
+	}
+	r.Status, r.Started, r.Turn, r.Request, r.Ready = Running, tx.Now(), turn, nil, false
+	r.put(tx)
+	tx.Delete(r.readyKey())
+	if r.Timeout > 0 {
+		tx.Put(deadlineKey(r.ID), struct{}{}, &thole.WriteOptions{Expires: tx.Now().Add(seconds(r.Timeout))})
+	}
+	r.emit(tx, "run.started", Event{Turn: turn, Agent: r.Agent, Model: r.Model, Parent: r.Parent, ResumedFrom: r.ResumedFrom})
+	return nil
+}
+
+// finish ends the run in every record that knows of it, and lets the next one
+// in. A run that was cancelled ends so whatever its worker says.
+func (r *Run) finish(tx *thole.Tx, status, reason string) error {
+	if r.Cancel != nil {
+		status, reason = Cancelled, ""
+		if r.Cancel.Cause == ByTimeout {
+			status = TimedOut
+		}
+	}
+	r.Status, r.Error, r.WaitingFor, r.Ready, r.Finished = status, reason, "", false, tx.Now()
+	r.put(tx)
+	tx.Release(key(r.ID))
+	tx.Delete(r.readyKey())
+	tx.Delete(deadlineKey(r.ID))
+	s, err := loadSlot(tx, r.Slot)
+	if err != nil {
+		return err
+	}
+	var usage *Usage
+	if sum := r.Total(); sum != (Usage{}) {
+		usage = &sum
+	}
+	if s.Active == r.ID {
+		err := thread.FinishTurn(tx, r.Thread, r.ID, turnStatus(status), usage)
+		if err == nil && r.Cancel != nil && r.Cancel.Rollback && r.Turn != "" {
+			err = thread.DropTurn(tx, r.Thread, r.Turn, r.ID)
+		}
+		if err != nil && !errors.Is(err, thole.ErrNotFound) {
+			return err
+		}
+	}
+	s.leave(r.ID)
+	if err := s.promote(tx); err != nil {
+		return err
+	}
+	e := Event{Status: status, Turn: r.Turn, Error: reason, Usage: usage, Next: s.Active}
+	if r.Cancel != nil {
+		e.Cause = r.Cancel.Cause
+	}
+	r.emit(tx, "run.finished", e)
+	return nil
+}
+
+func turnStatus(status string) string {
+	switch status {
+	case Succeeded:
+		return thread.Done
+	case Failed:
+		return thread.Error
+	}
+	return thread.Interrupted
+}

@@ -1,0 +1,206 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// maxChunk bounds the text of one event.
+const maxChunk = 64 << 10
+
+// text is what was streamed and is not committed yet. Every delta is signalled
+// at once, with the offset that its committed chunk will cover.
+type text struct {
+	mu      sync.Mutex
+	driven  bool           // Do commits in the background
+	block   string         // the one that is being written; "": the next delta begins one
+	typ     string         // its type
+	end     int            // its bytes so far
+	pending []thread.Delta // in order
+	bytes   int            // in pending
+	sent    []thread.Delta // went into a commit before pending; kept until it is known to have happened
+	armed   chan struct{}  // capacity 1: something is pending
+}
+
+// Text streams text of the response: it is signalled at once as message.delta
+// and committed with what comes within 100 ms or 4 KiB. Outside [Handle.Do],
+// each call is committed at once. Errors: ErrInvalid for what is not UTF-8, and
+// those of the commit.
+func (h *Handle) Text(ctx context.Context, delta string) error {
+	return h.stream(ctx, thread.Text, delta)
+}
+
+// Reasoning is [Handle.Text] for what the model thinks aloud.
+func (h *Handle) Reasoning(ctx context.Context, delta string) error {
+	return h.stream(ctx, thread.Reasoning, delta)
+}
+
+func (h *Handle) stream(ctx context.Context, typ, delta string) error {
+	if !utf8.ValidString(delta) {
+		return fmt.Errorf("run %s: %w: text is not UTF-8", h.id, thole.ErrInvalid)
+	}
+	now := false
+	for len(delta) > 0 {
+		n := min(len(delta), maxChunk)
+		for n < len(delta) && !utf8.RuneStart(delta[n]) {
+			n--
+		}
+		full, err := h.text.add(h, typ, delta[:n])
+		if err != nil {
+			return err
+		}
+		now = now || full
+		delta = delta[n:]
+	}
+	if now {
+		return h.Flush(ctx)
+	}
+	return nil
+}
+
+// add takes a piece of text in and signals it, in order. It reports whether it
+// is time to commit.
+func (t *text) add(h *Handle, typ, piece string) (bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.block == "" || t.typ != typ {
+		t.block, t.typ, t.end = thole.NewID("blk"), typ, 0
+	}
+	d := thread.Delta{Turn: h.turn, Block: t.block, Offset: t.end, Text: piece}
+	if typ != thread.Text {
+		d.Type = typ
+	}
+	t.end += len(piece)
+	if n := len(t.pending); n > 0 && t.pending[n-1].Block == t.block && len(t.pending[n-1].Text)+len(piece) <= maxChunk {
+		t.pending[n-1].Text += piece
+	} else {
+		t.pending = append(t.pending, d)
+	}
+	t.bytes += len(piece)
+	select {
+	case t.armed <- struct{}{}:
+	default:
+	}
+	return !t.driven || t.bytes >= h.rs.opts.FlushBytes, h.sp.Signal(thread.Key(h.thread), "message.delta", d)
+}
+
+// take returns what to commit now, until done is called. Again is set when that
+// went into a commit before, which may have happened.
+func (t *text) take() (chunks []thread.Delta, again bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if again = len(t.sent) > 0; !again {
+		t.sent, t.pending, t.bytes = t.pending, nil, 0
+	}
+	return t.sent, again
+}
+
+// done forgets what take returned.
+func (t *text) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sent = nil
+}
+
+// drop forgets all text that is not committed.
+func (t *text) drop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sent, t.pending, t.bytes = nil, nil, 0
+}
+
+func (t *text) setDriven(driven bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.driven = driven
+}
+
+// cut ends the text block: the next delta begins another.
+func (t *text) cut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.block = ""
+}
+
+// Flush commits all text so far.
+func (h *Handle) Flush(ctx context.Context) error {
+	_, err := h.write(ctx, nil)
+	return err
+}
+
+// write commits what text is pending and what fn asks for, as one step.
+func (h *Handle) write(ctx context.Context, fn func(tx *thole.Tx) error) (thole.Result, error) {
+	select {
+	case h.commit <- struct{}{}:
+		defer func() { <-h.commit }()
+	case <-ctx.Done():
+		return thole.Result{}, context.Cause(ctx)
+	}
+	chunks, again := h.text.take()
+	if again {
+		_, err := h.sp.Update(ctx, func(tx *thole.Tx) error { return h.append(tx, chunks) })
+		var off *thread.OffsetError
+		if err != nil && !errors.As(err, &off) { // an OffsetError: it had happened
+			return thole.Result{}, err
+		}
+		h.text.done()
+		chunks, _ = h.text.take()
+	}
+	if fn != nil {
+		h.text.cut()
+	} else if len(chunks) == 0 {
+		return thole.Result{}, nil
+	}
+	res, err := h.sp.Update(ctx, func(tx *thole.Tx) error {
+		if err := h.append(tx, chunks); err != nil || fn == nil {
+			return err
+		}
+		return fn(tx)
+	})
+	if err == nil {
+		h.text.done()
+	}
+	return res, err
+}
+
+func (h *Handle) append(tx *thole.Tx, chunks []thread.Delta) error {
+	for _, d := range chunks {
+		if err := thread.AppendText(tx, h.thread, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flushLoop commits streamed text soon after it came, until ctx ends. What
+// cannot be committed now stays for the next time.
+func (h *Handle) flushLoop(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.text.armed:
+		}
+		timer.Reset(h.rs.opts.Flush)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if err := h.Flush(ctx); err != nil && ctx.Err() == nil {
+			select {
+			case h.text.armed <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
