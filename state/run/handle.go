@@ -80,9 +80,20 @@ func (h *Handle) Space() *thole.Space { return h.sp }
 // Get returns the run.
 func (h *Handle) Get(ctx context.Context) (*Run, error) { return h.rs.Get(ctx, h.id) }
 
-// Update is Space.Update under the run's fence, after all text so far.
+// Update is Space.Update under the run's fence, in one commit with all text so
+// far: for what belongs together, such as a decision and the start of its tool
+// (thread.StartTool with [Handle.Turn]; ask [Handle.Go] first). Text that comes
+// afterwards is another block.
 func (h *Handle) Update(ctx context.Context, fn func(tx *thole.Tx) error) (thole.Result, error) {
-	return h.write(ctx, fn)
+	return h.write(ctx, cuts, fn)
+}
+
+// Go reports, within a Tx of [Handle.Update], whether the run may still start
+// something: nil; *CancelledError when it is to end; ErrConflict when it has
+// ended. A cancel that comes before the commit makes the Tx run again.
+func (h *Handle) Go(tx *thole.Tx) error {
+	_, err := h.unless(tx)
+	return err
 }
 
 // live loads the run and reports one that has ended as ErrConflict.
@@ -115,7 +126,7 @@ func (h *Handle) Block(ctx context.Context, b thread.Block) (string, error) {
 	if b.ID == "" {
 		b.ID = thole.NewID("blk")
 	}
-	_, err := h.write(ctx, func(tx *thole.Tx) error {
+	_, err := h.write(ctx, cuts, func(tx *thole.Tx) error {
 		_, err := thread.PutBlock(tx, h.thread, h.turn, b)
 		return err
 	})
@@ -126,7 +137,7 @@ func (h *Handle) Block(ctx context.Context, b thread.Block) (string, error) {
 // for workers that count for themselves; the others use [Handle.Text].
 func (h *Handle) Append(ctx context.Context, d thread.Delta) error {
 	d.Turn = h.turn
-	_, err := h.write(ctx, func(tx *thole.Tx) error { return thread.AppendText(tx, h.thread, d) })
+	_, err := h.write(ctx, cuts, func(tx *thole.Tx) error { return thread.AppendText(tx, h.thread, d) })
 	return err
 }
 
@@ -136,7 +147,7 @@ func (h *Handle) Append(ctx context.Context, d thread.Delta) error {
 // that nothing starts any more.
 func (h *Handle) StartTool(ctx context.Context, name string, input json.RawMessage, operationID string) (string, error) {
 	s := thread.ToolStarted{Turn: h.turn, Block: thole.NewID("blk"), Name: name, Input: input, OperationID: operationID}
-	_, err := h.write(ctx, func(tx *thole.Tx) error {
+	_, err := h.write(ctx, cuts, func(tx *thole.Tx) error {
 		if _, err := h.unless(tx); err != nil {
 			return err
 		}
@@ -152,7 +163,7 @@ func (h *Handle) StartTool(ctx context.Context, name string, input json.RawMessa
 // FinishTool records how a tool call ended, once. A run that is to end may
 // still do so: what happened, happened.
 func (h *Handle) FinishTool(ctx context.Context, block string, res thread.ToolResult) error {
-	_, err := h.write(ctx, func(tx *thole.Tx) error {
+	_, err := h.write(ctx, goesOn, func(tx *thole.Tx) error {
 		return thread.FinishTool(tx, h.thread, h.turn, block, res)
 	})
 	return err
@@ -160,7 +171,7 @@ func (h *Handle) FinishTool(ctx context.Context, block string, res thread.ToolRe
 
 // AddUsage adds what a call to model cost to the run's usage.
 func (h *Handle) AddUsage(ctx context.Context, model string, u Usage) error {
-	_, err := h.write(ctx, func(tx *thole.Tx) error {
+	_, err := h.write(ctx, goesOn, func(tx *thole.Tx) error {
 		r, err := h.live(tx)
 		if err != nil {
 			return err
@@ -179,7 +190,7 @@ func (h *Handle) AddUsage(ctx context.Context, model string, u Usage) error {
 
 // SetModel records which model was chosen for the run and emits run.updated.
 func (h *Handle) SetModel(ctx context.Context, model string) error {
-	_, err := h.write(ctx, func(tx *thole.Tx) error {
+	_, err := h.write(ctx, goesOn, func(tx *thole.Tx) error {
 		r, err := h.live(tx)
 		if err != nil {
 			return err
@@ -206,7 +217,7 @@ func (h *Handle) Finish(ctx context.Context, status, reason string) (*Run, error
 	if gone {
 		h.text.drop()
 	}
-	_, err = h.write(ctx, func(tx *thole.Tx) error {
+	_, err = h.write(ctx, cuts, func(tx *thole.Tx) error {
 		r, err := h.live(tx)
 		if err != nil {
 			return err

@@ -80,7 +80,7 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 
 // receive takes the signal if it is there and else makes the run wait for it.
 func (h *Handle) receive(ctx context.Context, name string) (data json.RawMessage, ok bool, err error) {
-	_, err = h.write(ctx, func(tx *thole.Tx) error {
+	_, err = h.write(ctx, goesOn, func(tx *thole.Tx) error {
 		r, err := h.unless(tx)
 		if err != nil {
 			return err

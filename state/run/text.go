@@ -122,21 +122,36 @@ func (t *text) setDriven(driven bool) {
 	t.driven = driven
 }
 
-// cut ends the text block: the next delta begins another.
-func (t *text) cut() {
+// cut ends the text block, as another block is about to begin: the next delta
+// begins one too. The returned function undoes that if none has come.
+func (t *text) cut() (undo func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	block := t.block
 	t.block = ""
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.block == "" {
+			t.block = block
+		}
+	}
 }
 
 // Flush commits all text so far.
 func (h *Handle) Flush(ctx context.Context) error {
-	_, err := h.write(ctx, nil)
+	_, err := h.write(ctx, goesOn, nil)
 	return err
 }
 
+// Whether what write commits ends the text block that is being streamed.
+const (
+	goesOn = false
+	cuts   = true
+)
+
 // write commits what text is pending and what fn asks for, as one step.
-func (h *Handle) write(ctx context.Context, fn func(tx *thole.Tx) error) (thole.Result, error) {
+func (h *Handle) write(ctx context.Context, cut bool, fn func(tx *thole.Tx) error) (thole.Result, error) {
 	select {
 	case h.commit <- struct{}{}:
 		defer func() { <-h.commit }()
@@ -153,10 +168,12 @@ func (h *Handle) write(ctx context.Context, fn func(tx *thole.Tx) error) (thole.
 		h.text.done()
 		chunks, _ = h.text.take()
 	}
-	if fn != nil {
-		h.text.cut()
-	} else if len(chunks) == 0 {
+	if fn == nil && len(chunks) == 0 {
 		return thole.Result{}, nil
+	}
+	undo := func() {}
+	if cut {
+		undo = h.text.cut()
 	}
 	res, err := h.sp.Update(ctx, func(tx *thole.Tx) error {
 		if err := h.append(tx, chunks); err != nil || fn == nil {
@@ -164,10 +181,12 @@ func (h *Handle) write(ctx context.Context, fn func(tx *thole.Tx) error) (thole.
 		}
 		return fn(tx)
 	})
-	if err == nil {
-		h.text.done()
+	if err != nil {
+		undo()
+		return res, err
 	}
-	return res, err
+	h.text.done()
+	return res, nil
 }
 
 func (h *Handle) append(tx *thole.Tx, chunks []thread.Delta) error {
