@@ -91,7 +91,7 @@ func BenchmarkSyncedAppend(b *testing.B) {
 		if _, err := f.WriteAt(block, int64(i*len(block)%size)); err != nil {
 			b.Fatal(err)
 		}
-		if err := datasync(f); err != nil {
+		if err := f.Sync(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -43,7 +43,7 @@ func (f *file) explain(ctx context.Context, err error) error {
 		return say("cannot be opened; does its directory exist, and can this user write to it?")
 	case sqlite3.IOERR:
 		if unsynced(err) {
-			return say("could not be synced to its disk")
+			return say("stopped writing because its disk failed to sync; check the disk, then open the store again")
 		}
 		return say("could not be read or written; check the disk")
 	}

@@ -168,7 +168,7 @@ func (f *file) open(ctx context.Context, cache int64) (_ *conn, err error) {
 	if err := c.Exec(`PRAGMA page_size = 4096; PRAGMA wal_autocheckpoint = 0`); err != nil {
 		return nil, err
 	}
-	if err := c.useWAL(); err != nil {
+	if err := f.useWAL(c); err != nil {
 		return nil, err
 	}
 	if err := f.whole(c); err != nil {
@@ -182,7 +182,7 @@ func (f *file) open(ctx context.Context, cache int64) (_ *conn, err error) {
 
 // useWAL switches to a write-ahead log. A file system without shared memory
 // cannot have one.
-func (c *conn) useWAL() error {
+func (f *file) useWAL(c *conn) error {
 	s := c.prepare(`PRAGMA journal_mode = WAL`)
 	mode := ""
 	if s.next() {
@@ -192,8 +192,8 @@ func (c *conn) useWAL() error {
 		return err
 	}
 	if mode != "wal" {
-		return fmt.Errorf("%w: the file system has no shared memory for a write-ahead log (journal mode stays %s); put the store on a local disk",
-			errors.ErrUnsupported, mode)
+		return fmt.Errorf("%w: sqlite store %s: its file system has no shared memory for a write-ahead log (journal mode stays %s); put it on a local disk",
+			errors.ErrUnsupported, f.path, mode)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -105,8 +104,7 @@ func (w *writer) transact(ctx context.Context, f func() error) (err error) {
 // fail notes an error after which nothing may be written any more.
 func (w *writer) fail(err error) error {
 	if unsynced(err) && w.failed == nil {
-		w.failed = fmt.Errorf("sqlite store %s stopped writing because its disk failed to sync; check the disk, then open the store again: %w", w.file.path, err)
-		return w.failed
+		w.failed = err
 	}
 	return err
 }
