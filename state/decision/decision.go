@@ -1,0 +1,254 @@
+// Package decision keeps what an agent decided and was about to do, written
+// before it acts, and what came of it. After a crash the decisions without an
+// outcome tell what may have happened: an idempotent act is done again, any
+// other is verified, never inferred.
+//
+//	planned ──▶ done │ failed │ unknown        unknown ──▶ done │ failed
+//	standing ─▶ done                           (a standing order, retired)
+//
+// Record decision/<id> holds the decision; the small records
+// decision-open/<id> and decision-standing/<id> index those without an outcome
+// and the orders in force. Events go to stream decision.
+package decision
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// The stream and the types of this package's events.
+const (
+	Stream       = "decision"
+	TypePlanned  = "decision.planned"  // holds a [Decision]
+	TypeResolved = "decision.resolved" // holds an [Outcome]
+)
+
+// Status is how far a decision is.
+type Status string
+
+// The statuses of a decision.
+const (
+	Planned  Status = "planned"  // the act may or may not have happened
+	Standing Status = "standing" // a rule in force
+	Done     Status = "done"
+	Failed   Status = "failed"
+	Unknown  Status = "unknown" // someone must find out
+)
+
+// Plan is what is about to be done, and why.
+type Plan struct {
+	Action     string          `json:"action"`             // such as "write src/app.ts"; of an order: what it governs
+	Decision   string          `json:"decision,omitempty"` // what was chosen
+	Rationale  string          `json:"rationale,omitempty"`
+	Input      json.RawMessage `json:"input,omitempty"` // what is needed to do it again or to verify it
+	Refs       []string        `json:"refs,omitempty"`
+	Idempotent bool            `json:"idempotent,omitempty"` // to do it again does no harm
+	Run        string          `json:"run,omitempty"`
+	Thread     string          `json:"thread,omitempty"`
+}
+
+// Decision is a plan and what came of it.
+type Decision struct {
+	ID string `json:"id"`
+	Plan
+	Status   Status          `json:"status"`
+	Result   json.RawMessage `json:"result,omitempty"`
+	Actor    string          `json:"actor,omitempty"` // who decided
+	Created  time.Time       `json:"created"`
+	Resolved time.Time       `json:"resolved,omitzero"`
+	Version  thole.Position  `json:"version,omitzero"`
+}
+
+// Outcome is the data of decision.resolved.
+type Outcome struct {
+	ID       string          `json:"id"`
+	Outcome  Status          `json:"outcome"`
+	Previous Status          `json:"previous"`
+	Result   json.RawMessage `json:"result,omitempty"`
+}
+
+// Decisions are the decisions of one space.
+type Decisions struct{ sp *thole.Space }
+
+// In returns the decisions of sp.
+func In(sp *thole.Space) *Decisions { return &Decisions{sp: sp} }
+
+const (
+	all      = "decision/"
+	open     = "decision-open/"
+	standing = "decision-standing/"
+)
+
+// Plan records what is about to be done. Once it returns the plan is durable,
+// and only then may the act begin. Nothing happens twice under one idempotency
+// key. ErrInvalid: there is no action.
+func (d *Decisions) Plan(ctx context.Context, p Plan) (Decision, error) {
+	dec, _, err := d.record(ctx, p, Planned, open)
+	return dec, err
+}
+
+// Order records a standing order: a rule that holds until it is retired, and
+// that the index always shows.
+func (d *Decisions) Order(ctx context.Context, p Plan) (Decision, error) {
+	dec, _, err := d.record(ctx, p, Standing, standing)
+	return dec, err
+}
+
+// record stores a new decision; repeated: an earlier call had done so.
+func (d *Decisions) record(ctx context.Context, p Plan, status Status, index string) (dec Decision, repeated bool, err error) {
+	if p.Action == "" {
+		return Decision{}, false, fmt.Errorf("%w: a decision needs an action", thole.ErrInvalid)
+	}
+	dec = Decision{ID: thole.NewID("dec"), Plan: p, Status: status, Actor: d.sp.Actor()}
+	res, err := d.sp.Update(ctx, func(tx *thole.Tx) error {
+		dec.Created = tx.Now()
+		tx.Put(all+dec.ID, dec, nil)
+		tx.Put(index+dec.ID, struct{}{}, nil)
+		tx.Emit(Stream, TypePlanned, dec).Refs = p.Refs
+		return nil
+	})
+	if err != nil {
+		return Decision{}, false, fmt.Errorf("plan %.80q: %w", p.Action, err)
+	}
+	if res.Repeated {
+		var first Decision
+		if err := d.repeated(ctx, res, TypePlanned, &first); err != nil {
+			return Decision{}, true, err
+		}
+		dec, err = d.Get(ctx, first.ID)
+		return dec, true, err
+	}
+	dec.Version = res.Last
+	return dec, false, nil
+}
+
+// repeated reads the event of an earlier call under the same idempotency key.
+func (d *Decisions) repeated(ctx context.Context, res thole.Result, typ string, v any) error {
+	events, err := d.sp.Repeat(ctx, res)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		if e.Type == typ {
+			return e.As(v)
+		}
+	}
+	return fmt.Errorf("%w: no %s at %s", thole.ErrNotFound, typ, res.Last)
+}
+
+// Get returns a decision. ErrNotFound: there is none with that id.
+func (d *Decisions) Get(ctx context.Context, id string) (Decision, error) {
+	if err := thole.CheckID("dec", id); err != nil {
+		return Decision{}, err
+	}
+	rec, err := d.sp.Get(ctx, all+id)
+	if err != nil {
+		return Decision{}, err
+	}
+	return read(id, rec)
+}
+
+func read(id string, rec thole.Record) (Decision, error) {
+	if !rec.Exists() {
+		return Decision{}, fmt.Errorf("decision %s: %w", id, thole.ErrNotFound)
+	}
+	var dec Decision
+	err := rec.As(&dec)
+	dec.Version = rec.Version
+	return dec, err
+}
+
+// Resolve records what came of a decision: done, failed, or unknown, with a
+// result that may be nil. What is done or failed stays so: ErrConflict. A
+// standing order is retired with done. Other errors: ErrNotFound, ErrInvalid.
+func (d *Decisions) Resolve(ctx context.Context, id string, outcome Status, result any) (Decision, error) {
+	if err := thole.CheckID("dec", id); err != nil {
+		return Decision{}, err
+	}
+	if !slices.Contains([]Status{Done, Failed, Unknown}, outcome) {
+		return Decision{}, fmt.Errorf("%w: outcome %.40q is not done, failed or unknown", thole.ErrInvalid, outcome)
+	}
+	var raw json.RawMessage
+	if result != nil {
+		var err error
+		if raw, err = json.Marshal(result); err != nil {
+			return Decision{}, fmt.Errorf("%w: result of decision %s: %v", thole.ErrInvalid, id, err)
+		}
+	}
+	var dec Decision
+	res, err := d.sp.Update(ctx, func(tx *thole.Tx) error {
+		rec, err := tx.Get(all + id)
+		if err != nil {
+			return err
+		}
+		if dec, err = read(id, rec); err != nil {
+			return err
+		}
+		was := dec.Status
+		if !was.leadsTo(outcome) {
+			return fmt.Errorf("%w: decision %s is %s, it cannot become %s", thole.ErrConflict, id, was, outcome)
+		}
+		dec.Status, dec.Result, dec.Resolved, dec.Version = outcome, raw, tx.Now(), thole.Position{}
+		tx.Put(all+id, dec, nil)
+		tx.Delete(standing + id)
+		if outcome != Unknown {
+			tx.Delete(open + id)
+		}
+		tx.Emit(Stream, TypeResolved, Outcome{ID: id, Outcome: outcome, Previous: was, Result: raw}).Refs = []string{id}
+		return nil
+	})
+	if err != nil {
+		return Decision{}, err
+	}
+	if res.Repeated {
+		return d.Get(ctx, id)
+	}
+	dec.Version = res.Last
+	return dec, nil
+}
+
+func (s Status) leadsTo(next Status) bool {
+	switch s {
+	case Planned:
+		return true
+	case Unknown:
+		return next != Unknown
+	case Standing:
+		return next == Done
+	}
+	return false
+}
+
+// Do plans, acts and records the outcome: done with what act returns, or failed
+// with its error, which Do returns as well. An act that ends by a cancel may
+// have happened in part: unknown. A repeat under an idempotency key acts again
+// only if the act is idempotent and has no outcome; if it is not idempotent and
+// has none, that is ErrConflict.
+func (d *Decisions) Do(ctx context.Context, p Plan, act func(context.Context) (any, error)) (Decision, error) {
+	dec, repeated, err := d.record(ctx, p, Planned, open)
+	switch {
+	case err != nil || dec.Status != Planned:
+		return dec, err
+	case repeated && !p.Idempotent:
+		return dec, fmt.Errorf("%w: decision %s was made before and has no outcome", thole.ErrConflict, dec.ID)
+	}
+	result, acted := act(ctx)
+	outcome := Done
+	if acted != nil {
+		outcome, result = Failed, map[string]string{"error": acted.Error()}
+		if ctx.Err() != nil {
+			outcome = Unknown
+		}
+	}
+	resolved, err := d.Resolve(context.WithoutCancel(thole.WithoutIdempotencyKey(ctx)), dec.ID, outcome, result)
+	if err != nil {
+		resolved = dec // it stays among the unfinished ones
+	}
+	return resolved, errors.Join(acted, err)
+}

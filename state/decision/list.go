@@ -1,0 +1,217 @@
+package decision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/thole-dev/thole"
+)
+
+// ListOptions of [Decisions.List]. The zero value lists all decisions.
+type ListOptions struct {
+	Incomplete bool   // only those that are planned or unknown
+	Thread     string // only of this thread
+	Run        string // only of this run
+	After      string // go on after this id: Page.Next of the page before
+	Limit      int    // 1…1,000; 0: 1,000
+}
+
+// Page is a part of a listing.
+type Page struct {
+	Decisions []Decision `json:"items"`
+	Next      string     `json:"next_cursor,omitempty"` // "": there are no more
+}
+
+// List returns decisions in the order of their ids, which is about the order in
+// which they were made. Finding the incomplete ones costs nothing for the
+// others.
+func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
+	var o ListOptions
+	if opts != nil {
+		o = *opts
+	}
+	q := thole.ListQuery{Prefix: all, Limit: thole.PageLimit(o.Limit)}
+	if o.Incomplete {
+		q.Prefix = open
+	}
+	if o.After != "" {
+		q.After = q.Prefix + o.After
+	}
+	var page Page
+	for limit := q.Limit; ; {
+		recs, err := d.sp.List(ctx, q)
+		if err != nil {
+			return Page{}, err
+		}
+		decisions, err := d.load(ctx, q.Prefix, recs)
+		if err != nil {
+			return Page{}, err
+		}
+		for i, dec := range decisions {
+			if o.Thread != "" && dec.Thread != o.Thread || o.Run != "" && dec.Run != o.Run {
+				continue
+			}
+			page.Decisions = append(page.Decisions, dec)
+			if len(page.Decisions) == limit && (i+1 < len(decisions) || len(recs) == q.Limit) {
+				page.Next = dec.ID
+				return page, nil
+			}
+		}
+		if len(recs) < q.Limit {
+			return page, nil
+		}
+		q.After = recs[len(recs)-1].Key
+	}
+}
+
+// load returns the decisions that records under prefix are or point to.
+func (d *Decisions) load(ctx context.Context, prefix string, recs []thole.Record) ([]Decision, error) {
+	if prefix != all && len(recs) > 0 {
+		keys := make([]string, len(recs))
+		for i, rec := range recs {
+			keys[i] = all + rec.Key[len(prefix):]
+		}
+		var err error
+		if recs, err = d.sp.GetAll(ctx, keys...); err != nil {
+			return nil, err
+		}
+	}
+	var out []Decision
+	for _, rec := range recs {
+		if !rec.Exists() {
+			continue // it went between the two reads
+		}
+		dec, err := read(rec.Key, rec)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, dec)
+	}
+	return out, nil
+}
+
+// IndexSize is how many recent decisions the index shows.
+const IndexSize = 20
+
+// Index is what an agent should know of the decisions so far.
+type Index struct {
+	Standing []Decision `json:"standing"` // all orders in force, oldest first
+	Recent   []Decision `json:"recent"`   // the last decisions, newest first, as they are now
+}
+
+// Index returns all standing orders and the last n other decisions (0:
+// IndexSize). The full chain is the list.
+func (d *Decisions) Index(ctx context.Context, n int) (Index, error) {
+	if n <= 0 {
+		n = IndexSize
+	}
+	var index Index
+	var recs []thole.Record
+	for rec, err := range d.sp.Records(ctx, standing) {
+		if err != nil {
+			return Index{}, err
+		}
+		recs = append(recs, rec)
+	}
+	var err error
+	if index.Standing, err = d.load(ctx, standing, recs); err != nil {
+		return Index{}, err
+	}
+	var keys []string
+	q := thole.ReadQuery{Stream: Stream, Types: []string{TypePlanned}, Backward: true, Limit: thole.PageLimit(2 * n)}
+	for e, err := range d.sp.Events(ctx, q) {
+		if err != nil {
+			return Index{}, err
+		}
+		var dec Decision
+		if e.Data == nil || e.As(&dec) != nil || dec.Status != Planned {
+			continue // erased, or an order
+		}
+		if keys = append(keys, all+dec.ID); len(keys) == n {
+			break
+		}
+	}
+	if len(keys) == 0 {
+		return index, nil
+	}
+	if recs, err = d.sp.GetAll(ctx, keys...); err != nil {
+		return Index{}, err
+	}
+	index.Recent, err = d.load(ctx, all, recs)
+	return index, err
+}
+
+// ReconcileOptions of [Decisions.Reconcile].
+type ReconcileOptions struct {
+	// Select says which unfinished decisions are the caller's to settle: not
+	// those of a run that is still alive. Nil: all.
+	Select func(Decision) bool
+}
+
+// Reconciled is what Reconcile found.
+type Reconciled struct {
+	Replay   []Decision // idempotent: the caller does them again, then resolves them
+	Resolved []Decision // verified, one way or the other
+	Unknown  []Decision // nobody could tell: a person must
+}
+
+// Reconcile settles what a crash left unfinished. Idempotent acts are returned
+// for the caller to do again. Of any other, verify looks at reality and says
+// done, failed or unknown, with a result; when it cannot, or is nil, the
+// decision becomes unknown. Unknown ones are verified again. What another
+// process settles meanwhile is left to it. Errors of verify are kept as the
+// result; those of the store are returned.
+func (d *Decisions) Reconcile(ctx context.Context, verify func(context.Context, Decision) (Status, any, error), opts *ReconcileOptions) (Reconciled, error) {
+	var r Reconciled
+	list := ListOptions{Incomplete: true}
+	for {
+		page, err := d.List(ctx, &list)
+		if err != nil {
+			return r, err
+		}
+		for _, dec := range page.Decisions {
+			if opts != nil && opts.Select != nil && !opts.Select(dec) {
+				continue
+			}
+			if dec.Idempotent && dec.Status == Planned {
+				r.Replay = append(r.Replay, dec)
+				continue
+			}
+			now, err := d.settle(ctx, dec, verify)
+			switch {
+			case errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrNotFound):
+			case err != nil:
+				return r, fmt.Errorf("reconcile decision %s: %w", dec.ID, err)
+			case now.Status == Unknown:
+				r.Unknown = append(r.Unknown, now)
+			default:
+				r.Resolved = append(r.Resolved, now)
+			}
+		}
+		if list.After = page.Next; page.Next == "" {
+			return r, nil
+		}
+	}
+}
+
+func (d *Decisions) settle(ctx context.Context, dec Decision, verify func(context.Context, Decision) (Status, any, error)) (Decision, error) {
+	outcome, result := Unknown, any(nil)
+	if verify != nil {
+		var err error
+		if outcome, result, err = verify(ctx, dec); err != nil {
+			outcome, result = Unknown, map[string]string{"error": err.Error()}
+		}
+	}
+	if ctx.Err() != nil {
+		return dec, context.Cause(ctx)
+	}
+	if !slices.Contains([]Status{Done, Failed}, outcome) {
+		if dec.Status == Unknown {
+			return dec, nil // no news
+		}
+		outcome = Unknown
+	}
+	return d.Resolve(thole.WithoutIdempotencyKey(ctx), dec.ID, outcome, result)
+}
