@@ -1,0 +1,250 @@
+// Package file keeps what is known of files that people and agents edit: who
+// made which content out of which, so that nobody's edit is lost unseen and
+// every screen hears of it. The files themselves live elsewhere; their contents
+// before and after an edit may be kept as blobs.
+//
+// Record file/<escaped path> says what the file is now. The events file.changed
+// and file.conflict go to stream file; each names the position of the file's
+// change before it, so that a file's history is read without reading others'.
+package file
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// The stream and the types of this package's events.
+const (
+	Stream       = "file"
+	TypeChanged  = "file.changed"  // holds a [Change]
+	TypeConflict = "file.conflict" // holds a [Conflict]
+)
+
+// Outside is the actor of a change that was found, not made: someone edited the
+// file without telling.
+const Outside = "user:hand"
+
+// Change is the data of file.changed. A hash is the SHA-256 of the content, in
+// 64 lower-case hex digits; "" means that there is no file.
+type Change struct {
+	Path     string         `json:"path"`
+	Before   string         `json:"before_hash"`
+	After    string         `json:"after_hash"`
+	Actor    string         `json:"actor"`
+	Kept     bool           `json:"kept,omitempty"` // both contents are blobs of the space
+	Found    bool           `json:"found,omitempty"`
+	Previous thole.Position `json:"previous"` // version of the file before; zero: the first that is known
+}
+
+// Conflict is the data of file.conflict: an edit, based on Base, that did not
+// fit what the file had become.
+type Conflict struct {
+	Path     string          `json:"path"`
+	Base     string          `json:"base_hash"`
+	Ours     string          `json:"ours_hash"`          // what the edit would have made
+	Theirs   string          `json:"theirs_hash"`        // what was there
+	Rejected json.RawMessage `json:"rejected,omitempty"` // what was not applied
+	Actor    string          `json:"actor"`
+}
+
+// File is what is known of a file.
+type File struct {
+	Path    string         `json:"path"`
+	Known   bool           `json:"known"`
+	Hash    string         `json:"hash"`            // "": there is no file
+	Actor   string         `json:"actor,omitempty"` // who changed it last
+	Version thole.Position `json:"version"`         // zero: unknown
+	Updated time.Time      `json:"updated,omitzero"`
+}
+
+type record struct {
+	Path  string `json:"path"`
+	Hash  string `json:"hash"`
+	Actor string `json:"actor"`
+}
+
+// StaleError is an edit of content that is no longer current. It unwraps to
+// ErrConflict: read the file, merge and try again.
+type StaleError struct {
+	Path   string
+	Before string // what the edit was made from
+	Now    File
+}
+
+func (e *StaleError) Error() string {
+	show := func(hash string) string {
+		if hash == "" {
+			return "absent"
+		}
+		return hash[:12]
+	}
+	return fmt.Sprintf("%s: the edit was made from %s, but the file is %s by %s", e.Path, show(e.Before), show(e.Now.Hash), e.Now.Actor)
+}
+
+// Unwrap returns ErrConflict.
+func (e *StaleError) Unwrap() error { return thole.ErrConflict }
+
+// Files are the files of one space.
+type Files struct{ sp *thole.Space }
+
+// In returns the files of sp.
+func In(sp *thole.Space) *Files { return &Files{sp: sp} }
+
+// Hash returns the hash of a content.
+func Hash(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+func checkHash(what, hash string) error {
+	if hash == "" {
+		return nil
+	}
+	if raw, err := hex.DecodeString(hash); err != nil || len(raw) != sha256.Size || strings.ToLower(hash) != hash {
+		return fmt.Errorf("%w: %s %.80q is not 64 lower-case hex digits", thole.ErrInvalid, what, hash)
+	}
+	return nil
+}
+
+// key returns the record's key. A path is relative, with slashes and without
+// dots that lead anywhere.
+func key(path string) (string, error) {
+	if !fs.ValidPath(path) || path == "." {
+		return "", fmt.Errorf("%w: path %.80q is not relative and clean", thole.ErrInvalid, path)
+	}
+	return "file/" + url.PathEscape(path), nil
+}
+
+// Get returns what is known of the file at path; unknown is no error.
+func (f *Files) Get(ctx context.Context, path string) (File, error) {
+	k, err := key(path)
+	if err != nil {
+		return File{}, err
+	}
+	rec, err := f.sp.Get(ctx, k)
+	if err != nil {
+		return File{}, err
+	}
+	return read(path, rec)
+}
+
+func read(path string, rec thole.Record) (File, error) {
+	if !rec.Exists() {
+		return File{Path: path}, nil
+	}
+	var r record
+	err := rec.As(&r)
+	return File{Path: path, Known: true, Hash: r.Hash, Actor: r.Actor, Version: rec.Version, Updated: rec.Updated}, err
+}
+
+// Contents are the bytes before and after a change. Given to Changed, they are
+// kept as blobs, so that the change can be undone.
+type Contents struct{ Before, After []byte }
+
+// Changed records that the handle's actor made the content with hash after out
+// of the one with hash before; "" stands for no file. If the file is known to
+// be anything but before, nothing is recorded: *StaleError. Contents may be
+// nil; they are stored first and are harmless if the change fails. Errors:
+// ErrInvalid (path, hashes, contents that do not have them), ErrTooLarge, those
+// of [thole.Space.Update].
+func (f *Files) Changed(ctx context.Context, path, before, after string, contents *Contents) (File, error) {
+	if contents != nil {
+		for _, c := range []struct {
+			hash    string
+			content []byte
+		}{{before, contents.Before}, {after, contents.After}} {
+			if c.hash == "" {
+				continue
+			}
+			if Hash(c.content) != c.hash {
+				return File{}, fmt.Errorf("%w: %s: content does not have the hash %.80q", thole.ErrInvalid, path, c.hash)
+			}
+			if _, err := f.sp.PutBlob(ctx, bytes.NewReader(c.content), nil); err != nil {
+				return File{}, fmt.Errorf("%s: %w", path, err)
+			}
+		}
+	}
+	return f.change(ctx, path, before, after, Change{Actor: f.sp.Actor(), Kept: contents != nil})
+}
+
+// Found records what the file at path really is. If that is news, someone
+// changed it without telling, and it becomes a change by Outside. It never
+// fails for being stale: reality is right.
+func (f *Files) Found(ctx context.Context, path, hash string) (File, error) {
+	return f.change(ctx, path, "", hash, Change{Actor: Outside, Found: true})
+}
+
+func (f *Files) change(ctx context.Context, path, before, after string, c Change) (File, error) {
+	k, err := key(path)
+	if err != nil {
+		return File{}, err
+	}
+	for what, hash := range map[string]string{"before": before, "after": after} {
+		if err := checkHash(what, hash); err != nil {
+			return File{}, err
+		}
+	}
+	var now File
+	changed := false
+	res, err := f.sp.Update(ctx, func(tx *thole.Tx) error {
+		rec, err := tx.Get(k)
+		if err != nil {
+			return err
+		}
+		if now, err = read(path, rec); err != nil {
+			return err
+		}
+		c.Path, c.Before, c.After, c.Previous = path, before, after, rec.Version
+		switch {
+		case c.Found:
+			c.Before = now.Hash
+		case now.Known && now.Hash != before:
+			return &StaleError{Path: path, Before: before, Now: now}
+		}
+		if changed = c.Before != after || !now.Known; !changed {
+			return nil
+		}
+		tx.Put(k, record{Path: path, Hash: after, Actor: c.Actor}, nil)
+		tx.Emit(Stream, TypeChanged, c)
+		now = File{Path: path, Known: true, Hash: after, Actor: c.Actor, Updated: tx.Now()}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return File{}, err
+	case res.Repeated:
+		return File{Path: path, Known: true, Hash: after, Actor: c.Actor, Version: res.Last}, nil
+	case changed:
+		now.Version = res.Last
+	}
+	return now, nil
+}
+
+// Conflict records that an edit could not be applied, or not all of it; the
+// file stays as it is. Path, hashes and what was rejected come from c.
+func (f *Files) Conflict(ctx context.Context, c Conflict) error {
+	if _, err := key(c.Path); err != nil {
+		return err
+	}
+	for what, hash := range map[string]string{"base": c.Base, "ours": c.Ours, "theirs": c.Theirs} {
+		if err := checkHash(what, hash); err != nil {
+			return err
+		}
+	}
+	c.Actor = f.sp.Actor()
+	_, err := f.sp.Update(ctx, func(tx *thole.Tx) error {
+		tx.Emit(Stream, TypeConflict, c)
+		return nil
+	})
+	return err
+}

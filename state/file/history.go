@@ -1,0 +1,137 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// Entry is a change in a file's history.
+type Entry struct {
+	Change
+	Position thole.Position `json:"position"`
+	Time     time.Time      `json:"time"`
+	Cause    string         `json:"cause,omitempty"`
+}
+
+// HistoryOptions of [Files.History].
+type HistoryOptions struct {
+	Before thole.Position // only changes before this position: History.Next of the page before
+	Limit  int            // 1…1,000; 0: 100
+}
+
+// History is a part of a file's past.
+type History struct {
+	Entries []Entry        `json:"items"` // newest first
+	Next    thole.Position `json:"next_cursor,omitzero"`
+}
+
+// History returns the changes of the file at path, newest first. Those whose
+// events were trimmed or erased are missing, with all before them.
+func (f *Files) History(ctx context.Context, path string, opts *HistoryOptions) (History, error) {
+	var o HistoryOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Limit <= 0 {
+		o.Limit = 100
+	}
+	o.Limit = min(o.Limit, thole.MaxPage)
+	var at thole.Position // the newest change is at or before it
+	if o.Before.IsZero() {
+		now, err := f.Get(ctx, path)
+		if err != nil || !now.Known {
+			return History{}, err
+		}
+		at = now.Version
+	} else {
+		at = o.Before
+		at.Seq--
+	}
+	var h History
+	for !at.IsZero() && at.Seq > 0 {
+		e, found, err := f.changeAt(ctx, path, at)
+		if err != nil || !found {
+			return h, err
+		}
+		h.Entries = append(h.Entries, e)
+		at = e.Previous
+		if len(h.Entries) == o.Limit && !at.IsZero() {
+			h.Next = e.Position
+			return h, nil
+		}
+	}
+	return h, nil
+}
+
+// changeAt finds the newest change of the file at or before a version of it. It
+// is the stream's event right there, unless its commit changed more files.
+func (f *Files) changeAt(ctx context.Context, path string, at thole.Position) (Entry, bool, error) {
+	before := at
+	before.Seq++
+	q := thole.ReadQuery{Stream: Stream, Types: []string{TypeChanged}, Before: before, Backward: true, Limit: 4}
+	for e, err := range f.sp.Events(ctx, q) {
+		if err != nil {
+			return Entry{}, false, fmt.Errorf("history of %s: %w", path, err)
+		}
+		if e.Data == nil {
+			continue // erased
+		}
+		entry := Entry{Position: e.Position, Time: e.Time, Cause: e.Cause}
+		if err := e.As(&entry.Change); err != nil {
+			return Entry{}, false, err
+		}
+		if entry.Path == path {
+			return entry, true, nil
+		}
+	}
+	return Entry{}, false, nil
+}
+
+// ListOptions of [Files.List].
+type ListOptions struct {
+	After string // go on after this path: Page.Next of the page before
+	Limit int    // 1…1,000; 0: 1,000
+}
+
+// Page is a part of a listing.
+type Page struct {
+	Files []File `json:"items"`
+	Next  string `json:"next_cursor,omitempty"` // "": there are no more
+}
+
+// List returns the files that are known, deleted ones with an empty hash, in
+// the byte order of their escaped paths.
+func (f *Files) List(ctx context.Context, opts *ListOptions) (Page, error) {
+	var o ListOptions
+	if opts != nil {
+		o = *opts
+	}
+	q := thole.ListQuery{Prefix: "file/", Limit: thole.PageLimit(o.Limit)}
+	if o.After != "" {
+		q.After = q.Prefix + url.PathEscape(o.After)
+	}
+	recs, err := f.sp.List(ctx, q)
+	if err != nil {
+		return Page{}, err
+	}
+	var page Page
+	for _, rec := range recs {
+		path, err := url.PathUnescape(rec.Key[len(q.Prefix):])
+		if err != nil {
+			return Page{}, fmt.Errorf("%w: record key %q: %v", thole.ErrCorrupt, rec.Key, err)
+		}
+		file, err := read(path, rec)
+		if err != nil {
+			return Page{}, err
+		}
+		page.Files = append(page.Files, file)
+	}
+	if len(recs) == q.Limit {
+		page.Next = page.Files[len(recs)-1].Path
+	}
+	return page, nil
+}
