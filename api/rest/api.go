@@ -54,6 +54,9 @@ type Options struct {
 	Stall time.Duration
 	// Version is what the OpenAPI document and /healthz say.
 	Version string
+	// Runner hears of runs that wait for a worker. Nil: they wait for workers
+	// elsewhere.
+	Runner Runner
 	// Metrics are served and counted to. Nil: an own set.
 	Metrics *metrics.Set
 	// Logger hears of faults, and of each request at debug level. Nil:

@@ -115,8 +115,9 @@ func (g *generator) responses(rt *route) object {
 	if rt.do.response != nil {
 		content["application/json"] = object{"schema": g.schema(rt.do.response)}
 	}
-	if rt.stream != nil {
-		content["text/event-stream"] = object{"schema": object{"type": "string"}}
+	stream := object{"schema": object{"type": "string"}}
+	if rt.stream != nil && rt.success() == http.StatusOK {
+		content["text/event-stream"] = stream
 	}
 	if len(content) > 0 {
 		ok["content"] = content
@@ -125,10 +126,14 @@ func (g *generator) responses(rt *route) object {
 		ok["headers"] = object{"ETag": object{
 			"description": "the version, in quotes", "schema": object{"type": "string"}}}
 	}
-	return object{
+	all := object{
 		strconv.Itoa(rt.success()): ok,
 		"default":                  object{"$ref": "#/components/responses/Problem"},
 	}
+	if rt.stream != nil && rt.success() != http.StatusOK {
+		all["200"] = object{"description": "Events, as they come", "content": object{"text/event-stream": stream}}
+	}
+	return all
 }
 
 var pathParam = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`) // never changed

@@ -30,6 +30,15 @@ func (c *call) enterThread() error {
 	if id == "" {
 		return nil
 	}
+	return c.mayEnter(id)
+}
+
+// mayEnter checks a thread of the call's space against the grant and the
+// thread's privacy.
+func (c *call) mayEnter(id string) error {
+	if !c.scope.Thread(id) {
+		return fmt.Errorf("%w: the token is for other threads", ErrForbidden)
+	}
 	if err := thole.CheckID("thrd", id); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/state/lock"
 )
 
 // Errors that exist only at the border.
@@ -84,11 +85,13 @@ type Problem struct {
 	Code      string `json:"code" jsonschema:"description=Stable; what a program decides on"`
 	RequestID string `json:"request_id,omitempty"`
 
-	Field   string `json:"field,omitempty" jsonschema:"description=invalid: the part of the request that is wrong"`
-	Current string `json:"current,omitempty" jsonschema:"description=conflict: the version that is there; empty when there is none"`
-	Reason  string `json:"reason,omitempty" jsonschema:"description=trimmed: why the cursor cannot be resumed"`
-	Oldest  string `json:"oldest,omitempty" jsonschema:"description=trimmed: the first position that is kept"`
-	Last    string `json:"last,omitempty" jsonschema:"description=trimmed: the newest position"`
+	Field   string      `json:"field,omitempty" jsonschema:"description=invalid: the part of the request that is wrong"`
+	Current string      `json:"current,omitempty" jsonschema:"description=conflict: the version that is there; empty when there is none"`
+	Holder  string      `json:"holder,omitempty" jsonschema:"description=conflict over a lock: who has it"`
+	Cycle   []lock.Wait `json:"cycle,omitempty" jsonschema:"description=deadlock: who waits for what"`
+	Reason  string      `json:"reason,omitempty" jsonschema:"description=trimmed: why the cursor cannot be resumed"`
+	Oldest  string      `json:"oldest,omitempty" jsonschema:"description=trimmed: the first position that is kept"`
+	Last    string      `json:"last,omitempty" jsonschema:"description=trimmed: the newest position"`
 }
 
 // statusError overrides the status that the table gives an error.
@@ -120,6 +123,8 @@ func problemOf(err error, conditional bool) Problem {
 		trimmed  *thole.TrimmedError
 		reused   *thole.ReusedKeyError
 		field    *fieldError
+		held     *lock.HeldError
+		deadlock *lock.DeadlockError
 		status   *statusError
 	)
 	if errors.As(err, &conflict) {
@@ -133,6 +138,12 @@ func problemOf(err error, conditional bool) Problem {
 	}
 	if errors.As(err, &field) {
 		p.Field = field.field
+	}
+	if errors.As(err, &held) {
+		p.Holder = held.Owner
+	}
+	if errors.As(err, &deadlock) {
+		p.Cycle = deadlock.Cycle
 	}
 	if errors.As(err, &reused) {
 		p.Status = http.StatusUnprocessableEntity

@@ -110,6 +110,7 @@ func routes() []route {
 	var all []route
 	for _, part := range [][]route{
 		spaceRoutes(), eventRoutes(), threadRoutes(), todoRoutes(), kvRoutes(), documentRoutes(),
+		lockRoutes(), runRoutes(), workerRoutes(),
 	} {
 		all = append(all, part...)
 	}

@@ -27,6 +27,7 @@ type stream struct {
 	keep    func(*thole.Delivery) bool   // nil: everything
 	privacy []*privacy                   // of each source; nil: nothing is hidden
 	last    func(*thole.Delivery) []byte // nil: it never ends; else a final frame after a delivery that ends it
+	first   []byte                       // not nil: this alone is said
 	wrote   time.Time
 	spaces  []string         // more than one space: their names,
 	at      []thole.Position // and what was written of each
@@ -49,6 +50,9 @@ func (s *stream) run() error {
 	defer cancel(nil)
 	defer context.AfterFunc(s.c.api.drain, func() { cancel(errDraining) })()
 	err := s.write([]byte("retry: " + retryAfter + "\n"))
+	if s.first != nil && err == nil {
+		return s.write(s.first)
+	}
 	for err == nil {
 		err = s.deliver(ctx)
 	}

@@ -63,9 +63,13 @@ func (s *server) watch(path string, headers ...string) *watcher {
 		body, _ := io.ReadAll(resp.Body)
 		s.t.Fatalf("GET %s: %d %s", path, resp.StatusCode, body)
 	}
-	w := &watcher{t: s.t, header: resp.Header, lines: bufio.NewScanner(resp.Body), cancel: cancel}
-	w.lines.Buffer(nil, 1<<20)
 	s.t.Cleanup(func() { cancel(); resp.Body.Close() })
+	return newWatcher(s.t, resp, cancel)
+}
+
+func newWatcher(t *testing.T, resp *http.Response, cancel context.CancelFunc) *watcher {
+	w := &watcher{t: t, header: resp.Header, lines: bufio.NewScanner(resp.Body), cancel: cancel}
+	w.lines.Buffer(nil, 1<<20)
 	return w
 }
 

@@ -1,0 +1,164 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/lock"
+)
+
+func lockRoutes() []route {
+	const all, one = "/v1/spaces/{space}/locks", "/v1/spaces/{space}/locks/{name...}"
+	return []route{
+		{method: "POST", path: all, tag: "locks", access: write, status: 201,
+			summary: "Acquire a lock, waiting for it in line if asked to; the token goes into Thole-Fence", do: takes(acquireLock)},
+		{method: "GET", path: all, tag: "locks", access: read, query: pagingParams(),
+			summary: "List who holds, announced or waits for a lock", do: gives(listLocks)},
+		{method: "GET", path: one, tag: "locks", access: read, summary: "Read who has a lock; nobody is no error", do: gives(getLock)},
+		{method: "PUT", path: one, tag: "locks", access: write, summary: "Renew a lock; Thole-Fence holds its token", do: mayTake(renewLock)},
+		{method: "DELETE", path: one, tag: "locks", access: write, summary: "Release a lock; Thole-Fence holds its token", do: gives(releaseLock)},
+	}
+}
+
+// maxWait bounds how long one request may wait for something.
+const maxWait = 300
+
+// NewLock asks for a lock.
+type NewLock struct {
+	Name  string    `json:"name" jsonschema:"example=src/app.ts"`
+	Owner string    `json:"owner,omitempty" jsonschema:"description=one thing that does one step at a time; default the actor and a new id"`
+	TTL   float64   `json:"ttl,omitempty" jsonschema:"description=seconds without renewal; default 30"`
+	Wait  float64   `json:"wait,omitempty" jsonschema:"description=seconds to wait for others, up to 300; default 0"`
+	Mode  lock.Mode `json:"mode,omitempty" jsonschema:"enum=exclusive,enum=intent"`
+	Again bool      `json:"again,omitempty" jsonschema:"description=take anew what owner itself holds, such as after a restart"`
+}
+
+// HeldLock is a lock that the caller has.
+type HeldLock struct {
+	Name  string    `json:"name"`
+	Owner string    `json:"owner"`
+	Mode  lock.Mode `json:"mode"`
+	TTL   float64   `json:"ttl" jsonschema:"description=seconds"`
+	Token string    `json:"token" jsonschema:"description=goes into Thole-Fence"`
+}
+
+func acquireLock(c *call, in NewLock) (HeldLock, error) {
+	ttl, err := seconds("ttl", in.TTL, maxSeconds)
+	if err != nil {
+		return HeldLock{}, err
+	}
+	wait, err := seconds("wait", in.Wait, maxWait)
+	if err != nil {
+		return HeldLock{}, err
+	}
+	ctx, cancel := c.whileServing()
+	defer cancel()
+	l, err := lock.In(c.space).Acquire(ctx, in.Name, &lock.Options{Owner: in.Owner, TTL: ttl, Wait: wait, Mode: in.Mode, Again: in.Again})
+	if err != nil {
+		return HeldLock{}, err
+	}
+	c.created("locks", l.Name)
+	return HeldLock{Name: l.Name, Owner: l.Owner, Mode: l.Mode, TTL: l.TTL.Seconds(), Token: formatFence(l.Fence)}, nil
+}
+
+// whileServing is the call's context, which also ends when the server goes
+// away: waiting is not worth holding it up.
+func (c *call) whileServing() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	stop := context.AfterFunc(c.api.drain, func() { cancel(fmt.Errorf("%w: %w", thole.ErrClosed, errDraining)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// seconds turns a number of seconds from a body into a duration; 0 stays 0.
+func seconds(field string, n, limit float64) (time.Duration, error) {
+	if n < 0 || n > limit {
+		return 0, invalid(field, "%v is not a number of seconds from 0 to %v", n, limit)
+	}
+	return time.Duration(n * float64(time.Second)), nil
+}
+
+// LockHolder is who holds or announced a lock. Its token is its own.
+type LockHolder struct {
+	Owner   string    `json:"owner"`
+	Since   time.Time `json:"since"`
+	Expires time.Time `json:"expires,omitzero" jsonschema:"description=absent: its time is up"`
+}
+
+// LockInfo is a lock as others see it.
+type LockInfo struct {
+	Name    string            `json:"name"`
+	Holder  *LockHolder       `json:"holder,omitempty" jsonschema:"description=absent: nobody has it"`
+	Intents []LockHolder      `json:"intents"`
+	Waiters []lock.WaiterInfo `json:"waiters" jsonschema:"description=in their order"`
+}
+
+func lockInfo(l lock.Info) LockInfo {
+	info := LockInfo{Name: l.Name, Intents: []LockHolder{}, Waiters: l.Waiters}
+	if l.Holder != nil {
+		info.Holder = &LockHolder{l.Holder.Owner, l.Holder.Since, l.Holder.Expires}
+	}
+	for _, h := range l.Intents {
+		info.Intents = append(info.Intents, LockHolder{h.Owner, h.Since, h.Expires})
+	}
+	if info.Waiters == nil {
+		info.Waiters = []lock.WaiterInfo{}
+	}
+	return info
+}
+
+func listLocks(c *call) (page[LockInfo], error) {
+	limit, err := c.limit(100)
+	if err != nil {
+		return page[LockInfo]{}, err
+	}
+	p, err := lock.In(c.space).List(c.ctx, &lock.ListOptions{After: c.query.Get("cursor"), Limit: limit})
+	var items []LockInfo
+	for _, l := range p.Locks {
+		items = append(items, lockInfo(l))
+	}
+	return pageOf(items, p.Next), err
+}
+
+func getLock(c *call) (LockInfo, error) {
+	l, err := lock.In(c.space).Get(c.ctx, c.r.PathValue("name"))
+	return lockInfo(l), err
+}
+
+// Renewal says for how long.
+type Renewal struct {
+	TTL float64 `json:"ttl,omitempty" jsonschema:"description=seconds from now; default 30"`
+}
+
+func renewLock(c *call, in Renewal) (none, error) {
+	ttl, err := seconds("ttl", in.TTL, maxSeconds)
+	if err != nil {
+		return none{}, err
+	}
+	f, err := c.fence()
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, lock.In(c.handle(c.space.Name())).Renew(c.ctx, f, ttl)
+}
+
+func releaseLock(c *call) (none, error) {
+	f, err := c.fence()
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, lock.In(c.handle(c.space.Name())).Release(c.ctx, c.r.PathValue("name"), f)
+}
+
+// fence is the one token that an operation on a lease itself needs.
+func (c *call) fence() (thole.Fence, error) {
+	fences, err := parseFences(c.r.Header.Values("Thole-Fence"))
+	if err != nil {
+		return thole.Fence{}, err
+	}
+	if len(fences) != 1 {
+		return thole.Fence{}, invalid("Thole-Fence", "must hold one token here")
+	}
+	return fences[0], nil
+}

@@ -1,0 +1,280 @@
+package rest_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/api/rest"
+	"github.com/thole-dev/thole/state/run"
+)
+
+// aRun is what a run looks like from outside.
+type aRun struct {
+	ID      string          `json:"id"`
+	Status  string          `json:"status"`
+	Options json.RawMessage `json:"options"`
+	Cancel  *struct{ Cause string }
+	Items   []aRun `json:"items"`
+	Slot    string `json:"slot"`
+}
+
+// claimed is what a worker gets.
+type claimed struct {
+	Space   string
+	Run     aRun
+	Turn    string
+	Token   string
+	Request []struct{ Content string }
+}
+
+func TestAWorkerInAnyLanguageCanRunARun(t *testing.T) {
+	s := serve(t, nil)
+	id := s.createThread("project:a", `{"assistant":"coder"}`)
+	path := "/v1/spaces/project:a/threads/" + id
+	w := s.watch(path + "/events")
+	s.refuse(404, "not_found", "POST", "/v1/runs/claim", `{"spaces":["project:a"],"agent":"coder"}`)
+
+	got := make(chan claimed)
+	go func() {
+		var c claimed
+		r := s.do("POST", "/v1/runs/claim", `{"spaces":["project:a","project:b"],"agent":"coder","wait_seconds":20}`)
+		json.Unmarshal(r.body, &c)
+		got <- c
+	}()
+	var r aRun
+	s.want(201, &r, "POST", path+"/runs", `{"prompt":"make it blue","chat_history":[{"role":"user","content":"x"}],"file_structure":{"src":["a.ts"]}}`)
+	if !strings.Contains(string(r.Options), `"file_structure":"{\"src\":[\"a.ts\"]}"`) || r.Slot != "" {
+		t.Errorf("options %s, slot %q", r.Options, r.Slot)
+	}
+	c := <-got
+	if c.Run.ID != r.ID || c.Space != "project:a" || c.Turn == "" || c.Token == "" || c.Request[0].Content != "make it blue" {
+		t.Fatalf("claimed %+v", c)
+	}
+	fence := []string{"Thole-Fence", c.Token}
+	blocks, one := path+"/turns/"+c.Turn+"/blocks", path+"/runs/"+r.ID
+	s.want(200, &r, "POST", one+"/heartbeat", nil, fence...)
+	s.refuse(400, "invalid", "POST", one+"/heartbeat", nil)
+	const block = "blk_0000000000000000000000000000000a"
+	s.want(204, nil, "PATCH", blocks+"/"+block, `{"offset":0,"text":"It is "}`, fence...)
+	s.want(204, nil, "PATCH", blocks+"/"+block, `{"offset":6,"text":"blue."}`, fence...)
+	s.refuse(409, "conflict", "PATCH", blocks+"/"+block, `{"offset":6,"text":"blue."}`, fence...)
+	var tool struct{ ID string }
+	s.want(201, &tool, "POST", blocks, `{"type":"tool","tool":{"name":"Edit","input":{"path":"a.css"}}}`, fence...)
+	s.want(204, nil, "PATCH", blocks+"/"+tool.ID, `{"status":"done","result":"ok"}`, fence...)
+	s.refuse(409, "conflict", "PATCH", blocks+"/"+tool.ID, `{"status":"error","result":"late"}`, fence...)
+	s.refuse(400, "invalid", "PATCH", blocks+"/"+tool.ID, `{}`, fence...)
+	s.want(200, &r, "POST", one+"/finish", `{"status":"succeeded","usage":{"m":{"input_tokens":1,"output_tokens":2}}}`, fence...)
+	if r.Status != "succeeded" {
+		t.Errorf("finished run is %+v", r)
+	}
+	s.refuse(409, "fenced", "POST", one+"/heartbeat", nil, fence...)
+	if msgs := s.want(200, nil, "GET", path+"/messages", nil); !strings.Contains(string(msgs.body), "It is blue.") {
+		t.Errorf("messages: %s", msgs.body)
+	}
+	var types []string
+	for len(types) == 0 || types[len(types)-1] != "run.finished" {
+		if f := w.mustNext(); f.id != "" {
+			types = append(types, f.event)
+		}
+	}
+	t.Log(types)
+}
+
+// worker works on the next run of a space as do says.
+func (s *server) worker(space string, do func(ctx context.Context, h *run.Handle) error) (done chan error) {
+	done = make(chan error, 1)
+	go func() {
+		h, err := run.In(s.store.Space(space), nil).Claim(context.Background(), &run.ClaimOptions{Wait: 20e9})
+		if err == nil {
+			err = h.Do(context.Background(), do)
+		}
+		done <- err
+	}()
+	return done
+}
+
+func (s *server) startStreaming(path, body string) (events *watcher, hangUp func()) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, "POST", s.http.URL+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil || resp.StatusCode != 200 {
+		s.t.Fatalf("POST %s: %v, %v", path, resp, err)
+	}
+	s.t.Cleanup(func() { cancel(); resp.Body.Close() })
+	return newWatcher(s.t, resp, cancel), cancel
+}
+
+func TestARunThatStreamsEndsWithComplete(t *testing.T) {
+	s := serve(t, nil)
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+	done := s.worker("project:a", func(ctx context.Context, h *run.Handle) error { return h.Text(ctx, "hello") })
+	w, _ := s.startStreaming(path+"/runs", `{"prompt":"hi"}`)
+	var types []string
+	for {
+		f, ok := w.next()
+		if !ok {
+			break
+		}
+		types = append(types, f.event)
+		if f.event == "complete" && (f.id != "" || !strings.Contains(f.raw, `"status":"succeeded"`)) {
+			t.Errorf("the last event is %s", f.raw)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if len(types) < 4 || types[0] != "run.queued" || types[len(types)-2] != "run.finished" || types[len(types)-1] != "complete" {
+		t.Errorf("heard %v", types)
+	}
+}
+
+func TestOnlyTheConnectionThatStartedARunCancelsIt(t *testing.T) {
+	s := serve(t, nil)
+	for policy, want := range map[string]string{"continue": "succeeded", "cancel": "cancelled"} {
+		path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+		finish := make(chan bool)
+		started := make(chan string, 1)
+		done := s.worker("project:a", func(ctx context.Context, h *run.Handle) error {
+			started <- h.ID()
+			select {
+			case <-finish:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		other := s.watch(path + "/events")
+		_, hangUp := s.startStreaming(path+"/runs", `{"prompt":"hi","on_disconnect":"`+policy+`"}`)
+		id := <-started
+		other.cancel() // a watcher is a watcher
+		sp := s.store.Space("project:a")
+		poll(t, "the other watcher to go", func() bool { return sp.Watchers() <= 2 })
+		hangUp()
+		if policy == "continue" {
+			poll(t, "the starter to go", func() bool { return sp.Watchers() <= 1 })
+			close(finish)
+		}
+		<-done
+		var r aRun
+		s.want(200, &r, "GET", path+"/runs/"+id, nil)
+		if r.Status != want || policy == "cancel" && r.Cancel.Cause != "disconnect" {
+			t.Errorf("%s: the run is %s, %+v", policy, r.Status, r.Cancel)
+		}
+	}
+}
+
+func TestTheQueueIsListedEditedAndShortened(t *testing.T) {
+	heard := make(runner, 10)
+	s := serve(t, &rest.Options{Runner: heard})
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", `{"assistant":"coder"}`)
+	var ids []string
+	for _, prompt := range []string{"one", "two", "three"} {
+		var r aRun
+		s.want(201, &r, "POST", path+"/runs", map[string]string{"prompt": prompt})
+		ids = append(ids, r.ID)
+		if got := <-heard; got != "project:a coder" {
+			t.Errorf("the runner heard %q", got)
+		}
+	}
+	s.refuse(409, "conflict", "POST", path+"/runs", `{"prompt":"x","policy":"reject"}`)
+	s.refuse(400, "invalid", "POST", path+"/runs", `{"prompt":"x","policy":"shove"}`)
+	edited := s.want(200, nil, "PATCH", path+"/queue/"+ids[1], `{"prompt":"two and a half"}`)
+	if !strings.Contains(string(edited.body), "two and a half") {
+		t.Errorf("edited: %s", edited.body)
+	}
+	s.refuse(412, "conflict", "PATCH", path+"/queue/"+ids[1], `{"prompt":"late"}`, "If-Match", s.do("GET", path+"/runs/"+ids[0], nil).header.Get("ETag"))
+	s.want(204, nil, "DELETE", path+"/queue/"+ids[2], nil)
+	var q aRun
+	s.want(200, &q, "GET", path+"/queue", nil)
+	if len(q.Items) != 2 || q.Items[0].ID != ids[0] || q.Items[1].ID != ids[1] {
+		t.Errorf("queue: %+v", q.Items)
+	}
+	s.want(200, &q, "POST", path+"/runs/"+ids[0]+"/cancel", nil)
+	if q.Status != "cancelled" || q.Cancel.Cause != "user" {
+		t.Errorf("cancelled run is %+v", q)
+	}
+	s.refuse(409, "conflict", "POST", path+"/runs/"+ids[0]+"/cancel", `{"cause":"user"}`)
+	s.refuse(400, "invalid", "POST", path+"/runs/"+ids[1]+"/cancel", `{"cause":"boredom"}`)
+	s.refuse(404, "not_found", "GET", "/v1/spaces/project:a/threads/"+s.createThread("project:a", nil)+"/runs/"+ids[0], nil)
+	s.want(200, &q, "GET", path+"/runs", nil)
+	if len(q.Items) != 3 {
+		t.Errorf("%d runs listed, want 3", len(q.Items))
+	}
+}
+
+// runner hears of runs.
+type runner chan string
+
+func (r runner) Queued(space, agent string) { r <- space + " " + agent }
+
+func TestALockIsHeldByOneAndFencesTheOthers(t *testing.T) {
+	s := serve(t, nil)
+	const locks = "/v1/spaces/project:a/locks"
+	var held struct{ Name, Owner, Token string }
+	r := s.want(201, &held, "POST", locks, `{"name":"src/app.ts","owner":"a"}`)
+	if got := r.header.Get("Location"); got != locks+"/src%2Fapp.ts" {
+		t.Errorf("Location %s", got)
+	}
+	p := s.refuse(409, "conflict", "POST", locks, `{"name":"src/app.ts","owner":"b"}`)
+	if p.Holder != "a" {
+		t.Errorf("the conflict does not say who has it: %+v", p)
+	}
+	if r := s.want(200, nil, "GET", locks, nil); !strings.Contains(string(r.body), `"owner":"a"`) || strings.Contains(string(r.body), "token") {
+		t.Errorf("locks: %s", r.body)
+	}
+	s.want(204, nil, "PUT", locks+"/src/app.ts", `{"ttl":60}`, "Thole-Fence", held.Token)
+	put := func(token string) reply {
+		return s.do("PUT", "/v1/spaces/project:a/kv/n/k", `{"data":1}`, "Thole-Fence", token)
+	}
+	if r := put(held.Token); r.status != 200 {
+		t.Errorf("a write under the lock: %d %s", r.status, r.body)
+	}
+	waited := make(chan reply)
+	go func() { waited <- s.do("POST", locks, `{"name":"src/app.ts","owner":"b","wait":20}`) }()
+	poll(t, "b to wait", func() bool {
+		return strings.Contains(string(s.do("GET", locks+"/src/app.ts", nil).body), `"waiters":[{"owner":"b"`)
+	})
+	s.want(204, nil, "DELETE", locks+"/src/app.ts", nil, "Thole-Fence", held.Token)
+	if r := <-waited; r.status != 201 {
+		t.Errorf("the waiter got %d %s", r.status, r.body)
+	}
+	if r := put(held.Token); r.status != 409 || r.problem(t).Code != "fenced" {
+		t.Errorf("a write under a lock that was given back: %d %s", r.status, r.body)
+	}
+	s.refuse(409, "fenced", "PUT", locks+"/src/app.ts", nil, "Thole-Fence", held.Token)
+	s.refuse(400, "invalid", "DELETE", locks+"/src/app.ts", nil)
+	s.refuse(400, "invalid", "DELETE", locks+"/src/app.ts", nil, "Thole-Fence", "x")
+	s.refuse(400, "invalid", "POST", locks, `{"name":"x","ttl":-1}`)
+	s.refuse(400, "invalid", "POST", locks, `{"name":"x","ttl":"1"}`)
+}
+
+func TestANarrowedGrantRunsOnlyItsThreads(t *testing.T) {
+	s := serveWithTokens(t, nil)
+	writer := s.as("user:1", auth.Grant{Space: "project:a", Access: auth.Write})
+	mine, other := writer.createThread("project:a", nil), writer.createThread("project:a", nil)
+	narrow := s.as("user:2", auth.Grant{Space: "project:a", Access: auth.Write, Threads: []string{mine}})
+	var r aRun
+	writer.want(201, &r, "POST", "/v1/spaces/project:a/threads/"+other+"/runs", `{"prompt":"x"}`)
+	path := "/v1/spaces/project:a/threads/"
+	narrow.refuse(403, "forbidden", "POST", path+other+"/runs", `{"prompt":"x"}`)
+	narrow.refuse(403, "forbidden", "POST", path+mine+"/runs", `{"prompt":"x","parent":"`+r.ID+`"}`)
+	narrow.refuse(404, "not_found", "GET", path+mine+"/runs/"+r.ID, nil)
+	narrow.refuse(403, "forbidden", "POST", "/v1/runs/claim", `{"spaces":["project:a"]}`)
+	narrow.refuse(403, "forbidden", "GET", "/v1/spaces/project:a/kv/n", nil)
+	narrow.refuse(403, "forbidden", "POST", "/v1/spaces/project:a/threads", nil)
+	narrow.want(201, nil, "POST", path+mine+"/runs", `{"prompt":"x"}`)
+	var list aRun
+	narrow.want(200, &list, "GET", "/v1/spaces/project:a/threads", nil)
+	if len(list.Items) != 1 || list.Items[0].ID != mine {
+		t.Errorf("threads leaked: %+v", list.Items)
+	}
+}

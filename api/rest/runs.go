@@ -1,0 +1,322 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// Runner works on runs in this process.
+type Runner interface {
+	// Queued tells that a run of agent, made through the API, waits for a worker
+	// in a space. It must not block; the runner claims the run when it likes.
+	Queued(space, agent string)
+}
+
+func runRoutes() []route {
+	const all, one = "/v1/spaces/{space}/threads/{thread}/runs", "/v1/spaces/{space}/threads/{thread}/runs/{run}"
+	const queue = "/v1/spaces/{space}/threads/{thread}/queue"
+	return []route{
+		{method: "POST", path: all, tag: "runs", access: write, status: 201,
+			summary: "Start a run; with Accept: text/event-stream, hear the thread until the event complete",
+			do:      takes(startRun), stream: streamRun},
+		{method: "GET", path: all, tag: "runs", access: read, query: pagingParams(), summary: "List the thread's runs", do: gives(listRuns)},
+		{method: "GET", path: one, tag: "runs", access: read, etag: true, summary: "Read a run", do: gives(getRun)},
+		{method: "POST", path: one + "/cancel", tag: "runs", access: write,
+			summary: "Ask a run and all runs below it to end", do: mayTake(cancelRun)},
+		{method: "POST", path: one + "/signals", tag: "runs", access: write,
+			summary: "Give a run what it waits for, or will", do: takes(signalRun)},
+		{method: "GET", path: queue, tag: "runs", access: read, summary: "List the runs that wait, in order", do: gives(listQueue)},
+		{method: "PATCH", path: queue + "/{run}", tag: "runs", access: write, etag: true,
+			summary: "Change a run that waits; it keeps its place", do: takes(editQueued)},
+		{method: "DELETE", path: queue + "/{run}", tag: "runs", access: write, summary: "Take a run out of the queue", do: gives(dropQueued)},
+	}
+}
+
+// NewRun asks for a run.
+type NewRun struct {
+	Prompt        string            `json:"prompt,omitempty" jsonschema:"description=without it the last message is answered"`
+	Blocks        []NewBlock        `json:"blocks,omitempty" jsonschema:"description=of the user's message, after the prompt"`
+	ChatHistory   []json.RawMessage `json:"chat_history,omitempty" jsonschema:"description=told to the model instead of the thread's"`
+	Attachments   []Attachment      `json:"attachments,omitempty"`
+	FileStructure json.RawMessage   `json:"file_structure,omitempty" jsonschema:"description=text or any JSON; told to the model as it is"`
+	Agent         string            `json:"agent,omitempty" jsonschema:"description=default: the thread's assistant"`
+	Model         string            `json:"model,omitempty" jsonschema:"description=default: the agent chooses"`
+	Policy        string            `json:"policy,omitempty" jsonschema:"enum=enqueue,enum=reject,enum=interrupt,enum=rollback"`
+	OnDisconnect  string            `json:"on_disconnect,omitempty" jsonschema:"enum=continue,enum=cancel"`
+	Parent        string            `json:"parent,omitempty" jsonschema:"description=the run whose sub-agent this is"`
+	ResumedFrom   string            `json:"resumed_from,omitempty" jsonschema:"description=the ended run that this one goes on from"`
+	Timeout       float64           `json:"timeout,omitempty" jsonschema:"description=seconds from its start; 0: none"`
+}
+
+// Attachment is an image or a file that comes with a prompt.
+type Attachment struct {
+	Name string `json:"name,omitempty"`
+	Type string `json:"type,omitempty" jsonschema:"description=media type"`
+	URL  string `json:"url" jsonschema:"description=http(s) or data"`
+}
+
+// forAgent is what of a request only the agent understands. It is stored with
+// the run as its options.
+type forAgent struct {
+	ChatHistory   []json.RawMessage `json:"chat_history,omitempty"`
+	Attachments   []Attachment      `json:"attachments,omitempty"`
+	FileStructure string            `json:"file_structure,omitempty"`
+}
+
+func (in *NewRun) request() (run.Request, error) {
+	timeout, err := seconds("timeout", in.Timeout, maxSeconds)
+	if err != nil {
+		return run.Request{}, err
+	}
+	req := run.Request{
+		Prompt: in.Prompt, Agent: in.Agent, Model: in.Model, Policy: in.Policy, OnDisconnect: in.OnDisconnect,
+		Parent: in.Parent, ResumedFrom: in.ResumedFrom, Timeout: timeout,
+	}
+	for _, b := range in.Blocks {
+		req.Blocks = append(req.Blocks, b.block())
+	}
+	extra := forAgent{ChatHistory: in.ChatHistory, Attachments: in.Attachments, FileStructure: asText(in.FileStructure)}
+	if extra.ChatHistory != nil || extra.Attachments != nil || extra.FileStructure != "" {
+		req.Options, err = marshal(extra)
+		req.Options = bytes.TrimSpace(req.Options)
+	}
+	return req, err
+}
+
+// asText is a JSON string's text, and any other JSON as it is.
+func asText(data json.RawMessage) string {
+	var s string
+	if data == nil || json.Unmarshal(data, &s) == nil {
+		return s
+	}
+	return string(data)
+}
+
+func (c *call) runs() *run.Runs { return run.In(c.space, nil) }
+
+// start makes the run that the request asks for.
+func (c *call) start(in *NewRun) (*run.Run, error) {
+	req, err := in.request()
+	if err != nil {
+		return nil, err
+	}
+	if req.Parent != "" {
+		parent, err := c.runs().Get(c.ctx, req.Parent)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.mayEnter(parent.Thread); err != nil {
+			return nil, err
+		}
+	}
+	r, err := c.runs().Start(c.ctx, c.r.PathValue("thread"), req)
+	if err != nil {
+		return nil, err
+	}
+	if c.api.opts.Runner != nil && !r.Ended() {
+		c.api.opts.Runner.Queued(c.space.Name(), r.Agent)
+	}
+	return r, nil
+}
+
+// shown is a run without what only the store needs.
+func shown(r *run.Run) *run.Run {
+	v := *r
+	v.Slot, v.Ready, v.Reserved = "", false, false
+	return &v
+}
+
+func startRun(c *call, in NewRun) (*run.Run, error) {
+	r, err := c.start(&in)
+	if err != nil {
+		return nil, err
+	}
+	c.created("threads", r.Thread, "runs", r.ID)
+	return shown(r), nil
+}
+
+// streamRun starts a run and answers with what happens in its thread until it
+// has ended. If the run asked for it, it is cancelled when this connection goes
+// first; others that watch do not count.
+func streamRun(c *call) error {
+	var in NewRun
+	if err := decode(c.raw, &in); err != nil {
+		return err
+	}
+	opts, err := c.watchOptions([]string{threadStream(c.r.PathValue("thread"))})
+	if err != nil {
+		return err
+	}
+	w, err := c.space.Watch(c.ctx, opts) // before the start, so that nothing is missed
+	if err != nil {
+		return err
+	}
+	r, err := c.start(&in)
+	if err != nil {
+		w.Close()
+		return err
+	}
+	defer c.disconnected(r)
+	s := &stream{c: c, feed: single{w}, privacy: []*privacy{nil}, last: completes(r.ID)}
+	if r.Ended() { // a repeat under an idempotency key: all is said
+		s.first = eventFrame("complete", run.Event{Run: r.ID, Status: r.Status, Error: r.Error})
+	}
+	return s.run()
+}
+
+// completes returns the final frame of the stream after the run's end.
+func completes(id string) func(*thole.Delivery) []byte {
+	return func(d *thole.Delivery) []byte {
+		var e run.Event
+		if d.Type != "run.finished" || d.IsSignal() || d.As(&e) != nil || e.Run != id {
+			return nil
+		}
+		return eventFrame("complete", e)
+	}
+}
+
+// disconnected cancels a run whose starter went away and wanted that.
+func (c *call) disconnected(r *run.Run) {
+	if r.OnDisconnect != "cancel" || c.r.Context().Err() == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(thole.WithoutIdempotencyKey(context.WithoutCancel(c.ctx)), 10*time.Second)
+	defer cancel()
+	_, err := c.runs().Cancel(ctx, r.ID, run.ByDisconnect)
+	if code := Code(err); err != nil && code != "conflict" && code != "not_found" { // it has ended
+		c.api.log.Error("could not cancel a run whose client went away", "run", r.ID, "error", err)
+	}
+}
+
+func listRuns(c *call) (page[*run.Run], error) {
+	limit, err := c.limit(100)
+	if err != nil {
+		return page[*run.Run]{}, err
+	}
+	p, err := c.runs().List(c.ctx, c.r.PathValue("thread"), &run.ListOptions{Limit: limit, Cursor: c.query.Get("cursor")})
+	for i, r := range p.Items {
+		p.Items[i] = shown(r)
+	}
+	return pageOf(p.Items, p.Next), err
+}
+
+// run returns the run in the path, which is one of the thread in the path.
+func (c *call) run() (*run.Run, error) {
+	r, err := c.runs().Get(c.ctx, c.r.PathValue("run"))
+	if err == nil && r.Thread != c.r.PathValue("thread") {
+		err = fmt.Errorf("run %s: %w in this thread", r.ID, thole.ErrNotFound)
+	}
+	return r, err
+}
+
+func getRun(c *call) (*run.Run, error) {
+	r, err := c.run()
+	if err != nil {
+		return nil, err
+	}
+	c.version(r.Version)
+	return shown(r), nil
+}
+
+// NewCancel says why.
+type NewCancel struct {
+	Cause string `json:"cause,omitempty" jsonschema:"enum=user,enum=disconnect,enum=credits,enum=timeout,enum=superseded,enum=shutdown"`
+}
+
+func cancelRun(c *call, in NewCancel) (*run.Run, error) {
+	r, err := c.run()
+	if err != nil {
+		return nil, err
+	}
+	if in.Cause == "" {
+		in.Cause = run.ByUser
+	}
+	if r, err = c.runs().Cancel(c.ctx, r.ID, in.Cause); err != nil {
+		return nil, err
+	}
+	return shown(r), nil
+}
+
+// NewSignal is an approval, an answer, or anything else that a run waits for.
+type NewSignal struct {
+	Name string          `json:"name"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+func signalRun(c *call, in NewSignal) (none, error) {
+	r, err := c.run()
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, c.runs().Signal(c.ctx, r.ID, in.Name, in.Data)
+}
+
+func listQueue(c *call) (page[*run.Run], error) {
+	queue, err := c.runs().Queue(c.ctx, c.r.PathValue("thread"))
+	var items []*run.Run
+	for _, r := range queue {
+		if c.mayEnter(r.Thread) == nil { // a queue may be an owner's, over several threads
+			items = append(items, shown(r))
+		}
+	}
+	return pageOf(items, ""), err
+}
+
+// QueueEdit is a change of a run that waits.
+type QueueEdit struct {
+	Prompt *string    `json:"prompt,omitempty"`
+	Blocks []NewBlock `json:"blocks,omitempty"`
+	Model  *string    `json:"model,omitempty"`
+}
+
+func editQueued(c *call, in QueueEdit) (*run.Run, error) {
+	r, err := c.run()
+	if err != nil {
+		return nil, err
+	}
+	at, _, err := c.condition(func() (thole.Position, error) { return r.Version, nil })
+	if err != nil {
+		return nil, err
+	}
+	edit := run.Edit{Prompt: in.Prompt, Model: in.Model}
+	if in.Blocks != nil {
+		edit.Blocks = []thread.Block{}
+	}
+	for _, b := range in.Blocks {
+		edit.Blocks = append(edit.Blocks, b.block())
+	}
+	if r, err = c.runs().EditQueued(c.ctx, r.ID, edit, at); err != nil {
+		return nil, err
+	}
+	c.version(r.Version)
+	return shown(r), nil
+}
+
+func dropQueued(c *call) (none, error) {
+	r, err := c.run()
+	if err != nil {
+		return none{}, err
+	}
+	if r.Status != run.Queued && !r.Ended() {
+		return none{}, fmt.Errorf("run %s: %w: it is %s; cancel it instead", r.ID, thole.ErrConflict, r.Status)
+	}
+	_, err = c.runs().Cancel(c.ctx, r.ID, run.ByUser)
+	return none{}, err
+}
+
+// runOf returns the id of the run whose lease a fence is.
+func runOf(f thole.Fence) (string, error) {
+	id, ok := strings.CutPrefix(strings.TrimSuffix(f.Key, "/owner"), "run/")
+	if !ok || thole.CheckID("run", id) != nil {
+		return "", invalid("Thole-Fence", "holds no run's token")
+	}
+	return id, nil
+}

@@ -1,0 +1,257 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// workerRoutes are what a worker in any language needs: claim a run, write its
+// turn, keep its lease, finish it. All but the claim carry the run's token in
+// Thole-Fence.
+func workerRoutes() []route {
+	const one = "/v1/spaces/{space}/threads/{thread}/runs/{run}"
+	const turn = "/v1/spaces/{space}/threads/{thread}/turns/{turn}/blocks"
+	return []route{
+		{method: "POST", path: "/v1/runs/claim", tag: "workers", access: anyToken,
+			summary: "Take the oldest run that waits for a worker of an agent; 404 when there is none in time", do: takes(claimRun)},
+		{method: "POST", path: one + "/heartbeat", tag: "workers", access: write,
+			summary: "Renew a run's lease; says whether the run is to end", do: gives(beatRun)},
+		{method: "POST", path: one + "/finish", tag: "workers", access: write,
+			summary: "End a run; one that is to be cancelled becomes cancelled", do: takes(finishRun)},
+		{method: "POST", path: turn, tag: "workers", access: write, status: 201,
+			summary: "Add a block to a run's turn; of type tool: a call begins", do: takes(addBlock)},
+		{method: "PATCH", path: turn + "/{block}", tag: "workers", access: write,
+			summary: "Append text to a block at an offset, or end a tool's call", do: takes(changeBlock)},
+	}
+}
+
+// NewClaim says whose runs a worker wants.
+type NewClaim struct {
+	Spaces      []string `json:"spaces" jsonschema:"description=at most 32"`
+	Agent       string   `json:"agent,omitempty"`
+	WaitSeconds float64  `json:"wait_seconds,omitempty" jsonschema:"description=up to 300; default 0"`
+	Holder      string   `json:"holder,omitempty" jsonschema:"description=who takes it, for people"`
+}
+
+// ClaimedRun is a run that the caller works on from now on.
+type ClaimedRun struct {
+	Space   string         `json:"space"`
+	Run     *run.Run       `json:"run"`
+	Turn    string         `json:"turn" jsonschema:"description=what it writes"`
+	Request []thread.Block `json:"request" jsonschema:"description=what the user asked for"`
+	Token   string         `json:"token" jsonschema:"description=goes into Thole-Fence"`
+}
+
+func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
+	var nothing ClaimedRun
+	wait, err := seconds("wait_seconds", in.WaitSeconds, maxWait)
+	if err != nil {
+		return nothing, err
+	}
+	if len(in.Spaces) == 0 || len(in.Spaces) > maxWatched {
+		return nothing, invalid("spaces", "has %d names; 1 to %d are expected", len(in.Spaces), maxWatched)
+	}
+	slices.Sort(in.Spaces)
+	in.Spaces = slices.Compact(in.Spaces)
+	for _, name := range in.Spaces {
+		scope, err := c.allowed(name, auth.Write)
+		if err == nil && scope.Narrowed {
+			err = fmt.Errorf("%w: the token is for some threads of %.80s only", ErrForbidden, name)
+		}
+		if err != nil {
+			return nothing, err
+		}
+	}
+	serving, cancel := c.whileServing()
+	defer cancel()
+	ctx, stop := context.WithTimeoutCause(serving, wait, thole.ErrNotFound)
+	defer stop()
+	// Watch before looking, so that nothing is missed between.
+	var feed feed
+	if wait > 0 {
+		if feed, err = c.hear(ctx, in.Spaces); err != nil {
+			return nothing, err
+		}
+		defer feed.close()
+	}
+	for {
+		for _, name := range in.Spaces {
+			h, err := run.In(c.handle(name), nil).Claim(serving, &run.ClaimOptions{Agent: in.Agent, Holder: in.Holder})
+			if err == nil {
+				return c.claimed(serving, name, h)
+			}
+			if !errors.Is(err, thole.ErrNotFound) {
+				return nothing, err
+			}
+		}
+		if wait == 0 {
+			return nothing, fmt.Errorf("%w: no run is waiting", thole.ErrNotFound)
+		}
+		if _, _, err := feed.next(ctx); err != nil {
+			return nothing, fmt.Errorf("no run came: %w", err)
+		}
+	}
+}
+
+// hear watches spaces for runs that may have become ready.
+func (c *call) hear(ctx context.Context, spaces []string) (feed, error) {
+	var watches []*thole.Watch
+	for _, name := range spaces {
+		w, err := c.handle(name).Watch(ctx, &thole.WatchOptions{Types: []string{"run.queued", "run.finished"}, Durable: true})
+		if err != nil {
+			for _, w := range watches {
+				w.Close()
+			}
+			return nil, err
+		}
+		watches = append(watches, w)
+	}
+	return newMerged(ctx, spaces, watches), nil
+}
+
+func (c *call) claimed(ctx context.Context, space string, h *run.Handle) (ClaimedRun, error) {
+	r, err := h.Get(ctx)
+	if err != nil {
+		return ClaimedRun{}, err
+	}
+	return ClaimedRun{Space: space, Run: shown(r), Turn: h.Turn(), Request: h.Request(), Token: formatFence(h.Fence())}, nil
+}
+
+// attach returns the handle of the worker that calls, on its run in the thread
+// in the path.
+func (c *call) attach() (*run.Handle, error) {
+	f, err := c.fence()
+	if err != nil {
+		return nil, err
+	}
+	id, err := runOf(f)
+	if err != nil {
+		return nil, err
+	}
+	if named := c.r.PathValue("run"); named != "" && named != id {
+		return nil, invalid("Thole-Fence", "holds the token of another run")
+	}
+	h, err := run.In(c.handle(c.space.Name()), nil).Attach(c.ctx, id, f)
+	if err != nil {
+		return nil, err
+	}
+	turn := c.r.PathValue("turn")
+	if h.Thread() != c.r.PathValue("thread") || turn != "" && turn != h.Turn() {
+		return nil, fmt.Errorf("%w: run %s does not work here", thole.ErrNotFound, id)
+	}
+	return h, nil
+}
+
+func beatRun(c *call) (*run.Run, error) {
+	h, err := c.attach()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Heartbeat(c.ctx); err != nil {
+		return nil, err
+	}
+	r, err := h.Get(c.ctx)
+	if err != nil {
+		return nil, err
+	}
+	return shown(r), nil
+}
+
+// RunEnd is how a run ends.
+type RunEnd struct {
+	Status string               `json:"status" jsonschema:"enum=succeeded,enum=failed"`
+	Error  string               `json:"error,omitempty" jsonschema:"description=why it failed"`
+	Usage  map[string]run.Usage `json:"usage,omitempty" jsonschema:"description=by model; added to what was reported before"`
+}
+
+func finishRun(c *call, in RunEnd) (*run.Run, error) {
+	h, err := c.attach()
+	if err != nil {
+		return nil, err
+	}
+	// In order: under an idempotency key the n-th commit of a repeat is the n-th.
+	for _, model := range slices.Sorted(maps.Keys(in.Usage)) {
+		if err := h.AddUsage(c.ctx, model, in.Usage[model]); err != nil {
+			return nil, err
+		}
+	}
+	r, err := h.Finish(c.ctx, in.Status, in.Error)
+	if err != nil {
+		return nil, err
+	}
+	return shown(r), nil
+}
+
+// RunBlock is a block that a run adds to its turn.
+type RunBlock struct {
+	NewBlock
+	Tool *ToolCall `json:"tool,omitempty" jsonschema:"description=of a block of type tool"`
+}
+
+// ToolCall is the beginning of a tool's call.
+type ToolCall struct {
+	Name        string          `json:"name"`
+	Input       json.RawMessage `json:"input,omitempty"`
+	OperationID string          `json:"operation_id,omitempty" jsonschema:"description=pairs start and end for whoever watches"`
+}
+
+// BlockID names a block.
+type BlockID struct {
+	ID string `json:"id"`
+}
+
+func addBlock(c *call, in RunBlock) (BlockID, error) {
+	h, err := c.attach()
+	if err != nil {
+		return BlockID{}, err
+	}
+	var id string
+	switch {
+	case in.Type == thread.ToolUse && in.Tool == nil:
+		err = invalid("tool", "is missing")
+	case in.Type == thread.ToolUse:
+		id, err = h.StartTool(c.ctx, in.Tool.Name, in.Tool.Input, in.Tool.OperationID)
+	case in.Tool != nil:
+		err = invalid("tool", "belongs to a block of type tool")
+	default:
+		id, err = h.Block(c.ctx, in.block())
+	}
+	return BlockID{ID: id}, err
+}
+
+// BlockChange is text that goes on a block, or the end of a tool's call.
+type BlockChange struct {
+	Offset *int   `json:"offset,omitempty" jsonschema:"description=where the text begins, in UTF-8 bytes; 0 begins the block"`
+	Text   string `json:"text,omitempty"`
+	Type   string `json:"type,omitempty" jsonschema:"description=of a block that begins: text (default) reasoning or code"`
+
+	Status string                     `json:"status,omitempty" jsonschema:"enum=done,enum=error,description=how a tool's call ended"`
+	Result json.RawMessage            `json:"result,omitempty"`
+	Meta   map[string]json.RawMessage `json:"meta,omitempty"`
+}
+
+func changeBlock(c *call, in BlockChange) (none, error) {
+	h, err := c.attach()
+	if err != nil {
+		return none{}, err
+	}
+	block := c.r.PathValue("block")
+	switch {
+	case in.Offset != nil && in.Status == "" && in.Result == nil:
+		err = h.Append(c.ctx, thread.Delta{Turn: h.Turn(), Block: block, Type: in.Type, Offset: *in.Offset, Text: in.Text})
+	case in.Offset == nil && (in.Status == thread.Done || in.Status == thread.Error):
+		err = h.FinishTool(c.ctx, block, thread.ToolResult{Result: in.Result, Meta: in.Meta, Failed: in.Status == thread.Error})
+	default:
+		err = invalid("body", "holds either offset and text, or status done or error with a result")
+	}
+	return none{}, err
+}
