@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/thole-dev/thole"
 )
@@ -123,14 +122,14 @@ func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]th
 	return records, nil
 }
 
-// end binds the least value above all texts that begin with prefix.
+// end binds the least value above all texts that begin with prefix, which is
+// empty or ends with a slash.
 func (s *stmt) end(prefix string) *stmt {
-	trimmed := strings.TrimRight(prefix, "\xff")
-	if trimmed == "" {
+	if prefix == "" {
 		return s.blob() // SQLite sorts every blob after every text
 	}
-	last := len(trimmed) - 1
-	return s.text(trimmed[:last] + string([]byte{trimmed[last] + 1}))
+	last := len(prefix) - 1
+	return s.text(prefix[:last] + string([]byte{prefix[last] + 1}))
 }
 
 // Heads implements [thole.Backend].
