@@ -44,7 +44,15 @@ func main() {
 	rounds := flag.Int("rounds", 5, "interleaved rounds")
 	length := flag.Duration("time", 2*time.Second, "length of one measurement")
 	dir := flag.String("dir", "", "where to put stores (default: a temporary folder)")
+	server := flag.String("serve", "", "be the server of a measurement (for this program's own use)")
 	flag.Parse()
+	if *server != "" {
+		if err := serve(*server, *dir); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(context.Background(), *rounds, *length, *dir, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
