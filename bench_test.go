@@ -1,0 +1,160 @@
+package thole_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/memstore"
+)
+
+// BenchmarkCommit is a thread's append: an event and its head record, checked,
+// over 1,000 threads. On memstore it measures what the Store itself costs.
+func BenchmarkCommit(b *testing.B) {
+	text := strings.Repeat("x", 400)
+	for _, writers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprint(writers), func(b *testing.B) {
+			sp := openOn(b, memstore.New(), &thole.Options{Sweep: -1}).Space("project:shop")
+			b.ReportAllocs()
+			var next atomic.Int64
+			var wg sync.WaitGroup
+			b.ResetTimer()
+			for range writers {
+				wg.Go(func() {
+					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+						thread := fmt.Sprintf("thread/%d", i%1000)
+						_, err := sp.Update(context.Background(), func(tx *thole.Tx) error {
+							var c counter
+							if _, err := tx.Load(thread, &c); err != nil {
+								return err
+							}
+							c.N++
+							tx.Put(thread, c, nil)
+							tx.Emit(thread, "message.added", text)
+							return nil
+						})
+						if err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// BenchmarkWatch delivers each of b.N events, committed by 16 writers, to 1,000
+// watchers.
+func BenchmarkWatch(b *testing.B) {
+	const watchers, writers = 1000, 16
+	sp := openOn(b, memstore.New(), &thole.Options{Sweep: -1}).Space("project:shop")
+	b.ReportAllocs()
+	var readers, wg sync.WaitGroup
+	for range watchers {
+		w, err := sp.Watch(context.Background(), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		readers.Go(func() {
+			defer w.Close()
+			for n := 0; n < b.N; {
+				ds, err := w.Next(context.Background())
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				n += len(ds)
+			}
+		})
+	}
+	var next atomic.Int64
+	b.ResetTimer()
+	for range writers {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+				if _, err := sp.Commit(context.Background(), event(i)); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	readers.Wait()
+	b.ReportMetric(float64(b.N)*watchers/b.Elapsed().Seconds(), "deliveries/s")
+}
+
+type turn struct {
+	ID, Role, Text string
+}
+
+// BenchmarkLoadLast50 loads the newest 50 turns of 400 bytes of one of many
+// threads that now and then get another one, with a Memo and without.
+func BenchmarkLoadLast50(b *testing.B) {
+	apply := func(s []turn, e thole.Event) ([]turn, error) {
+		var t turn
+		err := e.As(&t)
+		s = append(s[:len(s):len(s)], t)
+		return s[max(0, len(s)-50):], err
+	}
+	memo := thole.Memo[[]turn]{Name: "bench.tail", Apply: apply, Size: func(s []turn) int { return 500 * len(s) }}
+	for _, threads := range []int{1, 1000} {
+		sp := openOn(b, memstore.New(), &thole.Options{Sweep: -1}).Space("project:shop")
+		add := func(thread string) {
+			_, err := sp.Update(context.Background(), func(tx *thole.Tx) error {
+				tx.Put(thread, 1, nil)
+				tx.Emit(thread, "message.added", turn{ID: thole.NewID("turn"), Role: "user", Text: strings.Repeat("x", 330)})
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		for i := range threads * 50 {
+			add(fmt.Sprintf("thread/%d", i%threads))
+		}
+		load := func(thread string, memoized bool) error {
+			head, err := sp.Get(context.Background(), thread)
+			if err != nil {
+				return err
+			}
+			cold := func(ctx context.Context) ([]turn, error) {
+				end := head.Version
+				end.Seq++
+				page, err := sp.Read(ctx, thole.ReadQuery{Stream: thread, Before: end, Backward: true, Limit: 50})
+				out := make([]turn, len(page.Events))
+				for i, e := range page.Events {
+					if err := json.Unmarshal(e.Data, &out[len(out)-1-i]); err != nil {
+						return nil, err
+					}
+				}
+				return out, err
+			}
+			if memoized {
+				_, err = memo.At(context.Background(), sp, thread, head.Version, cold)
+			} else {
+				_, err = cold(context.Background())
+			}
+			return err
+		}
+		for _, memoized := range []bool{false, true} {
+			b.Run(fmt.Sprintf("threads=%d/memo=%v", threads, memoized), func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					thread := fmt.Sprintf("thread/%d", i%threads)
+					if i%10 == 9 {
+						add(thread)
+					}
+					if err := load(thread, memoized); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "loads/s")
+			})
+		}
+	}
+}
