@@ -95,8 +95,8 @@ func posted(blocks []Block) []Block {
 // numbered are the blocks of a posted message with their ids.
 func numbered(m *Message) []Block {
 	out := make([]Block, len(m.Blocks))
-	copy(out, m.Blocks)
-	for i := range out {
+	for i, b := range m.Blocks {
+		out[i] = b.clone()
 		if out[i].ID == "" {
 			out[i].ID = sibling("blk", m.ID, i+1)
 		}

@@ -11,120 +11,142 @@ import (
 // a whole turn: a turn is streamed in chunks and may have very many.
 const maxEvents = 20_000
 
-// backward collects the events of whole turns, newest first.
+// backward collects the events of whole turns, newest first: from the tail that
+// is kept in memory, then from the journal.
 type backward struct {
 	sp     *thole.Space
 	stream string
-	before thole.Position
+	at     thole.Position // the newest event that counts is not after it
+	before thole.Position // nor is it at or after this, unless zero
 	want   int
 	count  func(*Added) int
 
-	events  []thole.Event
+	facts   []fact
 	have    int
-	whole   int             // how many of the events belong to whole turns
+	whole   int             // how many of the facts belong to whole turns
 	oldest  thole.Position  // of the whole turns
-	newest  thole.Position  // just after the newest event
+	newest  thole.Position  // just after the newest fact
 	more    bool            // it stopped before the beginning
 	gone    map[string]bool // turns that were rewound
-	summary *thole.Event    // the newest compaction
+	summary *fact           // the newest compaction
 	upTo    string          // the turn up to which that one stands
 	reached bool            // and the oldest turn is that one
 }
 
 func (b *backward) read(ctx context.Context) error {
-	q := thole.ReadQuery{Stream: b.stream, Before: b.before, Backward: true, Types: folded, Limit: b.want + 2}
-	for {
-		page, err := b.sp.Read(ctx, q)
+	kept, err := tail.At(ctx, b.sp, b.stream, b.at, func(ctx context.Context) (newest, error) {
+		end := b.at
+		end.Seq++
+		return b.page(ctx, end, tailLen)
+	})
+	if err != nil {
+		return err
+	}
+	before := b.before
+	if n := len(kept.facts); n > 0 && (before.IsZero() || kept.facts[0].pos.Compare(before) < 0) {
+		if b.takeAll(slices.Backward(kept.facts), kept.older) {
+			return nil
+		}
+		before = kept.facts[0].pos
+	} else if n == 0 && !kept.older {
+		return nil
+	}
+	for older := kept.older; older; {
+		p, err := b.page(ctx, before, 256)
 		if err != nil {
 			return err
 		}
-		for i, e := range page.Events {
-			enough, err := b.take(e)
-			if err != nil {
-				return err
-			}
-			if enough || b.whole > 0 && len(b.events) >= maxEvents {
-				b.more = enough && b.reached || i+1 < len(page.Events) || !page.Next.IsZero()
-				return nil
-			}
-		}
-		if page.Next.IsZero() {
+		if b.takeAll(slices.Backward(p.facts), p.older) {
 			return nil
 		}
-		q.Before, q.Limit = page.Next, 256
+		before, older = p.next, p.older
 	}
+	return nil
 }
 
-// take adds an event and reports whether that is enough.
-func (b *backward) take(e thole.Event) (bool, error) {
+// page reads a page of the journal before a position.
+func (b *backward) page(ctx context.Context, before thole.Position, limit int) (newest, error) {
+	p, err := b.sp.Read(ctx, thole.ReadQuery{Stream: b.stream, Before: before, Backward: true, Types: folded, Limit: limit})
+	if err != nil {
+		return newest{}, err
+	}
+	out := newest{older: !p.Next.IsZero(), next: p.Next, facts: make([]fact, 0, len(p.Events))}
+	for _, e := range slices.Backward(p.Events) {
+		f, err := factOf(e)
+		if err != nil {
+			return newest{}, err
+		}
+		out.facts = append(out.facts, f)
+	}
+	return out, nil
+}
+
+// takeAll takes facts, newest first, until that is enough; older says whether
+// there are more behind them.
+func (b *backward) takeAll(facts func(func(int, fact) bool), older bool) bool {
+	for i, f := range facts {
+		if !b.before.IsZero() && f.pos.Compare(b.before) >= 0 {
+			continue
+		}
+		if b.take(f) || b.whole > 0 && len(b.facts) >= maxEvents {
+			b.more = b.reached || i > 0 || older
+			return true
+		}
+	}
+	return false
+}
+
+// take adds a fact and reports whether that is enough.
+func (b *backward) take(f fact) bool {
 	if b.newest.IsZero() {
-		b.newest = e.Position
+		b.newest = f.pos
 		b.newest.Seq++
 	}
-	b.events = append(b.events, e)
-	switch e.Type {
-	case "thread.rewound":
-		var r Rewound
-		if err := e.As(&r); err != nil {
-			return false, err
-		}
+	b.facts = append(b.facts, f)
+	switch d := f.data.(type) {
+	case *Rewound:
 		if b.gone == nil {
 			b.gone = make(map[string]bool)
 		}
-		for _, turn := range r.Turns {
+		for _, turn := range d.Turns {
 			b.gone[turn] = true
 		}
-	case "thread.compacted":
-		var c Compacted
-		if err := e.As(&c); err != nil {
-			return false, err
-		}
+	case *Compacted:
 		if b.summary == nil {
-			b.summary, b.upTo = &e, c.UpTo
+			b.summary, b.upTo = &f, d.UpTo
 		}
-	case "message.added":
-		var a Added
-		if err := e.As(&a); err != nil {
-			return false, err
+	case *Added:
+		if !b.gone[d.Turn] {
+			b.have += b.count(d)
 		}
-		if !b.gone[a.Turn] {
-			b.have += b.count(&a)
-		}
-		if a.opens() {
-			if b.summary != nil && a.Turn == b.upTo {
+		if d.opens() {
+			if b.summary != nil && d.Turn == b.upTo {
 				b.reached = true
-				return true, nil
+				return true
 			}
-			b.whole, b.oldest = len(b.events), e.Position
-			return b.have >= b.want, nil
+			b.whole, b.oldest = len(b.facts), f.pos
+			return b.have >= b.want
 		}
 	}
-	return false, nil
+	return false
 }
 
-// fold makes turns of the events, with the summary in front if it was reached.
-func (b *backward) fold(live string) ([]*Turn, error) {
-	events := b.events[:b.whole]
-	slices.Reverse(events)
+// fold makes turns of the facts, with the summary in front if it was reached.
+func (b *backward) fold(live string) []*Turn {
 	var f fold
-	for _, e := range events {
-		if err := f.apply(e); err != nil {
-			return nil, err
-		}
+	for _, fact := range slices.Backward(b.facts[:b.whole]) {
+		f.apply(fact)
 	}
 	turns := f.end(live)
 	if !b.reached {
-		return turns, nil
+		return turns
 	}
-	var c Compacted
-	if err := b.summary.As(&c); err != nil {
-		return nil, err
-	}
+	c := b.summary.data.(*Compacted)
 	if b.oldest.IsZero() {
-		b.oldest = b.summary.Position
+		b.oldest = b.summary.pos
 	}
 	m := &Message{ID: sibling("msg", c.Summary.ID, 1), Role: Assistant, Status: Done, Turn: c.UpTo,
-		Blocks: []Block{c.Summary}, Time: b.summary.Time, Position: b.oldest}
+		Blocks: []Block{c.Summary.clone()}, Time: b.summary.time, Position: b.oldest}
 	t := &Turn{ID: c.UpTo, Status: Done, Response: m.Blocks, Time: m.Time, Position: b.oldest, messages: []*Message{m}}
-	return append([]*Turn{t}, turns...), nil
+	return append([]*Turn{t}, turns...)
 }

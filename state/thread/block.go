@@ -1,9 +1,11 @@
 package thread
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -53,6 +55,16 @@ type Tool struct {
 	Result      json.RawMessage `json:"result,omitempty"` // of a finished call
 	OperationID string          `json:"operation_id,omitempty"`
 	DurationMS  int64           `json:"duration_ms,omitempty"`
+}
+
+// clone copies a block that is shared; the JSON in it stays shared.
+func (b Block) clone() Block {
+	b.Meta = maps.Clone(b.Meta)
+	if b.Tool != nil {
+		tool := *b.Tool
+		b.Tool = &tool
+	}
+	return b
 }
 
 // TextBlock returns a block of text.
@@ -147,16 +159,18 @@ func (b *Block) check() error {
 // not be stored: the i-th (from 0) is its message's id plus i+1.
 func sibling(prefix, id string, n int) string {
 	digits := suffix(id)
-	var low [4]byte
+	out := make([]byte, 0, len(prefix)+1+len(digits))
+	out = append(append(append(out, prefix...), '_'), digits...)
 	if len(digits) < 8 {
-		return prefix + "_" + digits
+		return string(out)
 	}
-	cut := len(digits) - 8
-	if _, err := hex.Decode(low[:], []byte(digits[cut:])); err != nil {
-		return prefix + "_" + digits
+	var low [4]byte
+	last := out[len(out)-8:]
+	if _, err := hex.Decode(low[:], last); err == nil {
+		binary.BigEndian.PutUint32(low[:], binary.BigEndian.Uint32(low[:])+uint32(n))
+		hex.Encode(last, low[:])
 	}
-	sum := uint32(low[0])<<24 | uint32(low[1])<<16 | uint32(low[2])<<8 | uint32(low[3])
-	return fmt.Sprintf("%s_%s%08x", prefix, digits[:cut], sum+uint32(n))
+	return string(out)
 }
 
 // suffix is an id without its prefix.

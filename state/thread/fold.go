@@ -1,79 +1,58 @@
 package thread
 
 import (
+	"maps"
 	"slices"
-
-	"github.com/thole-dev/thole"
 )
 
-// folded are the types of events that turns are made of.
-var folded = []string{"message.*", "tool.*", "thread.rewound", "thread.compacted"}
-
-// fold builds turns from events in journal order. All events of a turn lie
-// between the one that opens it and the one that opens the next.
+// fold builds turns from facts in journal order. All facts of a turn lie
+// between the one that opens it and the one that opens the next. Facts are
+// shared: what is made of them is a copy.
 type fold struct {
 	turns []*Turn
 	turn  *Turn // the last one
 }
 
-func (f *fold) apply(e thole.Event) error {
-	if e.Data == nil || string(e.Data) == "null" {
-		return nil // redacted
-	}
-	switch e.Type {
-	case "message.added":
-		var a Added
-		if err := e.As(&a); err != nil {
-			return err
+func (f *fold) apply(e fact) {
+	switch d := e.data.(type) {
+	case *Added:
+		f.added(e, d)
+	case *Updated:
+		if f.is(d.Turn) {
+			*f.block(e, d.Block.ID) = d.Block.clone()
 		}
-		f.added(e, &a)
-	case "message.updated":
-		var u Updated
-		if err := e.As(&u); err != nil {
-			return err
+	case *Delta:
+		f.delta(e, d)
+	case *ToolStarted:
+		if f.is(d.Turn) {
+			*f.block(e, d.Block) = Block{ID: d.Block, Type: ToolUse, Status: Streaming,
+				Tool: &Tool{Name: d.Name, Input: d.Input, OperationID: d.OperationID}}
 		}
-		if f.is(u.Turn) {
-			*f.block(e, u.Block.ID) = u.Block
+	case *ToolEnded:
+		f.toolEnded(e, d)
+	case *Completed:
+		if f.is(d.Turn) {
+			f.turn.Status, f.turn.Usage = d.Status, d.Usage
 		}
-	case "message.delta":
-		var d Delta
-		if err := e.As(&d); err != nil {
-			return err
-		}
-		f.delta(e, &d)
-	case "tool.started", "tool.completed", "tool.failed":
-		return f.tool(e)
-	case "message.completed":
-		var c Completed
-		if err := e.As(&c); err != nil {
-			return err
-		}
-		if f.is(c.Turn) {
-			f.turn.Status, f.turn.Usage = c.Status, c.Usage
-		}
-	case "thread.rewound":
-		var r Rewound
-		if err := e.As(&r); err != nil {
-			return err
-		}
-		f.turns = slices.DeleteFunc(f.turns, func(t *Turn) bool { return slices.Contains(r.Turns, t.ID) })
+	case *Rewound:
+		f.turns = slices.DeleteFunc(f.turns, func(t *Turn) bool { return slices.Contains(d.Turns, t.ID) })
 		f.turn = nil
 	}
-	return nil
 }
 
 func (f *fold) is(turn string) bool { return f.turn != nil && f.turn.ID == turn }
 
-func (f *fold) added(e thole.Event, a *Added) {
+func (f *fold) added(e fact, a *Added) {
 	if a.opens() {
-		f.turn = &Turn{ID: a.Turn, Status: Pending, Time: e.Time, Position: e.Position}
+		f.turn = &Turn{ID: a.Turn, Status: Pending, Time: e.time, Position: e.pos}
 		f.turns = append(f.turns, f.turn)
 	}
 	if !f.is(a.Turn) {
 		return // its beginning is not in the window
 	}
-	if m := a.Message; m != nil {
-		m.Turn, m.Time, m.Position, m.Blocks = a.Turn, e.Time, e.Position, numbered(m)
+	if a.Message != nil {
+		m := &Message{ID: a.Message.ID, Role: a.Message.Role, Blocks: a.Message.Blocks}
+		m.Turn, m.Time, m.Position, m.Blocks = a.Turn, e.time, e.pos, numbered(m)
 		f.turn.messages = append(f.turn.messages, m)
 		if m.Role != User && f.turn.Run == "" {
 			f.turn.Status = Done
@@ -81,19 +60,19 @@ func (f *fold) added(e thole.Event, a *Added) {
 	}
 	if a.Run != "" {
 		f.turn.Run, f.turn.Status = a.Run, Streaming
-		f.turn.reply = &Message{ID: a.Reply, Turn: a.Turn, Run: a.Run, Role: Assistant, Time: e.Time, Position: e.Position}
+		f.turn.reply = &Message{ID: a.Reply, Turn: a.Turn, Run: a.Run, Role: Assistant, Time: e.time, Position: e.pos}
 	}
 }
 
 // block returns the block of the run's message with the given id, new if there
 // is none. The message takes its place in the turn with its first block.
-func (f *fold) block(e thole.Event, id string) *Block {
+func (f *fold) block(e fact, id string) *Block {
 	m := f.turn.reply
 	if m == nil {
 		return new(Block)
 	}
 	if len(m.Blocks) == 0 {
-		m.Time, m.Position = e.Time, e.Position
+		m.Time, m.Position = e.time, e.pos
 		f.turn.messages = append(f.turn.messages, m)
 	}
 	for i := range m.Blocks {
@@ -105,7 +84,7 @@ func (f *fold) block(e thole.Event, id string) *Block {
 	return &m.Blocks[len(m.Blocks)-1]
 }
 
-func (f *fold) delta(e thole.Event, d *Delta) {
+func (f *fold) delta(e fact, d *Delta) {
 	if !f.is(d.Turn) {
 		return
 	}
@@ -122,35 +101,19 @@ func (f *fold) delta(e thole.Event, d *Delta) {
 	b.Content += d.Text
 }
 
-func (f *fold) tool(e thole.Event) error {
-	if e.Type == "tool.started" {
-		var s ToolStarted
-		if err := e.As(&s); err != nil {
-			return err
-		}
-		if f.is(s.Turn) {
-			*f.block(e, s.Block) = Block{ID: s.Block, Type: ToolUse, Status: Streaming,
-				Tool: &Tool{Name: s.Name, Input: s.Input, OperationID: s.OperationID}}
-		}
-		return nil
+func (f *fold) toolEnded(e fact, d *ToolEnded) {
+	if !f.is(d.Turn) {
+		return
 	}
-	var end ToolEnded
-	if err := e.As(&end); err != nil {
-		return err
-	}
-	if !f.is(end.Turn) {
-		return nil
-	}
-	b := f.block(e, end.Block)
+	b := f.block(e, d.Block)
 	if b.Tool == nil {
-		return nil // its start was redacted
+		return // its start was redacted
 	}
 	b.Status = Done
-	if e.Type == "tool.failed" {
+	if e.typ == "tool.failed" {
 		b.Status = Error
 	}
-	b.Tool.Result, b.Tool.DurationMS, b.Meta = end.Result, end.DurationMS, end.Meta
-	return nil
+	b.Tool.Result, b.Tool.DurationMS, b.Meta = d.Result, d.DurationMS, maps.Clone(d.Meta)
 }
 
 // end returns the turns. What is unfinished in any but live, the turn that is

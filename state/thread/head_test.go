@@ -171,3 +171,29 @@ func TestBadInputIsRefused(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatIsStoredIsLittleMoreThanWhatWasSaid(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		sp := e.Space("project:shop")
+		ts := thread.In(sp)
+		id := create(t, ts, nil)
+		const text = "some three hundred bytes, or fewer"
+		for range 20 {
+			say(t, ts, id, thread.User, text)
+		}
+		bytes := 0
+		for ev, err := range sp.Events(t.Context(), thole.ReadQuery{Types: []string{"message.*"}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes += len(ev.Data)
+		}
+		if over := bytes/20 - len(text); over > 160 {
+			t.Errorf("a message costs %d bytes beyond its content, want at most 160", over)
+		}
+		rec, err := sp.Get(t.Context(), thread.Key(id))
+		if err != nil || len(rec.Value) > 250 {
+			t.Errorf("head: got %d bytes (%v), want at most 250: %s", len(rec.Value), err, rec.Value)
+		}
+	})
+}

@@ -119,7 +119,7 @@ func (ts *Threads) window(ctx context.Context, id string, q *Query, count func(*
 		w.query.Last = Window
 	}
 	w.query.Last = min(w.query.Last, thole.MaxPage)
-	t, err := ts.Get(ctx, id)
+	t, version, err := ts.newest(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (ts *Threads) window(ctx context.Context, id string, q *Query, count func(*
 		at.Seq++
 		w.from.before = at
 	}
-	b := &backward{sp: ts.sp, stream: Key(id), before: w.from.before, want: w.query.Last + w.from.skip, count: count}
+	b := &backward{sp: ts.sp, stream: Key(id), at: version, before: w.from.before, want: w.query.Last + w.from.skip, count: count}
 	if err := b.read(ctx); err != nil {
 		return nil, err
 	}
@@ -145,11 +145,30 @@ func (ts *Threads) window(ctx context.Context, id string, q *Query, count func(*
 	if t.TurnState == turnRun {
 		live = t.LastTurn
 	}
-	if w.turns, err = b.fold(live); err != nil {
-		return nil, err
-	}
+	w.turns = b.fold(live)
 	w.oldest, w.newest, w.more = b.oldest, b.newest, b.more
 	return w, nil
+}
+
+// newest returns the head and the version of the thread's history: every commit
+// that adds to it writes the head or the turn that is being run.
+func (ts *Threads) newest(ctx context.Context, id string) (*Thread, thole.Position, error) {
+	if err := thole.CheckID("thrd", id); err != nil {
+		return nil, thole.Position{}, err
+	}
+	recs, err := ts.sp.GetAll(ctx, Key(id), turnKey(id))
+	if err != nil {
+		return nil, thole.Position{}, err
+	}
+	t, err := decode(id, recs[0])
+	if err != nil {
+		return nil, thole.Position{}, err
+	}
+	version := t.Version
+	if recs[1].Version.Compare(version) > 0 {
+		version = recs[1].Version
+	}
+	return t, version, nil
 }
 
 // cursor is a place in a history: before the turn that begins at before, or at

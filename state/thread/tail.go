@@ -1,0 +1,92 @@
+package thread
+
+import (
+	"slices"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// fact is an event of a thread, decoded. It is shared and never changed.
+type fact struct {
+	pos  thole.Position
+	time time.Time
+	typ  string
+	data any // a pointer to the type's data; nil once it is redacted
+	size int
+}
+
+// folded are the types of events that turns are made of.
+var folded = []string{"message.*", "tool.*", "thread.rewound", "thread.compacted"}
+
+// factOf decodes an event of one of the folded types.
+func factOf(e thole.Event) (fact, error) {
+	f := fact{pos: e.Position, time: e.Time, typ: e.Type, size: len(e.Data)}
+	if e.Data == nil || string(e.Data) == "null" {
+		return f, nil
+	}
+	switch e.Type {
+	case "message.added":
+		f.data = new(Added)
+	case "message.updated":
+		f.data = new(Updated)
+	case "message.delta":
+		f.data = new(Delta)
+	case "message.completed":
+		f.data = new(Completed)
+	case "tool.started":
+		f.data = new(ToolStarted)
+	case "tool.completed", "tool.failed":
+		f.data = new(ToolEnded)
+	case "thread.rewound":
+		f.data = new(Rewound)
+	case "thread.compacted":
+		f.data = new(Compacted)
+	default:
+		return f, nil // of a later version
+	}
+	return f, e.As(f.data)
+}
+
+// newest are the newest facts of a stream, oldest first.
+type newest struct {
+	facts []fact
+	older bool           // there may be more before them
+	next  thole.Position // from where those go on
+}
+
+// Bounds of what is kept in memory of one thread.
+const (
+	tailLen   = 128
+	tailBytes = 1 << 20
+)
+
+// tail keeps the newest facts of a thread decoded, so that its newest window is
+// made without reading or decoding what was read before.
+var tail = thole.Memo[newest]{
+	Name: "thread.tail",
+	Apply: func(s newest, e thole.Event) (newest, error) {
+		if !thole.MatchType(folded, e.Type) {
+			return s, nil
+		}
+		f, err := factOf(e)
+		if err != nil {
+			return s, err
+		}
+		out := newest{facts: append(slices.Clip(s.facts), f), older: s.older, next: s.next}
+		if len(out.facts) > 2*tailLen || out.size() > tailBytes {
+			cut := max(len(out.facts)-tailLen, 1)
+			out.facts, out.older = slices.Clone(out.facts[cut:]), true
+		}
+		return out, nil
+	},
+	Size: newest.size,
+}
+
+func (s newest) size() int {
+	n := 0
+	for i := range s.facts {
+		n += s.facts[i].size + 256
+	}
+	return n
+}
