@@ -1,0 +1,141 @@
+// Package agent is the reference coding agent: the request flow of a chat with
+// tools, on top of the state packages. It is small, to prove them and to be
+// copied from.
+//
+//	request ─ thread ─ history ─ route ─ model ⇄ tools ─ thread
+//	                                      │        └ lock, decision, effect, outcome, file.changed
+//	                                      └ text, in chunks with offsets
+//
+// All of it happens in a run (package state/run): one worker at a time, fenced,
+// cancellable, found crashed and resumed. Every effect on the world has a
+// decision before and an outcome after it.
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/model"
+	"github.com/thole-dev/thole/agent/sandbox"
+	"github.com/thole-dev/thole/state/run"
+)
+
+// Options describe an agent. Sandbox and Models are required; for all else the
+// zero value is the default.
+type Options struct {
+	Name    string           // acts as agent:<name>; default coder
+	Sandbox *sandbox.Sandbox // the project; the caller closes it
+	Models  map[string]model.Model
+	Model   string // the key in Models of the default; "" if there is only one
+	Routes  []Rule // in order; the first that a request meets chooses the model
+
+	System      string      // system prompt; default DefaultSystem. Context is added to it
+	Tools       []Tool      // default DefaultTools()
+	ToolHistory ToolHistory // what models are shown of past tool calls; default CutResults
+	History     int         // how many past turns models are shown; default 10
+	Hooks       Hooks
+
+	MaxSteps int // messages of the model per run; default 100
+	MaxDepth int // levels of sub-agents; default 2, negative: none
+	Retries  int // of an answer that broke off; default 3, negative: none
+
+	Runs *run.Options // of the runs that the agent works on: lease, group, …
+
+	GitRepo  string // told to tools and to the model
+	Template string // what the project was made from; likewise
+}
+
+// Agent answers requests. It has no state of its own: one Agent may serve any
+// number of threads at once.
+type Agent struct {
+	opts  Options
+	tools map[string]*Tool
+}
+
+// DefaultTools returns Read, Write, Edit, Bash, Todo and Task.
+func DefaultTools() []Tool {
+	return []Tool{ReadTool(), WriteTool(), EditTool(), BashTool(), TodoTool(), TaskTool()}
+}
+
+// New returns an agent. ErrInvalid: the options make no sense.
+func New(o Options) (*Agent, error) {
+	o.setDefaults()
+	a := &Agent{opts: o, tools: make(map[string]*Tool, len(o.Tools))}
+	switch {
+	case o.Sandbox == nil:
+		return nil, fmt.Errorf("%w: an agent needs a sandbox", thole.ErrInvalid)
+	case len(o.Models) == 0:
+		return nil, fmt.Errorf("%w: an agent needs a model", thole.ErrInvalid)
+	}
+	if _, ok := o.Models[a.opts.Model]; !ok {
+		return nil, fmt.Errorf("%w: the default model %q is not one of %s", thole.ErrInvalid, o.Model, a.modelNames())
+	}
+	for _, r := range o.Routes {
+		if _, ok := o.Models[r.Model]; !ok {
+			return nil, fmt.Errorf("%w: rule %q routes to the model %q, which is not one of %s", thole.ErrInvalid, r.Name, r.Model, a.modelNames())
+		}
+	}
+	for i := range o.Tools {
+		t := &o.Tools[i]
+		if t.Name == "" || t.run == nil || a.tools[t.Name] != nil {
+			return nil, fmt.Errorf("%w: tool %q is there twice or not made by NewTool", thole.ErrInvalid, t.Name)
+		}
+		a.tools[t.Name] = t
+	}
+	return a, nil
+}
+
+func (o *Options) setDefaults() {
+	if o.Name == "" {
+		o.Name = "coder"
+	}
+	if o.Model == "" && len(o.Models) == 1 {
+		for name := range o.Models {
+			o.Model = name
+		}
+	}
+	if o.System == "" {
+		o.System = DefaultSystem
+	}
+	if o.Tools == nil {
+		o.Tools = DefaultTools()
+	}
+	if o.ToolHistory == nil {
+		o.ToolHistory = CutResults
+	}
+	if o.History == 0 {
+		o.History = 10
+	}
+	if o.MaxSteps == 0 {
+		o.MaxSteps = 100
+	}
+	if o.MaxDepth == 0 {
+		o.MaxDepth = 2
+	}
+	if o.Retries == 0 {
+		o.Retries = 3
+	}
+}
+
+func (a *Agent) modelNames() string {
+	return strings.Join(slices.Sorted(maps.Keys(a.opts.Models)), ", ")
+}
+
+func (a *Agent) toolNames() string {
+	return strings.Join(slices.Sorted(maps.Keys(a.tools)), ", ")
+}
+
+// toolList is what the model is offered in c: no sub-agents below the deepest.
+func (a *Agent) toolList(c *Context) []model.Tool {
+	var list []model.Tool
+	for _, t := range a.opts.Tools {
+		if t.Name == taskTool && c.Depth >= a.opts.MaxDepth {
+			continue
+		}
+		list = append(list, model.Tool{Name: t.Name, Description: t.Description, Schema: t.Schema})
+	}
+	return list
+}

@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+func TestTheSampleEditsTheFilesInThreeTurns(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("sample", nil)
+		r := e.ask(a, "Create a button component", run.Succeeded)
+		wantContains(t, "Button.js", e.file("src/components/Button.js"), "background: lightgray")
+		wantContains(t, "App.js", e.file("src/App.js"), "Button({ label: 'Press me' })")
+		if u := r.Usage["script"]; r.Model != "script" || u.InputTokens < 2400 || u.TotalTokens != u.InputTokens+u.OutputTokens {
+			t.Errorf("model %q, usage %+v; want what the model reported", r.Model, r.Usage)
+		}
+		tools := e.last(thread.ToolUse)
+		last := result(t, tools[len(tools)-1])
+		wantContains(t, "the last tool's result", last, "\n\n=== Current Task List ===\n✅ [1] Create the Button component (high priority)\n")
+		if !strings.HasSuffix(last, "\n"+strings.Repeat("=", 24)) {
+			t.Errorf("the last tool's result ends %q, want the list's rule", last[len(last)-30:])
+		}
+
+		e.ask(a, "Make it blue", run.Succeeded)
+		wantContains(t, "Button.js", e.file("src/components/Button.js"), "background: royalblue; color: white")
+		e.ask(a, "Add a click handler", run.Succeeded)
+		wantContains(t, "Button.js", e.file("src/components/Button.js"), "    onClick,\n")
+		wantContains(t, "App.js", e.file("src/App.js"), "onClick: () => alert('Pressed')")
+	})
+}
+
+func TestWithoutToolHistoryTheSecondTurnKnowsNoFile(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("sample", func(o *Options) { o.ToolHistory = WithoutTools })
+		e.ask(a, "Create a button component", run.Succeeded)
+		before := e.file("src/components/Button.js")
+		r := e.ask(a, "Make it blue", run.Failed)
+		wantContains(t, "the run's error", r.Error, `expected "Tools called:" in the prompt`)
+		if blocks := e.last(thread.Failure); len(blocks) != 1 || blocks[0].Content != r.Error {
+			t.Errorf("error blocks %v, want the run's error", blocks)
+		}
+		if e.file("src/components/Button.js") != before {
+			t.Error("Button.js was changed")
+		}
+	})
+}

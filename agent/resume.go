@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"encoding/json"
+
+	"github.com/thole-dev/thole/agent/model"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// fate is what is known, after a crash, of an effect that has no outcome.
+type fate string
+
+const (
+	happened fate = "happened"
+	didNot   fate = "did not happen"
+	unknown  fate = "unknown"
+)
+
+// replay returns what an interrupted turn came to as the messages that it
+// consisted of, for a model to go on from. A call whose effect is known not to
+// have happened is left out, so that the model makes it again; one that did
+// happen, or may have, has a result that says so. Text that no call followed
+// was never finished, and is left out too.
+func replay(blocks []thread.Block, fates map[string]fate) []model.Message {
+	var out []model.Message
+	var said, results []model.Block
+	flush := func() {
+		if len(results) > 0 {
+			out = append(out, model.Message{Role: model.Assistant, Blocks: said}, model.Message{Role: model.User, Blocks: results})
+			said, results = nil, nil
+		}
+	}
+	for i := range blocks {
+		b := &blocks[i]
+		switch b.Type {
+		case thread.Text:
+			flush()
+			said = append(said, model.Block{Type: model.Text, Text: b.Content})
+		case thread.ToolUse:
+			result, ok := replayResult(b, fates[b.ID])
+			if !ok {
+				continue
+			}
+			said = append(said, model.Block{Type: model.ToolCall, ID: b.ID, Name: b.Tool.Name, Input: object(b.Tool.Input)})
+			results = append(results, result)
+		}
+	}
+	flush()
+	return out
+}
+
+func replayResult(b *thread.Block, f fate) (model.Block, bool) {
+	r := model.Block{Type: model.ToolResult, ID: b.ID, Name: b.Tool.Name, Text: resultText(b.Tool.Result), Failed: b.Status == thread.Error}
+	if b.Status == thread.Done || b.Status == thread.Error {
+		return r, true
+	}
+	switch f {
+	case happened:
+		r.Text = "[interrupted by a crash; verified: it had its effect]"
+	case unknown:
+		r.Text, r.Failed = "[interrupted by a crash; whether it had its effect is unknown: find out before you repeat it]", true
+	default: // it never came to an effect
+		return r, false
+	}
+	return r, true
+}
+
+// object is an input as models must have it.
+func object(input json.RawMessage) json.RawMessage {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(input, &m) != nil {
+		return json.RawMessage("{}")
+	}
+	return input
+}

@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"errors"
+	"regexp"
+	"testing"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/model"
+)
+
+func TestTheFirstRuleThatARequestMeetsChoosesTheModel(t *testing.T) {
+	a := &Agent{opts: Options{
+		Models: map[string]model.Model{"small": nil, "big": nil, "eyes": nil, "other": nil},
+		Model:  "other",
+		Routes: []Rule{
+			{Name: "pictures", Attachments: true, Model: "eyes"},
+			{Name: "architecture", Pattern: regexp.MustCompile(`(?i)\barchitect`), Model: "big"},
+			{Name: "short", MaxPrompt: 10, Model: "small"},
+			{Name: "long", MinPrompt: 100, Model: "big"},
+		},
+	}}
+	for _, c := range []struct {
+		req  Request
+		want Route
+	}{
+		{Request{Prompt: "Architect it", Attachments: []Attachment{{}}}, Route{"pictures", "eyes"}},
+		{Request{Prompt: "Architect it"}, Route{"architecture", "big"}},
+		{Request{Prompt: "Grün, ja?"}, Route{"short", "small"}},
+		{Request{Prompt: string(make([]byte, 100))}, Route{"long", "big"}},
+		{Request{Prompt: "Make it blue, please"}, Route{"default", "other"}},
+		{Request{Prompt: "Architect it", Model: "small"}, Route{"request", "small"}},
+	} {
+		if got, err := a.route(&c.req); err != nil || got != c.want {
+			t.Errorf("route(%.30q) = %v, %v; want %v", c.req.Prompt, got, err, c.want)
+		}
+	}
+	if _, err := a.route(&Request{Model: "none"}); !errors.Is(err, thole.ErrInvalid) {
+		t.Errorf("route to an unknown model: %v, want ErrInvalid", err)
+	}
+}

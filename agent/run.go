@@ -1,0 +1,241 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/model"
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// Run asks the agent in a thread of sp and returns the run when it has ended;
+// with the policy enqueue it waits for the runs before it. sp's actor is the
+// user who asks. When ctx ends, the run is cancelled.
+//
+// Errors: ErrInvalid; those of run.Runs.Do. A run that failed or was cancelled
+// is returned together with its error; its thread says why.
+func (a *Agent) Run(ctx context.Context, sp *thole.Space, threadID string, req Request) (*run.Run, error) {
+	q, err := req.run(a.opts.Name)
+	if err != nil {
+		return nil, err
+	}
+	return a.do(ctx, sp, threadID, q)
+}
+
+// Resume goes on where a run stopped that crashed, failed or was cancelled. What
+// of its effects is known, and what is not, is found out first: see
+// [Agent.Work]. It returns the new run when that has ended. Errors: those of
+// run.Runs.Resume and Run.
+func (a *Agent) Resume(ctx context.Context, sp *thole.Space, runID string) (*run.Run, error) {
+	old, err := run.In(sp, a.opts.Runs).Get(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	if !old.Ended() || old.Status == run.Succeeded {
+		return nil, fmt.Errorf("resume run %s: %w: it is %s", runID, thole.ErrConflict, old.Status)
+	}
+	return a.do(ctx, sp, old.Thread, run.Request{
+		Agent: a.opts.Name, Model: old.Model, Policy: run.Reject, OnDisconnect: old.OnDisconnect,
+		ResumedFrom: runID, Timeout: time.Duration(old.Timeout) * time.Second, Options: old.Options,
+	})
+}
+
+func (a *Agent) do(ctx context.Context, sp *thole.Space, threadID string, q run.Request) (*run.Run, error) {
+	runs := run.In(sp, a.opts.Runs)
+	var id string
+	err := runs.Do(ctx, threadID, q, func(ctx context.Context, h *run.Handle) error {
+		id = h.ID()
+		return a.Work(ctx, h)
+	})
+	if id == "" {
+		return nil, err
+	}
+	r, getErr := runs.Get(context.WithoutCancel(ctx), id)
+	return r, errors.Join(err, getErr)
+}
+
+// ServeOptions change [Agent.Serve]. The zero value is the default.
+type ServeOptions struct {
+	Workers int  // runs at once; default 8
+	Unnamed bool // also take runs that name no agent
+}
+
+// Serve works on the runs of sp that wait for the agent, until ctx ends; those
+// at work are then cancelled. It returns ctx's cause, or ErrClosed when the
+// store was closed or the runs' group is drained.
+func (a *Agent) Serve(ctx context.Context, sp *thole.Space, o *ServeOptions) error {
+	var opts ServeOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.Workers <= 0 {
+		opts.Workers = 8
+	}
+	names := []string{a.opts.Name}
+	if opts.Unnamed {
+		names = append(names, "")
+	}
+	runs := run.In(sp, a.opts.Runs)
+	slots := make(chan struct{}, opts.Workers)
+	errs := make(chan error, len(names))
+	var wg sync.WaitGroup
+	for _, name := range names {
+		wg.Go(func() { errs <- a.serve(ctx, runs, name, slots, &wg) })
+	}
+	wg.Wait()
+	return <-errs
+}
+
+func (a *Agent) serve(ctx context.Context, runs *run.Runs, name string, slots chan struct{}, wg *sync.WaitGroup) error {
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		h, err := runs.Claim(ctx, &run.ClaimOptions{Agent: name, Wait: time.Minute})
+		switch {
+		case err == nil:
+			wg.Go(func() {
+				defer func() { <-slots }()
+				_ = h.Do(ctx, a.Work) // how it ended is in the run
+			})
+			continue
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, thole.ErrClosed):
+			return err
+		}
+		<-slots
+		if !errors.Is(err, thole.ErrNotFound) {
+			select { // the store has a problem: do not run hot
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// Work does the work of a run that h holds: for run.Handle.Do, by whoever
+// claims runs. A run that goes on from another first settles what that one left
+// open, see [Agent.Reconcile].
+func (a *Agent) Work(ctx context.Context, h *run.Handle) error {
+	c := &Context{
+		Store: h.Space().Store(), Sandbox: a.opts.Sandbox, GitRepo: a.opts.GitRepo, Template: a.opts.Template,
+		TodoThread: h.Thread(), agent: a, seen: &views{}, work: &work{},
+	}
+	c.bind(h)
+	r, err := h.Get(ctx)
+	if err != nil {
+		return err
+	}
+	t, err := c.Threads.Get(ctx, c.Thread)
+	if err != nil {
+		return err
+	}
+	var o RunOptions
+	if len(r.Options) > 0 {
+		if err := json.Unmarshal(r.Options, &o); err != nil {
+			return fmt.Errorf("%w: the run's options: %v", thole.ErrInvalid, err)
+		}
+	}
+	if o.UserID == "" {
+		o.UserID, _ = strings.CutPrefix(t.Owner, "user:")
+	}
+	c.UserID, c.UserEmail, c.DesktopClient = o.UserID, o.UserEmail, o.DesktopClient
+	return a.carryOut(ctx, c, r, o)
+}
+
+// carryOut answers the request that c's turn is about.
+func (a *Agent) carryOut(ctx context.Context, c *Context, r *run.Run, o RunOptions) (err error) {
+	req, before, since, err := a.recall(ctx, c, r)
+	if err != nil {
+		return err
+	}
+	req.RunOptions, req.Model = o, r.Model
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.ChatHistory != nil {
+		before = o.ChatHistory
+	}
+	c.Attachments = req.Attachments
+
+	hooks := &a.opts.Hooks
+	defer func() { hooks.afterRun(ctx, c, err) }()
+	if err := hooks.beforeRun(ctx, c, &req); err != nil {
+		return fmt.Errorf("refused: %w", err)
+	}
+	if err := hooks.beforeMessage(ctx, c, roleUser, req.Prompt); err != nil {
+		return fmt.Errorf("refused: %w", err)
+	}
+	hooks.afterMessage(ctx, c, roleUser, req.Prompt)
+	route, err := a.route(&req)
+	if err != nil {
+		return err
+	}
+	if err := c.handle.SetModel(ctx, route.Model); err != nil {
+		return err
+	}
+	c.model = route.Model
+	ask := model.Request{System: a.system(c, &req), Tools: a.toolList(c)}
+	ask.Messages = append(a.messages(before, &req), since...)
+	err = a.converse(ctx, c, a.opts.Models[route.Model], ask)
+
+	// What was written was written, however the run ended.
+	end, cancel := afterwards(ctx)
+	defer cancel()
+	return errors.Join(err, c.MarkFileOperationsDone(end))
+}
+
+// recall reads from the thread what is asked, what was said before, and, for a
+// run that goes on from others, what came of it so far.
+func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request, before []Message, since []model.Message, err error) {
+	mine := []string{r.Turn}
+	fates := map[string]fate{}
+	for id := r.ResumedFrom; id != ""; {
+		old, err := c.Runs.Get(ctx, id)
+		if err != nil {
+			return req, nil, nil, err
+		}
+		found, err := a.reconcile(ctx, c.Space, old)
+		if err != nil {
+			return req, nil, nil, err
+		}
+		for block, f := range found {
+			fates[block] = f
+		}
+		if old.Turn != "" {
+			mine = append(mine, old.Turn)
+		}
+		id = old.ResumedFrom
+	}
+	page, err := c.Threads.Turns(ctx, c.Thread, &thread.Query{Last: a.opts.History + len(mine)})
+	if err != nil {
+		return req, nil, nil, err
+	}
+	var earlier []*thread.Turn
+	var blocks []thread.Block
+	for _, t := range page.Items {
+		if !slices.Contains(mine, t.ID) {
+			earlier = append(earlier, t)
+			continue
+		}
+		if len(t.Request) > 0 {
+			req = asked(t.Request)
+		}
+		blocks = append(blocks, t.Response...)
+	}
+	if req.Prompt == "" && len(req.Attachments) == 0 {
+		return req, nil, nil, fmt.Errorf("%w: turn %s asks for nothing", thole.ErrInvalid, r.Turn)
+	}
+	return req, past(earlier), replay(blocks, fates), nil
+}

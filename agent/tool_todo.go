@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/todo"
+)
+
+type todoItem struct {
+	ID       string        `json:"id,omitempty" jsonschema:"description=A short id; one is made if you give none"`
+	Content  string        `json:"content" jsonschema:"minLength=1"`
+	Status   todo.Status   `json:"status,omitempty" jsonschema:"enum=pending,enum=in_progress,enum=completed,enum=cancelled,default=pending"`
+	Priority todo.Priority `json:"priority,omitempty" jsonschema:"enum=high,enum=medium,enum=low,default=medium"`
+}
+
+type todoInput struct {
+	Action   string        `json:"action" jsonschema:"enum=list,enum=set,enum=add,enum=update,description=list shows it; set makes todos the whole list; add appends todos; update changes the todo with the id"`
+	Todos    []todoItem    `json:"todos,omitempty" jsonschema:"description=For set and add"`
+	ID       string        `json:"id,omitempty" jsonschema:"description=For update"`
+	Content  *string       `json:"content,omitempty" jsonschema:"description=For update"`
+	Status   todo.Status   `json:"status,omitempty" jsonschema:"enum=pending,enum=in_progress,enum=completed,enum=cancelled,description=For update"`
+	Priority todo.Priority `json:"priority,omitempty" jsonschema:"enum=high,enum=medium,enum=low,description=For update"`
+}
+
+// TodoTool keeps the task list of the thread that the user asked in, which all
+// sub-agents share.
+func TodoTool() Tool {
+	return NewTool("Todo", "Shows or changes the task list. It is also appended to the result of every tool.", changeTodos, nil)
+}
+
+func changeTodos(ctx context.Context, c *Context, _ *Call, in todoInput) (Output, error) {
+	todos := make([]todo.Todo, len(in.Todos))
+	for i, t := range in.Todos {
+		todos[i] = todo.Todo{ID: t.ID, Content: t.Content, Status: t.Status, Priority: t.Priority}
+	}
+	switch in.Action {
+	case "list":
+	case "set":
+		if _, err := c.Todos.Set(ctx, c.TodoThread, todos, nil); err != nil {
+			return Output{}, err
+		}
+	case "add":
+		if len(todos) == 0 {
+			return Output{}, fmt.Errorf("%w: add needs todos", thole.ErrInvalid)
+		}
+		if _, err := c.Todos.Add(ctx, c.TodoThread, todos...); err != nil {
+			return Output{}, err
+		}
+	case "update":
+		p := todo.Patch{Content: in.Content}
+		if in.Status != "" {
+			p.Status = &in.Status
+		}
+		if in.Priority != "" {
+			p.Priority = &in.Priority
+		}
+		if _, err := c.Todos.Update(ctx, c.TodoThread, in.ID, p); err != nil {
+			return Output{}, err
+		}
+	}
+	list, err := c.Todo(ctx)
+	if err != nil {
+		return Output{}, err
+	}
+	done := 0
+	for _, t := range list {
+		if t.Status == todo.Completed {
+			done++
+		}
+	}
+	return Output{Text: fmt.Sprintf("The task list has %d items, %d of them completed.", len(list), done)}, nil
+}
