@@ -3,6 +3,7 @@ package thole_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -17,7 +18,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // openOn opens a Store on b for the test.
 func openOn(t testing.TB, b thole.Backend, opts *thole.Options) *thole.Store {
 	t.Helper()
-	s, err := thole.Open(context.Background(), b, opts)
+	var o thole.Options
+	if opts != nil {
+		o = *opts
+	}
+	o.Logger = slog.New(slog.DiscardHandler) // the faults are ours
+	s, err := thole.Open(context.Background(), b, &o)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}

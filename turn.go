@@ -28,15 +28,15 @@ type turn struct {
 	held  bool
 }
 
-// join waits for a turn on the first of the keys that others contend for, or
+// join waits for a turn on the first of the records that others contend for, or
 // returns nil at once if there is no contention on any.
-func (t *turns) join(ctx context.Context, space string, keys map[string]Record) *turn {
+func (t *turns) join(ctx context.Context, space string, seen []sighting) *turn {
 	t.mu.Lock()
 	if len(t.m) > 0 {
-		for key := range keys {
-			if _, busy := t.m[turnKey{space, key}]; busy {
+		for _, s := range seen {
+			if _, busy := t.m[turnKey{space, s.key}]; busy {
 				t.mu.Unlock()
-				return t.take(ctx, space, key)
+				return t.take(ctx, space, s.key)
 			}
 		}
 	}

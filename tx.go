@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -17,13 +16,19 @@ type Tx struct {
 	ctx      context.Context
 	sp       *Space
 	now      time.Time
-	cached   bool              // Get may answer from memory
-	fromMem  bool              // and did
-	seen     map[string]Record // what Get read, before this Tx's own writes
+	cached   bool       // Get may answer from memory
+	fromMem  bool       // and did
+	seen     []sighting // what Get read, before this Tx's own writes
 	commit   Commit
 	explicit int      // how many of the checks are the caller's own, at the front
 	sent     []string // keys of what Send put
 	err      error
+}
+
+// sighting is a record, or the absence of one, as a Tx read it.
+type sighting struct {
+	key    string
+	record Record
 }
 
 // WriteOptions of [Tx.Put]. The zero value is a record that stays.
@@ -118,14 +123,17 @@ func (tx *Tx) holds() (bool, error) {
 	if len(tx.seen) == 0 || len(tx.seen) == 1 && !tx.fromMem {
 		return true, nil
 	}
-	keys := slices.Collect(maps.Keys(tx.seen))
+	keys := make([]string, len(tx.seen))
+	for i, s := range tx.seen {
+		keys[i] = s.key
+	}
 	recs, err := tx.sp.GetAll(tx.ctx, keys...)
 	if err != nil {
 		return false, err
 	}
 	holds := true
 	for i, key := range keys {
-		if recs[i].Version != tx.seen[key].Version {
+		if recs[i].Version != tx.seen[i].record.Version {
 			tx.sp.store.cache.drop(tx.sp.name, key)
 			holds = false
 		}
@@ -144,14 +152,20 @@ func (tx *Tx) Now() time.Time { return tx.now }
 // returned as put, with the version it replaces (zero: none, or not read) and
 // [Record.Exists]; what it has deleted is absent.
 func (tx *Tx) Get(key string) (Record, error) {
+	seen := slices.IndexFunc(tx.seen, func(s sighting) bool { return s.key == key })
 	if w := tx.written(key); w != nil {
 		if w.Value == nil {
 			return Record{}, nil
 		}
-		return Record{Key: key, Value: slices.Clone(w.Value), Schema: w.Schema, Version: tx.seen[key].Version,
-			Updated: tx.now, Expires: w.Expires, Notify: w.Notify, pending: true}, nil
+		r := Record{Key: key, Value: slices.Clone(w.Value), Schema: w.Schema,
+			Updated: tx.now, Expires: w.Expires, Notify: w.Notify, pending: true}
+		if seen >= 0 {
+			r.Version = tx.seen[seen].record.Version
+		}
+		return r, nil
 	}
-	if r, ok := tx.seen[key]; ok {
+	if seen >= 0 {
+		r := tx.seen[seen].record
 		r.Value = slices.Clone(r.Value)
 		return r, nil
 	}
@@ -173,10 +187,7 @@ func (tx *Tx) Get(key string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	if tx.seen == nil {
-		tx.seen = make(map[string]Record, 4)
-	}
-	tx.seen[key] = rec
+	tx.seen = append(tx.seen, sighting{key, rec})
 	tx.commit.Checks = append(tx.commit.Checks, Check{Key: key, At: rec.Version})
 	rec.Value = slices.Clone(rec.Value)
 	return rec, nil

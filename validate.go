@@ -1,8 +1,10 @@
 package thole
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -72,13 +74,19 @@ func CheckJSON(what string, data []byte) error {
 	if len(data) > MaxValueBytes {
 		return fmt.Errorf("%w: %s has %d bytes, the limit is %d; keep larger content as a blob", ErrTooLarge, what, len(data), MaxValueBytes)
 	}
-	if JSONDepth(data) > MaxDepth {
+	if deep(data) {
 		return invalidf("%s nests deeper than %d levels", what, MaxDepth)
 	}
 	if !json.Valid(data) {
 		return invalidf("%s is not JSON", what)
 	}
 	return nil
+}
+
+// deep reports whether data nests deeper than MaxDepth. Most data has too few
+// brackets for that, which is quick to see.
+func deep(data []byte) bool {
+	return bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) > MaxDepth && JSONDepth(data) > MaxDepth
 }
 
 // JSONDepth is the deepest nesting in data, exact for valid JSON. Ask before a
@@ -134,16 +142,14 @@ func (c *Commit) check() (int, error) {
 		}
 		size += c.Events[i].size()
 	}
-	seen := make(map[string]struct{}, len(c.Writes))
 	for i := range c.Writes {
 		w := &c.Writes[i]
 		if err := w.check(); err != nil {
 			return 0, err
 		}
-		if _, twice := seen[w.Key]; twice {
+		if slices.ContainsFunc(c.Writes[:i], func(x Write) bool { return x.Key == w.Key }) {
 			return 0, invalidf("key %q is written twice in one commit", w.Key)
 		}
-		seen[w.Key] = struct{}{}
 		size += len(w.Key) + len(w.Value)
 	}
 	if size > MaxCommitBytes {
