@@ -303,3 +303,77 @@ func TestAPrivateThreadIsItsOwnersAlone(t *testing.T) {
 		t.Errorf("its owner hears first %s", f.raw)
 	}
 }
+
+func TestADecisionIsWrittenBeforeTheActAndItsOutcomeOnce(t *testing.T) {
+	s := serve(t, nil)
+	const path = "/v1/spaces/project:a/decisions"
+	var v versioned
+	r := s.want(201, &v, "POST", path, `{"action":"write a.ts","rationale":"asked","idempotent":true}`)
+	one := r.header.Get("Location")
+	if one != path+"/"+v.ID {
+		t.Errorf("Location %s", one)
+	}
+	s.want(201, nil, "POST", path, `{"action":"style","decision":"tabs","standing":true}`)
+	var list versioned
+	s.want(200, &list, "GET", path+"?incomplete=true", nil)
+	if len(list.Items) != 1 || list.Items[0].ID != v.ID {
+		t.Errorf("incomplete: %+v", list.Items)
+	}
+	s.want(200, nil, "POST", one+"/outcome", `{"outcome":"unknown"}`)
+	s.want(200, nil, "POST", one+"/outcome", `{"outcome":"done","result":{"bytes":3}}`)
+	s.refuse(409, "conflict", "POST", one+"/outcome", `{"outcome":"failed"}`)
+	s.refuse(400, "invalid", "POST", one+"/outcome", `{"outcome":"great"}`)
+	s.refuse(400, "invalid", "POST", path, `{}`)
+	s.refuse(404, "not_found", "GET", path+"/dec_00", nil)
+	s.want(200, &list, "GET", path+"?incomplete=true", nil)
+	if list.Items == nil || len(list.Items) != 0 {
+		t.Errorf("incomplete after the outcome: %+v", list.Items)
+	}
+	if r := s.want(200, nil, "GET", path+"/index", nil); !strings.Contains(string(r.body), "tabs") || !strings.Contains(string(r.body), v.ID) {
+		t.Errorf("index: %s", r.body)
+	}
+}
+
+func TestAChangeOfAFileThatIsNotCurrentIsRefused(t *testing.T) {
+	s := serve(t, nil)
+	const path = "/v1/spaces/project:a/files/src/app.ts"
+	a, b, c := strings.Repeat("a", 64), strings.Repeat("b", 64), strings.Repeat("c", 64)
+	change := func(from, to string) map[string]string {
+		return map[string]string{"before_hash": from, "after_hash": to}
+	}
+	s.want(201, nil, "POST", path, change("", a))
+	s.want(201, nil, "POST", path, change(a, b))
+	if p := s.refuse(409, "conflict", "POST", path, change(a, c)); p.Hash != b {
+		t.Errorf("the conflict does not say what the file is: %+v", p)
+	}
+	s.refuse(400, "invalid", "POST", path, change(b, "x"))
+	s.refuse(400, "invalid", "POST", "/v1/spaces/project:a/files/%2E%2E%2Fetc", change("", a))
+	if r := s.want(200, nil, "GET", path, nil); !strings.Contains(string(r.body), b) {
+		t.Errorf("file: %s", r.body)
+	}
+	var list versioned
+	s.want(200, &list, "GET", "/v1/spaces/project:a/files", nil)
+	if len(list.Items) != 1 {
+		t.Errorf("files: %+v", list.Items)
+	}
+}
+
+func TestDecisionsInAPrivateThreadStayThere(t *testing.T) {
+	s := serveWithTokens(t, nil)
+	grant := auth.Grant{Space: "project:a", Access: auth.Write}
+	owner, other := s.as("user:1", grant), s.as("user:2", grant)
+	id := owner.createThread("project:a", `{"visibility":"private"}`)
+	var v versioned
+	owner.want(201, &v, "POST", "/v1/spaces/project:a/decisions", `{"action":"secret","thread":"`+id+`"}`)
+	const path = "/v1/spaces/project:a/decisions"
+	owner.want(200, nil, "POST", path+"/"+v.ID+"/outcome", `{"outcome":"done","result":"secret"}`)
+	other.refuse(404, "not_found", "GET", path+"/"+v.ID, nil)
+	for _, p := range []string{path, path + "/index", "/v1/spaces/project:a/events"} {
+		if r := other.want(200, nil, "GET", p, nil); strings.Contains(string(r.body), "secret") {
+			t.Errorf("%s leaks %s", p, r.body)
+		}
+		if r := owner.want(200, nil, "GET", p, nil); !strings.Contains(string(r.body), "secret") {
+			t.Errorf("%s hides its own from the owner", p)
+		}
+	}
+}

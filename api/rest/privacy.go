@@ -1,12 +1,14 @@
 package rest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/thread"
 )
 
@@ -73,13 +75,44 @@ func (p *privacy) hides(e *thole.Event) bool {
 	if p == nil {
 		return false
 	}
+	if e.Stream == decision.Stream {
+		return p.hidesDecision(e)
+	}
 	rest, ok := strings.CutPrefix(e.Stream, "thread/")
 	if !ok {
 		return false
 	}
 	id, _, _ := strings.Cut(rest, "/")
+	if e.Type == "thread.updated" {
+		delete(p.hidden, id) // perhaps its visibility
+	}
+	return p.hidesThread(id)
+}
+
+// hidesDecision reports whether e tells of a decision in a thread that is not
+// for the caller.
+func (p *privacy) hidesDecision(e *thole.Event) bool {
+	var d struct{ ID, Thread string }
+	if json.Unmarshal(e.Data, &d) != nil || d.ID == "" {
+		return false
+	}
+	if e.Type != decision.TypePlanned {
+		made, err := decision.In(p.space).Get(p.c.r.Context(), d.ID)
+		if err != nil {
+			return true
+		}
+		d.Thread = made.Thread
+	}
+	return d.Thread != "" && p.hidesThread(d.Thread)
+}
+
+// hidesThread reports whether the thread is not for the caller.
+func (p *privacy) hidesThread(id string) bool {
+	if p == nil {
+		return false
+	}
 	hidden, known := p.hidden[id]
-	if !known || e.Type == "thread.updated" {
+	if !known {
 		hidden = p.isHidden(id)
 		if len(p.hidden) > 10_000 { // bounded; what is dropped is looked at again
 			clear(p.hidden)

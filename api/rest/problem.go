@@ -9,6 +9,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/state/file"
 	"github.com/thole-dev/thole/state/lock"
 )
 
@@ -88,6 +89,7 @@ type Problem struct {
 	Field   string      `json:"field,omitempty" jsonschema:"description=invalid: the part of the request that is wrong"`
 	Current string      `json:"current,omitempty" jsonschema:"description=conflict: the version that is there; empty when there is none"`
 	Holder  string      `json:"holder,omitempty" jsonschema:"description=conflict over a lock: who has it"`
+	Hash    string      `json:"hash,omitempty" jsonschema:"description=conflict over a file: of what it is now"`
 	Cycle   []lock.Wait `json:"cycle,omitempty" jsonschema:"description=deadlock: who waits for what"`
 	Reason  string      `json:"reason,omitempty" jsonschema:"description=trimmed: why the cursor cannot be resumed"`
 	Oldest  string      `json:"oldest,omitempty" jsonschema:"description=trimmed: the first position that is kept"`
@@ -123,6 +125,7 @@ func problemOf(err error, conditional bool) Problem {
 		trimmed  *thole.TrimmedError
 		reused   *thole.ReusedKeyError
 		field    *fieldError
+		stale    *file.StaleError
 		held     *lock.HeldError
 		deadlock *lock.DeadlockError
 		status   *statusError
@@ -138,6 +141,9 @@ func problemOf(err error, conditional bool) Problem {
 	}
 	if errors.As(err, &field) {
 		p.Field = field.field
+	}
+	if errors.As(err, &stale) {
+		p.Current, p.Hash = stale.Now.Version.String(), stale.Now.Hash
 	}
 	if errors.As(err, &held) {
 		p.Holder = held.Owner

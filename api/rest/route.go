@@ -110,7 +110,7 @@ func routes() []route {
 	var all []route
 	for _, part := range [][]route{
 		spaceRoutes(), eventRoutes(), threadRoutes(), todoRoutes(), kvRoutes(), documentRoutes(),
-		lockRoutes(), runRoutes(), workerRoutes(),
+		lockRoutes(), runRoutes(), workerRoutes(), decisionRoutes(), fileRoutes(),
 	} {
 		all = append(all, part...)
 	}

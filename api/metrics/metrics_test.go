@@ -1,0 +1,64 @@
+package metrics_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/metrics"
+	"github.com/thole-dev/thole/backend/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestAMeteredBackendCountsCommitsByOutcome(t *testing.T) {
+	set := metrics.New()
+	store, err := thole.Open(t.Context(), set.Backend(memstore.New()), &thole.Options{Sweep: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	sp := store.Space("project:a")
+	c := thole.Commit{
+		Checks: []thole.Check{{Key: "app/x"}},
+		Writes: []thole.Write{{Key: "app/x", Value: []byte("1")}},
+	}
+	for range 3 { // the first is applied, the others find it there
+		sp.Commit(t.Context(), c)
+	}
+	w := httptest.NewRecorder()
+	set.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{
+		`thole_commits_total{outcome="applied"} 1`,
+		`thole_commits_total{outcome="conflict"} 2`,
+		"thole_batch_commits_count 3",
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
+// hinting is a backend with both optional abilities.
+type hinting struct{ *memstore.Store }
+
+func (hinting) Watch(ctx context.Context, wake func(string)) error { <-ctx.Done(); return nil }
+func (hinting) Durability() thole.Durability                      { return thole.Replicated }
+
+func TestAMeteredBackendKeepsItsAbilities(t *testing.T) {
+	set := metrics.New()
+	with := set.Backend(hinting{memstore.New()})
+	if _, ok := with.(thole.Watcher); !ok {
+		t.Error("a backend that hints hints no more")
+	}
+	if d, ok := with.(thole.Durable); !ok || d.Durability() != thole.Replicated {
+		t.Error("a backend's durability is lost")
+	}
+	if _, ok := set.Backend(memstore.New()).(thole.Watcher); ok {
+		t.Error("a backend without hints claims to hint")
+	}
+}

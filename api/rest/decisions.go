@@ -1,0 +1,123 @@
+package rest
+
+import (
+	"encoding/json"
+
+	"github.com/thole-dev/thole/state/decision"
+)
+
+func decisionRoutes() []route {
+	const all = "/v1/spaces/{space}/decisions"
+	return []route{
+		{method: "POST", path: all, tag: "decisions", access: write, status: 201,
+			summary: "Record what is about to be done, before it is done; or a standing order", do: takes(planDecision)},
+		{method: "GET", path: all, tag: "decisions", access: read, summary: "List decisions, oldest first",
+			query: append(pagingParams(),
+				param{"incomplete", "boolean", "only those without an outcome: planned or unknown"},
+				param{"thread", "string", "only of this thread"},
+				param{"run", "string", "only of this run"}), do: gives(listDecisions)},
+		{method: "GET", path: all + "/index", tag: "decisions", access: read, query: pagingParams()[:1],
+			summary: "Read all standing orders and the last decisions (default 20)", do: gives(indexDecisions)},
+		{method: "GET", path: all + "/{decision}", tag: "decisions", access: read, etag: true, summary: "Read a decision", do: gives(getDecision)},
+		{method: "POST", path: all + "/{decision}/outcome", tag: "decisions", access: write,
+			summary: "Record what came of a decision; done and failed stay so", do: takes(resolveDecision)},
+	}
+}
+
+// NewDecision is what is about to be done, and why.
+type NewDecision struct {
+	decision.Plan
+	Standing bool `json:"standing,omitempty" jsonschema:"description=a rule that holds until it is retired with the outcome done"`
+}
+
+func planDecision(c *call, in NewDecision) (decision.Decision, error) {
+	if in.Thread != "" {
+		if err := c.mayEnter(in.Thread); err != nil {
+			return decision.Decision{}, err
+		}
+	}
+	record := decision.In(c.space).Plan
+	if in.Standing {
+		record = decision.In(c.space).Order
+	}
+	d, err := record(c.ctx, in.Plan)
+	if err != nil {
+		return decision.Decision{}, err
+	}
+	c.created("decisions", d.ID)
+	c.version(d.Version)
+	return d, nil
+}
+
+func listDecisions(c *call) (page[decision.Decision], error) {
+	limit, err := c.limit(100)
+	if err != nil {
+		return page[decision.Decision]{}, err
+	}
+	incomplete, err := c.flag("incomplete")
+	if err != nil {
+		return page[decision.Decision]{}, err
+	}
+	p, err := decision.In(c.space).List(c.ctx, &decision.ListOptions{
+		Incomplete: incomplete, Thread: c.query.Get("thread"), Run: c.query.Get("run"),
+		After: c.query.Get("cursor"), Limit: limit,
+	})
+	return pageOf(c.visibleDecisions(p.Decisions), p.Next), err
+}
+
+func indexDecisions(c *call) (decision.Index, error) {
+	limit, err := c.limit(decision.IndexSize)
+	if err != nil {
+		return decision.Index{}, err
+	}
+	index, err := decision.In(c.space).Index(c.ctx, limit)
+	return decision.Index{Standing: c.visibleDecisions(index.Standing), Recent: c.visibleDecisions(index.Recent)}, err
+}
+
+// visibleDecisions leaves out those of threads that are not for the caller.
+func (c *call) visibleDecisions(all []decision.Decision) []decision.Decision {
+	private := c.newPrivacy(c.space)
+	out := []decision.Decision{}
+	for _, d := range all {
+		if d.Thread == "" || !private.hidesThread(d.Thread) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// decision returns the decision in the path.
+func (c *call) decision() (decision.Decision, error) {
+	d, err := decision.In(c.space).Get(c.ctx, c.r.PathValue("decision"))
+	if err == nil && d.Thread != "" {
+		err = c.mayEnter(d.Thread)
+	}
+	return d, err
+}
+
+func getDecision(c *call) (decision.Decision, error) {
+	d, err := c.decision()
+	if err != nil {
+		return decision.Decision{}, err
+	}
+	c.version(d.Version)
+	return d, nil
+}
+
+// NewOutcome is what came of a decision.
+type NewOutcome struct {
+	Outcome decision.Status `json:"outcome" jsonschema:"enum=done,enum=failed,enum=unknown"`
+	Result  json.RawMessage `json:"result,omitempty"`
+}
+
+func resolveDecision(c *call, in NewOutcome) (decision.Decision, error) {
+	d, err := c.decision()
+	if err != nil {
+		return decision.Decision{}, err
+	}
+	var result any
+	if in.Result != nil {
+		result = in.Result
+	}
+	return decision.In(c.space).Resolve(c.ctx, d.ID, in.Outcome, result)
+}
