@@ -1,6 +1,6 @@
 # Everything a contributor runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help dev build test check unit race kills bench stranger install-tools
+.PHONY: help dev build test check unit race faults bench stranger install-tools
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -11,7 +11,7 @@ dev: ## Start Thole here: SQLite file, loopback, sample agent
 build: ## Build bin/thole
 	go build -trimpath -o bin/thole ./cmd/thole
 
-test: install-tools check race kills ## Everything; installs what it needs
+test: install-tools check race faults ## Everything; installs what it needs
 
 install-tools:
 	@scripts/install.sh gcc libc6-dev procps
@@ -30,8 +30,8 @@ unit: ## All tests, embedded stores only, no C compiler needed
 race: ## All tests under the race detector
 	CGO_ENABLED=1 go test -race -timeout 15m ./...
 
-kills: ## Kill a real server at every phase, again and again, and check what is left
-	go test -tags kills -timeout 10m -count=1 -v ./internal/kills/...
+faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left
+	go test -tags faults -timeout 15m -count=1 -v ./cmd/thole/...
 
 bench: ## Measure beside the raw limits and a peer; see docs/measurements.md
 	cd bench && go run . $(BENCH)

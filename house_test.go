@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"api":       {".", "internal", "state", "api"},
 	"agent":     {".", "internal", "state", "agent"},
 	"inspector": {".", "internal", "state"},
-	"cmd":       {".", "internal", "state", "api", "agent", "inspector", "backend"},
+	"cmd":       {".", "internal", "state", "api", "agent", "inspector", "backend", "examples"},
 	"examples":  {".", "internal", "state", "api", "agent", "backend"},
 }
 

@@ -1,0 +1,30 @@
+// Package backend opens the store that a DSN names.
+package backend
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/backend/sqlitestore"
+)
+
+// Open opens the backend that dsn names:
+//
+//	mem:          in memory, gone with the process
+//	sqlite:PATH   one SQLite file, created if it does not exist
+//
+// Programs that want few dependencies open an engine's package directly. A DSN
+// of no known form is ErrInvalid.
+func Open(ctx context.Context, dsn string) (thole.Backend, error) {
+	scheme, rest, ok := strings.Cut(dsn, ":")
+	switch {
+	case ok && scheme == "mem" && rest == "":
+		return memstore.New(), nil
+	case ok && scheme == "sqlite" && rest != "":
+		return sqlitestore.Open(ctx, rest, nil)
+	}
+	return nil, fmt.Errorf("%w: store %q is none of: mem:, sqlite:PATH", thole.ErrInvalid, dsn)
+}

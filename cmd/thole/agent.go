@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// chat is a conversation with the agent on a terminal.
+type chat struct {
+	coder
+	space  string
+	thread string
+	resume string
+}
+
+func agentCommand(a *app) *cobra.Command {
+	c := &chat{coder: coder{app: a}}
+	cmd := &cobra.Command{
+		Use:   "agent [PROMPT]",
+		Short: "Talk to the reference coding agent about the project in a folder",
+		Long: `Give the reference coding agent a task, or, without a prompt, talk to it line by
+line. What is said and done is kept in the store; go on with a conversation with
+--thread, and with a run that crashed with --resume. Ctrl-C cancels.`,
+		Example: "  thole agent --dir . --model openai:gpt-5-mini 'Add a test for the parser'",
+	}
+	c.flags(cmd, ".")
+	cmd.Flags().StringVar(&c.space, "space", "", "space of the conversation (default project:<name of the folder>)")
+	cmd.Flags().StringVar(&c.thread, "thread", "", "go on with this conversation")
+	cmd.Flags().StringVar(&c.resume, "resume", "", "go on with this run, which crashed, failed or was cancelled")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), strings.Join(args, " "))
+	}
+	return cmd
+}
+
+func (c *chat) run(ctx context.Context, in io.Reader, out io.Writer, prompt string) (err error) {
+	coding, sb, err := c.open(nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sb.Close()) }()
+	st, err := c.app.open(ctx, true, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	if c.space == "" {
+		dir, err := filepath.Abs(c.dir)
+		if err != nil {
+			return err
+		}
+		c.space = "project:" + filepath.Base(dir)
+	}
+	sp := st.Space(c.space).As("user:" + userName())
+	if c.resume != "" {
+		return c.follow(ctx, sp, out, func() error {
+			_, err := coding.Resume(ctx, sp, c.resume)
+			return err
+		})
+	}
+	if c.thread == "" {
+		t, err := thread.In(sp).Create(ctx, &thread.CreateOptions{Title: clip([]byte(prompt), 60)})
+		if err != nil {
+			return err
+		}
+		c.thread = t.ID
+	}
+	fmt.Fprintf(os.Stderr, "thread %s in %s\n", c.thread, c.space)
+	turn := func(prompt string) error {
+		return c.follow(ctx, sp, out, func() error {
+			_, err := coding.Run(ctx, sp, c.thread, agent.Request{Prompt: prompt})
+			return err
+		})
+	}
+	if prompt != "" {
+		return turn(prompt)
+	}
+	return lines(ctx, in, turn)
+}
+
+func userName() string {
+	if u := os.Getenv("USER"); u != "" {
+		return u
+	}
+	return "local"
+}
+
+// lines calls turn for each line of in that holds something, until in ends.
+func lines(ctx context.Context, in io.Reader, turn func(string) error) error {
+	f, ok := in.(*os.File)
+	ask := func() {
+		if ok && term.IsTerminal(int(f.Fd())) {
+			fmt.Fprint(os.Stderr, "> ")
+		}
+	}
+	ask()
+	for s := bufio.NewScanner(in); s.Scan() && ctx.Err() == nil; ask() {
+		if line := strings.TrimSpace(s.Text()); line != "" {
+			if err := turn(line); err != nil {
+				fmt.Fprintln(os.Stderr, "thole:", err)
+			}
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// follow does work and prints what happens in the space meanwhile.
+func (c *chat) follow(ctx context.Context, sp *thole.Space, out io.Writer, work func() error) error {
+	opts := &thole.WatchOptions{Types: []string{"message.delta", "tool.*", "file.*"}}
+	w, err := sp.Watch(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	watching, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			ds, err := w.Next(watching)
+			if err != nil {
+				return
+			}
+			for _, d := range ds {
+				show(out, d)
+			}
+		}
+	}()
+	err = work()
+	stop()
+	<-ended
+	fmt.Fprintln(out)
+	return err
+}
+
+// show prints live text as it comes, and a line for each thing done.
+func show(out io.Writer, d *thole.Delivery) {
+	switch {
+	case d.Type == "message.delta" && d.IsSignal():
+		var delta thread.Delta
+		if json.Unmarshal(d.Data, &delta) == nil {
+			fmt.Fprint(out, delta.Text)
+		}
+	case d.Type == "tool.started":
+		var tool thread.ToolStarted
+		if json.Unmarshal(d.Data, &tool) == nil {
+			fmt.Fprintf(out, "\n· %s %s\n", tool.Name, clip(tool.Input, 100))
+		}
+	case d.Type == "tool.failed", d.Type == "file.conflict":
+		fmt.Fprintf(out, "  ! %s\n", clip(d.Data, 200))
+	}
+}

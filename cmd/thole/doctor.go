@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/thole-dev/thole"
+)
+
+// errUnhealthy makes the command fail after it printed what it found.
+var errUnhealthy = errors.New("the store has problems")
+
+func doctorCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Check a store: order, density, folds, leases, orphans",
+		Long: `Read everything in the store and check that it holds together. Nothing is
+changed. The exit code is 1 if there is a problem; a note is no problem.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.reading(cmd.Context(), func(s *thole.Store) error {
+				d := &doctor{store: s, p: a.printer(cmd.OutOrStdout())}
+				return d.examine(cmd.Context())
+			})
+		},
+	}
+}
+
+// finding is one line of the doctor's report.
+type finding struct {
+	Level string `json:"level"` // ok, note, problem
+	Space string `json:"space,omitempty"`
+	What  string `json:"what"`
+}
+
+type doctor struct {
+	store    *thole.Store
+	p        printer
+	problems int
+	err      error // of printing
+}
+
+func (d *doctor) say(level, space, format string, args ...any) {
+	f := finding{Level: level, Space: space, What: fmt.Sprintf(format, args...)}
+	if level == "problem" {
+		d.problems++
+	}
+	if err := d.p.print(f, "%-8s %-28s %s", f.Level, f.Space, f.What); err != nil {
+		d.err = err
+	}
+}
+
+func (d *doctor) examine(ctx context.Context) error {
+	d.say("ok", "", "acknowledged commits are %s", durabilityText(d.store.Durability()))
+	if c, ok := d.store.Backend().(interface{ Check(context.Context) error }); ok {
+		if err := c.Check(ctx); err != nil {
+			d.say("problem", "", "the engine's own check failed: %v", err)
+		} else {
+			d.say("ok", "", "the engine's own check passed")
+		}
+	}
+	n := 0
+	for after := ""; ; {
+		names, err := d.store.Spaces(ctx, thole.SpacesQuery{After: after})
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := d.space(ctx, d.store.Space(name)); err != nil {
+				return err
+			}
+			n++
+		}
+		if len(names) < thole.MaxPage {
+			break
+		}
+		after = names[len(names)-1]
+	}
+	d.say("ok", "", "%d spaces examined, %d problems", n, d.problems)
+	if d.err == nil && d.problems > 0 {
+		d.err = errUnhealthy
+	}
+	return d.err
+}
+
+func durabilityText(d thole.Durability) string {
+	switch d {
+	case thole.Sync:
+		return "sync: on stable storage, they survive a power loss"
+	case thole.Replicated:
+		return "replicated: a majority has them, they may be lost if a majority loses power"
+	case thole.Relaxed:
+		return "relaxed: in the engine's cache, the newest may be lost in a power loss"
+	}
+	return "none: in memory only, lost with this process"
+}
+
+func (d *doctor) space(ctx context.Context, sp *thole.Space) error {
+	head, err := sp.Head(ctx)
+	if err != nil {
+		return err
+	}
+	events, err := d.journal(ctx, sp, head)
+	if err != nil {
+		return err
+	}
+	recs, err := d.records(ctx, sp, head)
+	if err != nil {
+		return err
+	}
+	before := d.problems
+	d.concepts(ctx, sp, recs)
+	if d.problems == before {
+		d.say("ok", sp.Name(), "%d events and %d records up to %s", events, len(recs), head.Last)
+	}
+	return nil
+}
+
+// journal checks that the epochs join, and that every event lies in one, after
+// the event before it, with JSON for data.
+func (d *doctor) journal(ctx context.Context, sp *thole.Space, head thole.Head) (int, error) {
+	var end uint64
+	epochs := make(map[string]thole.Epoch)
+	for i, e := range head.Epochs {
+		if e.First > e.Last+1 || i > 0 && e.First != end+1 {
+			d.say("problem", sp.Name(), "epoch %s (%d…%d) does not follow the one before it", e.Name, e.First, e.Last)
+		}
+		end = e.Last
+		epochs[e.Name] = e
+	}
+	if end != head.Last.Seq {
+		d.say("problem", sp.Name(), "the last epoch ends at %d but the head is %s", end, head.Last)
+	}
+	n := 0
+	var last thole.Position
+	for e, err := range sp.Events(ctx, thole.ReadQuery{}) {
+		if err != nil {
+			return n, err
+		}
+		n++
+		in, known := epochs[e.Position.Epoch]
+		switch {
+		case !known || e.Position.Seq < in.First || e.Position.Seq > in.Last:
+			d.say("problem", sp.Name(), "event %s lies in no epoch", e.Position)
+		case e.Position.Compare(last) <= 0:
+			d.say("problem", sp.Name(), "event %s does not come after %s", e.Position, last)
+		case e.Data != nil && !json.Valid(e.Data):
+			d.say("problem", sp.Name(), "event %s does not hold JSON", e.Position)
+		}
+		last = e.Position
+	}
+	return n, nil
+}
+
+// records checks the values and versions of all records and returns those that
+// exist, by key.
+func (d *doctor) records(ctx context.Context, sp *thole.Space, head thole.Head) (map[string]thole.Record, error) {
+	recs := make(map[string]thole.Record)
+	for r, err := range sp.Records(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		if !json.Valid(r.Value) {
+			d.say("problem", sp.Name(), "record %s does not hold JSON", r.Key)
+		}
+		if r.Version.Compare(head.Last) > 0 {
+			d.say("problem", sp.Name(), "record %s has version %s, beyond the head %s", r.Key, r.Version, head.Last)
+		}
+		recs[r.Key] = r
+	}
+	d.leases(sp, recs)
+	return recs, nil
+}
+
+// leases notes leases whose holder is gone, and finds beats without an owner.
+func (d *doctor) leases(sp *thole.Space, recs map[string]thole.Record) {
+	for key, r := range recs {
+		if base, ok := strings.CutSuffix(key, "/owner"); ok {
+			if _, alive := recs[base+"/beat"]; !alive {
+				d.say("note", sp.Name(), "the holder of lease %s is gone since %s; it will be swept or taken over", base, r.Updated.Local().Format("2006-01-02 15:04:05"))
+			}
+		}
+		if base, ok := strings.CutSuffix(key, "/beat"); ok {
+			if _, owned := recs[base+"/owner"]; !owned {
+				d.say("problem", sp.Name(), "lease %s has a beat but no owner", base)
+			}
+		}
+	}
+}
+
+// concepts checks what the concepts promise of their records.
+func (d *doctor) concepts(ctx context.Context, sp *thole.Space, recs map[string]thole.Record) {}

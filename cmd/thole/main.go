@@ -1,0 +1,91 @@
+// Command thole runs and inspects Thole, the state layer for AI agents.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/sandbox"
+)
+
+func main() {
+	supervisor := sandbox.Main() // this binary also supervises the agent's commands
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root(supervisor).ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "thole:", err)
+		if hint := hint(err); hint != "" {
+			fmt.Fprintln(os.Stderr, hint)
+		}
+		os.Exit(1)
+	}
+}
+
+// app is what the flags of all commands say.
+type app struct {
+	store      string // DSN
+	json       bool
+	supervisor *sandbox.Supervisor
+}
+
+func root(supervisor *sandbox.Supervisor) *cobra.Command {
+	a := &app{supervisor: supervisor}
+	c := &cobra.Command{
+		Use:   "thole",
+		Short: "The state layer for AI agents",
+		Long: `Thole keeps conversations, runs, todos, locks, memories, decisions and settings
+of AI agents durable, in order, and in sync with everyone who looks.
+
+Every flag can be set by a variable: --listen is THOLE_LISTEN, and so on.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return fromEnvironment(cmd.Flags())
+		},
+	}
+	c.PersistentFlags().StringVar(&a.store, "store", "sqlite:.thole/thole.db", "where the state lives: mem:, sqlite:PATH")
+	c.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON even on a terminal")
+	c.AddCommand(
+		devCommand(a), serveCommand(a), agentCommand(a),
+		tailCommand(a), getCommand(a), logCommand(a),
+		doctorCommand(a), migrateCommand(a), tokenCommand(a), benchCommand(a), versionCommand(a),
+	)
+	return c
+}
+
+// fromEnvironment sets the flags that were not given from THOLE_* variables.
+func fromEnvironment(flags *pflag.FlagSet) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := "THOLE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		if v, ok := os.LookupEnv(name); ok && !f.Changed {
+			if err := flags.Set(f.Name, v); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			}
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// hint says what to do next about an error that has one common way out.
+func hint(err error) string {
+	switch {
+	case errors.Is(err, thole.ErrTrimmed):
+		return "That position is gone. Begin anew: `thole tail --after=` shows everything that is kept."
+	case errors.Is(err, thole.ErrCorrupt):
+		return "Stop writing to it, keep a copy, and run `thole doctor`."
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "Another program listens there. Pick another address with --listen, or a free port with --listen 127.0.0.1:0."
+	}
+	return ""
+}

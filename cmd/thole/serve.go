@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/api/rest"
+)
+
+const (
+	defaultListen = "127.0.0.1:8465"
+	defaultURL    = "http://" + defaultListen
+)
+
+// server is what dev and serve have in common.
+type server struct {
+	app     *app
+	listen  string
+	cert    string
+	key     string
+	origins []string
+	rate    int
+	grace   time.Duration
+	verbose bool
+}
+
+func (s *server) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.listen, "listen", defaultListen, "address to listen on; port 0 picks a free one")
+	f.StringArrayVar(&s.origins, "cors-origin", nil, "web origin that may call from a browser; may be given more than once")
+	f.DurationVar(&s.grace, "grace", 10*time.Second, "how long to wait for requests and runs at the end")
+	f.BoolVarP(&s.verbose, "verbose", "v", false, "log every request")
+}
+
+func serveCommand(a *app) *cobra.Command {
+	s := &server{app: a}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve a store over HTTP, for programs with tokens",
+		Long: `Serve the store over HTTP. Every request needs a bearer token: make the first one
+with ` + "`thole token create`" + `. Any number of processes may serve one SQLite file on one
+machine. SIGTERM drains: readiness goes off, streams end, requests finish.`,
+		Args: cobra.NoArgs,
+	}
+	s.flags(c)
+	c.Flags().StringVar(&s.cert, "tls-cert", "", "certificate file (PEM); serves HTTPS")
+	c.Flags().StringVar(&s.key, "tls-key", "", "key file (PEM)")
+	c.Flags().IntVar(&s.rate, "rate", 0, "requests a second that one caller may make; 0: no bound")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		return s.run(cmd.Context(), cmd.OutOrStdout(), setup{
+			authenticate: func(st *thole.Store) rest.Authenticator { return auth.NewTokens(st) },
+		})
+	}
+	return c
+}
+
+// setup is in what dev and serve differ.
+type setup struct {
+	authenticate func(*thole.Store) rest.Authenticator // nil: nobody needs a token
+	runner       rest.Runner                           // nil: runs wait for workers elsewhere
+	start        func(ctx context.Context, st *thole.Store, url string) error // before "listening" is printed; may be nil
+	stop         func(ctx context.Context)                                    // ends what start began, in good order until ctx ends; may be nil
+}
+
+// run serves until ctx ends, then drains: readiness goes off and streams end,
+// requests and runs finish, at most for the time of grace, and the store is
+// closed.
+func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error) {
+	level := slog.LevelInfo
+	if s.verbose {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	st, err := s.app.open(ctx, true, &thole.Options{Logger: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	opts := &rest.Options{Origins: s.origins, Rate: s.rate, Version: versionString(), Logger: log, Runner: with.runner}
+	if with.authenticate != nil {
+		opts.Auth = with.authenticate(st)
+	}
+	api := rest.New(st, opts)
+	l, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{
+		Handler:           api,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	scheme, serve := "http", func() error { return srv.Serve(l) }
+	if s.cert != "" || s.key != "" {
+		scheme, serve = "https", func() error { return srv.ServeTLS(l, s.cert, s.key) }
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- serve() }()
+	url := scheme + "://" + l.Addr().String()
+	if with.start != nil {
+		err = with.start(ctx, st, url)
+	}
+	if err == nil {
+		fmt.Fprintf(out, "listening on %s\n", url)
+		select {
+		case err = <-ended:
+		case <-ctx.Done():
+			log.Info("draining", "grace", s.grace)
+		}
+	}
+	api.Drain()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
+	defer cancel()
+	if with.stop != nil {
+		with.stop(grace)
+	}
+	if late := srv.Shutdown(grace); late != nil {
+		srv.Close()
+		err = errors.Join(err, fmt.Errorf("requests did not end within %s: %w", s.grace, late))
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

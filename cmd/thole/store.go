@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend"
+	"github.com/thole-dev/thole/state/kv"
+	"github.com/thole-dev/thole/state/lock"
+	"github.com/thole-dev/thole/state/run"
+)
+
+// open opens the store that --store names. With create, the folder of a new
+// SQLite file is made; without, the file must exist, so that a reader with a
+// misspelt path does not make an empty store.
+func (a *app) open(ctx context.Context, create bool, opts *thole.Options) (*thole.Store, error) {
+	if path, ok := strings.CutPrefix(a.store, "sqlite:"); ok {
+		if create {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				return nil, err
+			}
+		} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store sqlite:PATH", path)
+		}
+	}
+	b, err := backend.Open(ctx, a.store)
+	if err != nil {
+		return nil, err
+	}
+	s, err := thole.Open(ctx, b, opts)
+	if err != nil {
+		return nil, err
+	}
+	// Whoever sweeps must know how each concept ends what expired.
+	run.Register(s)
+	lock.In(s.Space("global"))
+	kv.In(s.Space("global"))
+	return s, nil
+}
+
+// reading opens the store for a command that looks but does not sweep, and
+// closes it after fn.
+func (a *app) reading(ctx context.Context, fn func(*thole.Store) error) (err error) {
+	s, err := a.open(ctx, false, &thole.Options{Sweep: -1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return fn(s)
+}
+
+// printer writes results for people on a terminal, as JSON lines otherwise.
+type printer struct {
+	w    io.Writer
+	json bool
+}
+
+func (a *app) printer(w io.Writer) printer {
+	f, ok := w.(*os.File)
+	return printer{w: w, json: a.json || !ok || !term.IsTerminal(int(f.Fd()))}
+}
+
+// print writes v as a JSON line, or text.
+func (p printer) print(v any, format string, args ...any) error {
+	if !p.json {
+		_, err := fmt.Fprintf(p.w, format+"\n", args...)
+		return err
+	}
+	enc := json.NewEncoder(p.w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// event writes an event.
+func (p printer) event(space string, e thole.Event) error {
+	return p.print(struct {
+		Space string `json:"space"`
+		thole.Event
+	}{space, e}, "%s  %s  %-22s %-20s %s", e.Position, e.Time.Local().Format("15:04:05.000"), e.Type, e.Actor, clip(e.Data, 120))
+}
+
+// clip shortens data to about n bytes for a line on a terminal.
+func clip(data []byte, n int) string {
+	if len(data) <= n {
+		return string(data)
+	}
+	return strings.ToValidUTF8(string(data[:n]), "") + "…"
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/thole-dev/thole"
+)
+
+// tail is a watch from outside: over HTTP with --server, else on the store.
+type tail struct {
+	server, token string
+	types         []string
+	after         string
+	from          bool // --after was given; "" then means from the oldest
+	print         func(space string, e thole.Event) error
+}
+
+func tailCommand(a *app) *cobra.Command {
+	t := &tail{}
+	c := &cobra.Command{
+		Use:   "tail SPACE",
+		Short: "Follow a space's events as they happen",
+		Long: `Follow a space. Without --after, begin now; with an empty --after=, begin with the
+oldest event that is kept; with a position, go on after it. With --server, watch
+through a running server and reconnect without a gap when the line breaks;
+otherwise open the store itself.`,
+		Args: cobra.ExactArgs(1),
+	}
+	c.Flags().StringVar(&t.server, "server", "", "URL of a running server, such as "+defaultURL)
+	c.Flags().StringVar(&t.token, "token", "", "token for that server")
+	c.Flags().StringSliceVar(&t.types, "types", nil, "only these types; noun.* matches any verb")
+	c.Flags().StringVar(&t.after, "after", "", "begin after this position; empty: with the oldest event")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		t.from = cmd.Flags().Changed("after")
+		p := a.printer(cmd.OutOrStdout())
+		t.print = p.event
+		var err error
+		if t.server != "" {
+			err = t.overHTTP(cmd.Context(), args[0])
+		} else {
+			err = a.reading(cmd.Context(), func(s *thole.Store) error { return t.onStore(cmd.Context(), s.Space(args[0])) })
+		}
+		if cmd.Context().Err() != nil {
+			return nil // the user stopped it
+		}
+		return err
+	}
+	return c
+}
+
+func (t *tail) onStore(ctx context.Context, sp *thole.Space) error {
+	opts := &thole.WatchOptions{Types: t.types, Oldest: t.from && t.after == ""}
+	var err error
+	if opts.After, err = thole.ParsePosition(t.after); err != nil {
+		return err
+	}
+	w, err := sp.Watch(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for {
+		ds, err := w.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, d := range ds {
+			if err := t.print(sp.Name(), d.Event); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// errRefused is an answer that trying again will not change.
+var errRefused = errors.New("the server refused")
+
+func (t *tail) overHTTP(ctx context.Context, space string) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		before := t.after
+		err := t.stream(ctx, space)
+		if ctx.Err() != nil || errors.Is(err, errRefused) {
+			return err
+		}
+		if t.after != before {
+			wait = 100 * time.Millisecond
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// stream reads one connection to its end. It moves t.after on, so that the next
+// connection resumes there.
+func (t *tail) stream(ctx context.Context, space string) error {
+	u := strings.TrimSuffix(t.server, "/") + "/v1/spaces/" + url.PathEscape(space) + "/events"
+	q := url.Values{}
+	if t.from {
+		q.Set("after", t.after)
+	}
+	if len(t.types) > 0 {
+		q.Set("types", strings.Join(t.types, ","))
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u+"?"+q.Encode(), nil)
+	if err != nil {
+		return fmt.Errorf("%w: %v", errRefused, err)
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if t.token != "" {
+		req.Header.Set("Authorization", "Bearer "+t.token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		err := fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text)))
+		if resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
+			err = fmt.Errorf("%w: %w", errRefused, err)
+		}
+		return err
+	}
+	return t.frames(space, resp.Body)
+}
+
+// frames prints the events of an SSE body.
+func (t *tail) frames(space string, body io.Reader) error {
+	r := bufio.NewReader(body)
+	id, data := "", ""
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		line = strings.TrimRight(line, "\r\n")
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case field == "id":
+			id = value
+		case field == "data":
+			data += value
+		case line == "":
+			if data != "" {
+				var e thole.Event
+				if err := json.Unmarshal([]byte(data), &e); err != nil {
+					return fmt.Errorf("%w: a frame is not an event: %v", errRefused, err)
+				}
+				if err := t.print(space, e); err != nil {
+					return fmt.Errorf("%w: %w", errRefused, err)
+				}
+			}
+			if id != "" {
+				t.after, t.from = id, true
+			}
+			id, data = "", ""
+		}
+	}
+}

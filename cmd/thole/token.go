@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
+)
+
+func tokenCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "token",
+		Short: "Create, list and revoke the tokens that `thole serve` accepts",
+	}
+	c.AddCommand(tokenCreateCommand(a), tokenListCommand(a), tokenRevokeCommand(a))
+	return c
+}
+
+func tokenCreateCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a token and print its secret, once",
+		Long: `Create a token. What it may do is said by grants: PATTERN=ACCESS, with a space,
+"kind:*" or "*" for the pattern and read, write or admin for the access, optionally
+narrowed to threads: 'project:shop=read@thrd_1,thrd_2'.`,
+		Example: "  thole token create ci --grant 'project:*=write' --expires 720h",
+		Args:    cobra.ExactArgs(1),
+	}
+	grants := c.Flags().StringArray("grant", nil, "what it may do; may be given more than once")
+	actor := c.Flags().String("actor", "", "who its holder acts as, such as user:42 (default token:<id>)")
+	expires := c.Flags().Duration("expires", 0, "how long it lives (default: until it is revoked)")
+	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		t := auth.Token{Name: args[0], Actor: *actor}
+		for _, g := range *grants {
+			grant, err := parseGrant(g)
+			if err != nil {
+				return err
+			}
+			t.Grants = append(t.Grants, grant)
+		}
+		if len(t.Grants) == 0 {
+			return errors.New("say what the token may do, for example --grant 'project:*=write'")
+		}
+		s, err := a.open(cmd.Context(), true, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		if *expires > 0 {
+			t.Expires = s.Now().Add(*expires)
+		}
+		secret, t, err := auth.Create(cmd.Context(), s, t)
+		if err != nil {
+			return err
+		}
+		return a.printer(cmd.OutOrStdout()).print(struct {
+			auth.Token
+			Secret string `json:"secret"`
+		}{t, secret}, "%s", secret)
+	}
+	return c
+}
+
+// parseGrant reads PATTERN=ACCESS[@THREAD,…].
+func parseGrant(s string) (auth.Grant, error) {
+	pattern, rest, ok := strings.Cut(s, "=")
+	if !ok {
+		return auth.Grant{}, fmt.Errorf("%w: grant %q is not PATTERN=ACCESS", thole.ErrInvalid, s)
+	}
+	access, threads, narrowed := strings.Cut(rest, "@")
+	g := auth.Grant{Space: pattern, Access: auth.Access(access)}
+	if narrowed {
+		g.Threads = strings.Split(threads, ",")
+	}
+	return g, g.Check()
+}
+
+func tokenListCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List tokens, without their secrets",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p := a.printer(cmd.OutOrStdout())
+			return a.reading(cmd.Context(), func(s *thole.Store) error {
+				for after := ""; ; {
+					tokens, err := auth.List(cmd.Context(), s, after, 100)
+					if err != nil {
+						return err
+					}
+					for _, t := range tokens {
+						if err := p.print(t, "%s  %-20s %-16s %s  %s", t.ID, t.Name, t.Actor, t.Created.Format(time.DateOnly), grantsText(t.Grants)); err != nil {
+							return err
+						}
+					}
+					if len(tokens) < 100 {
+						return nil
+					}
+					after = tokens[len(tokens)-1].ID
+				}
+			})
+		},
+	}
+}
+
+func grantsText(grants []auth.Grant) string {
+	var b strings.Builder
+	for _, g := range grants {
+		fmt.Fprintf(&b, "%s=%s", g.Space, g.Access)
+		if len(g.Threads) > 0 {
+			fmt.Fprintf(&b, "@%s", strings.Join(g.Threads, ","))
+		}
+		b.WriteByte(' ')
+	}
+	return b.String()
+}
+
+func tokenRevokeCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID",
+		Short: "Revoke a token everywhere at once",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			s, err := a.open(cmd.Context(), false, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, s.Close()) }()
+			return auth.Revoke(cmd.Context(), s, args[0])
+		},
+	}
+}
