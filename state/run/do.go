@@ -232,7 +232,7 @@ func (h *Handle) end(ctx context.Context, err error) (*Run, error) {
 	})
 	if tries > 1 && (errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced)) {
 		// A try that failed may have happened.
-		if r, getErr := h.Get(ctx); getErr == nil && r.Ended() && (r.Status == status || r.Cancel != nil) {
+		if r, getErr := h.rs.peek(ctx, h.id); getErr == nil && r.Ended() && (r.Status == status || r.Cancel != nil) {
 			return r, nil
 		}
 	}
@@ -309,7 +309,7 @@ func (h *Handle) follow(ctx context.Context, stop context.CancelCauseFunc) bool 
 	}
 	defer w.Close()
 	for {
-		r, err := h.Get(ctx)
+		r, err := h.rs.peek(ctx, h.id) // late is not lost: who is late must not end itself
 		switch {
 		case errors.Is(err, thole.ErrNotFound) || err == nil && r.Ended():
 			stop(fmt.Errorf("run %s: %w: it has ended", h.id, thole.ErrFenced))

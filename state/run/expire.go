@@ -56,6 +56,30 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	return cancelTree(ctx, sp.Store().Space(sp.Name()), orphans, cause)
 }
 
+// reap ends the run if its worker is dead: what the sweep would do, for when it
+// ran in a process that knew nothing of runs.
+func (rs *Runs) reap(ctx context.Context, id string) error {
+	sp := rs.sp.Store().Space(rs.sp.Name())
+	ctx = thole.WithoutIdempotencyKey(ctx)
+	orphans := false
+	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+		orphans = false
+		r, err := load(tx, id)
+		if err != nil || r.Ended() {
+			return err
+		}
+		if dead, err := r.dead(tx); err != nil || !dead {
+			return err
+		}
+		orphans = r.Children > 0
+		return r.finish(tx, Crashed, crashReason)
+	})
+	if err != nil || !orphans {
+		return err
+	}
+	return cancelTree(ctx, sp, []string{id}, ByShutdown)
+}
+
 // dead reports whether the worker that should be at r has let its lease run
 // out. What a sweep would find a moment later may be found first by whoever
 // needs the run's place.

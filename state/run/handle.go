@@ -44,7 +44,7 @@ func (rs *Runs) handle(r *Run, f thole.Fence, request []thread.Block) *Handle {
 // that claimed it in an earlier request. Errors: ErrNotFound; ErrFenced when the
 // fence is not that of the run's lease.
 func (rs *Runs) Attach(ctx context.Context, id string, fence thole.Fence) (*Handle, error) {
-	r, err := rs.Get(ctx, id)
+	r, err := rs.peek(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
 	}
@@ -83,7 +83,8 @@ func (h *Handle) Get(ctx context.Context) (*Run, error) { return h.rs.Get(ctx, h
 // Update is Space.Update under the run's fence, in one commit with all text so
 // far: for what belongs together, such as a decision and the start of its tool
 // (thread.StartTool with [Handle.Turn]; ask [Handle.Go] first). Text that comes
-// afterwards is another block.
+// afterwards is another block. fn must not call the handle's methods but
+// [Handle.Go].
 func (h *Handle) Update(ctx context.Context, fn func(tx *thole.Tx) error) (thole.Result, error) {
 	return h.write(ctx, cuts, fn)
 }

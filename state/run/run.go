@@ -231,8 +231,26 @@ func load(tx *thole.Tx, id string) (*Run, error) {
 	return decode(id, rec)
 }
 
-// Get returns the run. Errors: ErrNotFound, ErrInvalid for a bad id.
+// Get returns the run. One whose worker has let its lease run out is ended as
+// crashed first, should no sweep have done so. Errors: ErrNotFound, ErrInvalid
+// for a bad id.
 func (rs *Runs) Get(ctx context.Context, id string) (*Run, error) {
+	r, err := rs.peek(ctx, id)
+	if err != nil || r.Ended() || r.Status == Queued {
+		return r, err
+	}
+	beat, err := rs.sp.Get(ctx, key(id)+"/beat")
+	if err != nil || beat.Exists() {
+		return r, err
+	}
+	if err := rs.reap(ctx, id); err != nil {
+		return nil, err
+	}
+	return rs.peek(ctx, id)
+}
+
+// peek is Get as it is stored.
+func (rs *Runs) peek(ctx context.Context, id string) (*Run, error) {
 	if err := thole.CheckID("run", id); err != nil {
 		return nil, err
 	}

@@ -602,3 +602,26 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		}
 	})
 }
+
+func TestADeadRunIsFoundThoughASweepKnewNothingOfRuns(t *testing.T) {
+	each(t, func(b *bench) {
+		b.start("one", run.Request{})
+		h := b.claim()
+		if _, err := b.rs.Start(t.Context(), "", run.Request{Prompt: "sub", Parent: h.ID(), Agent: "sub"}); err != nil {
+			t.Fatal(err)
+		}
+		b.e.Reopen() // in this process nothing has asked for runs yet
+		b.e.Clock.Advance(time.Minute)
+		if err := b.e.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.open()
+		b.status(h.ID(), run.Crashed)
+		if th := b.head(); th.ActiveRun != "" || th.Status != thread.Idle {
+			t.Errorf("thread: got %s with %q, want idle", th.Status, th.ActiveRun)
+		}
+		if got := b.events(); !slices.Contains(got, "cancel_requested") {
+			t.Errorf("its sub-agent goes on: %v", got)
+		}
+	})
+}

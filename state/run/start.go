@@ -127,6 +127,9 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	if r.Agent == "" {
 		r.Agent = t.Assistant
 	}
+	if err := r.apart(tx); err != nil {
+		return nil, err
+	}
 	if err := r.resume(tx); err != nil {
 		return nil, err
 	}
@@ -164,8 +167,6 @@ func (r *Run) adopt(tx *thole.Tx, threadID string) (string, error) {
 		return "", &CancelledError{Run: p.ID, Cause: p.Cancel.Cause}
 	case p.Ended():
 		return "", fmt.Errorf("%w: parent run %s has ended", thole.ErrConflict, p.ID)
-	case threadID == p.Thread:
-		return "", fmt.Errorf("%w: a sub-agent's run works in a thread of its own", thole.ErrInvalid)
 	}
 	// Writing the parent makes a concurrent cancel of it see this child.
 	p.Children++
@@ -185,6 +186,18 @@ func (r *Run) adopt(tx *thole.Tx, threadID string) (string, error) {
 		return "", err
 	}
 	return t.ID, nil
+}
+
+// apart refuses a child that would wait in line behind its own parent.
+func (r *Run) apart(tx *thole.Tx) error {
+	if r.Parent == "" {
+		return nil
+	}
+	p, err := load(tx, r.Parent)
+	if err == nil && (p.Slot == r.Slot || p.Thread == r.Thread) {
+		err = fmt.Errorf("%w: a sub-agent's run works in a thread of its own", thole.ErrInvalid)
+	}
+	return err
 }
 
 // resume checks the run that r goes on from and takes over what it asked for

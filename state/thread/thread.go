@@ -47,7 +47,7 @@ type Thread struct {
 	Parent     string                     `json:"parent,omitempty"`    // the thread whose run made it for a sub-agent
 	ActiveRun  string                     `json:"active_run,omitempty"`
 	Turns      int                        `json:"turn_count"`
-	Messages   int                        `json:"message_count"`
+	Messages   int                        `json:"message_count"`     // posted so far, rolled back ones included
 	Lineage    []Segment                  `json:"lineage,omitempty"` // empty: its own stream, from the beginning
 	Created    time.Time                  `json:"created_at"`
 	Updated    time.Time                  `json:"updated_at,omitzero"`
