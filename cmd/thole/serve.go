@@ -67,8 +67,8 @@ machine. SIGTERM drains: readiness goes off, streams end, requests finish.`,
 
 // setup is in what dev and serve differ.
 type setup struct {
-	authenticate func(*thole.Store) rest.Authenticator // nil: nobody needs a token
-	runner       rest.Runner                           // nil: runs wait for workers elsewhere
+	authenticate func(*thole.Store) rest.Authenticator                        // nil: nobody needs a token
+	runner       rest.Runner                                                  // nil: runs wait for workers elsewhere
 	start        func(ctx context.Context, st *thole.Store, url string) error // before "listening" is printed; may be nil
 	stop         func(ctx context.Context)                                    // ends what start began, in good order until ctx ends; may be nil
 }
