@@ -1,11 +1,8 @@
 package thole
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"sync"
-	"time"
 )
 
 // hubs are the spaces that someone in this process watches.
@@ -325,98 +322,5 @@ func (h *hub) join(w *Watch) bool {
 			w.next = h.start + uint64(i) + 1
 		}
 	}
-	return true
-}
-
-// poll keeps hubs in step with writers in other processes: on every hint, and
-// every so often without one.
-func (s *Store) poll(ctx context.Context) {
-	tick := time.NewTicker(s.opts.Poll)
-	defer tick.Stop()
-	for {
-		var names []string
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.hubs.wake:
-			names = s.hubs.hints()
-		case <-tick.C:
-			names = s.hubs.names()
-		}
-		for part := range slices.Chunk(names, 500) {
-			s.follow(ctx, part)
-		}
-	}
-}
-
-// follow reads into each hub what the journal has beyond it.
-func (s *Store) follow(ctx context.Context, names []string) {
-	places := make(map[string]place, len(names))
-	for _, name := range names {
-		if h := s.hubs.find(name); h != nil {
-			places[name] = h.place()
-		}
-	}
-	heads, err := s.backend.Heads(ctx, names...)
-	if err != nil {
-		if ctx.Err() == nil {
-			s.log.Warn("polling heads failed; will try again", "error", err)
-		}
-		return
-	}
-	for _, head := range heads {
-		h := s.hubs.find(head.Space)
-		at, known := places[head.Space]
-		if h == nil || !known || !at.begun {
-			continue
-		}
-		// The head was read after the place, so a place that it does not resume
-		// is gone for good.
-		err := head.Resume(at.head)
-		if err == nil && head.Last != at.head {
-			err = h.follow(ctx, at, head.Last)
-		}
-		switch {
-		case errors.Is(err, ErrTrimmed):
-			s.hubs.reset(head.Space) // each watcher finds out from its own place
-		case err != nil && ctx.Err() == nil:
-			s.log.Warn("following a journal failed; will try again", "space", head.Space, "error", err)
-		}
-	}
-}
-
-// follow reads what is between at and last, and what came after it.
-func (h *hub) follow(ctx context.Context, at place, last Position) error {
-	for after := at.head; ; {
-		page, err := h.space.Read(ctx, ReadQuery{After: after, Limit: 256})
-		if err != nil {
-			return err
-		}
-		if !h.append(at.era, page, last) || page.Next.IsZero() {
-			return nil
-		}
-		after = page.Next
-	}
-}
-
-// append pushes those events of a page that the hub does not have, unless its
-// era is over.
-func (h *hub) append(era int, page Page, last Position) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.era != era {
-		return false
-	}
-	for _, e := range page.Events {
-		if e.Position.Compare(h.head) > 0 {
-			h.push(&Delivery{Event: e})
-			h.head = e.Position
-		}
-	}
-	// Commits without events moved the head and left nothing to read.
-	if page.Next.IsZero() && last.Compare(h.head) > 0 {
-		h.head = last
-	}
-	h.announce()
 	return true
 }
