@@ -1,0 +1,148 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+	"github.com/thole-dev/thole"
+)
+
+// locate checks what can be said about a path before SQLite looks at it.
+func locate(path string, local bool) (file, error) {
+	if path == "" {
+		return file{}, fmt.Errorf("%w: the path of a sqlite store is empty", thole.ErrInvalid)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return file{}, fmt.Errorf("sqlite store %s: %w", path, err)
+	}
+	if !local {
+		return file{path: abs}, nil
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case err == nil && info.IsDir():
+		return file{}, fmt.Errorf("%w: sqlite store %s is a directory; name a file", thole.ErrInvalid, abs)
+	case err == nil && !info.Mode().IsRegular():
+		return file{}, fmt.Errorf("%w: sqlite store %s is no regular file; name another", thole.ErrInvalid, abs)
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return file{}, fmt.Errorf("sqlite store %s: %w", abs, err)
+	case err != nil:
+		dir, dirErr := os.Stat(filepath.Dir(abs))
+		if dirErr != nil || !dir.IsDir() {
+			return file{}, fmt.Errorf("%w: sqlite store %s: there is no directory %s; create it first",
+				thole.ErrInvalid, abs, filepath.Dir(abs))
+		}
+	}
+	return file{path: abs}, nil
+}
+
+// open returns the connection that writes, with a current schema and a WAL.
+func (f *file) open(ctx context.Context, cache int64) (_ *conn, err error) {
+	c, err := dial(ctx, f.path, f.vfs, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	c.SetInterrupt(ctx)
+	defer c.SetInterrupt(context.Background())
+	if readOnly, _ := c.ReadOnly("main"); readOnly {
+		return nil, sqlite3.READONLY
+	}
+	version, err := f.version(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.tune(cache); err != nil {
+		return nil, err
+	}
+	// Before the first page is written; later it changes nothing. The log is
+	// checkpointed by the writer, see checkpoint.go.
+	if err := c.Exec(`PRAGMA page_size = 4096; PRAGMA wal_autocheckpoint = 0`); err != nil {
+		return nil, err
+	}
+	if err := f.useWAL(c); err != nil {
+		return nil, err
+	}
+	if err := f.whole(c); err != nil {
+		return nil, err
+	}
+	if version < len(migrations) {
+		_, err = f.migrate(c, false)
+	}
+	return c, err
+}
+
+// useWAL switches to a write-ahead log. A file system without shared memory
+// cannot have one.
+func (f *file) useWAL(c *conn) error {
+	s := c.prepare(`PRAGMA journal_mode = WAL`)
+	mode := ""
+	if s.next() {
+		mode = s.ColumnText(0)
+	}
+	if err := s.done(); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("%w: sqlite store %s: its file system has no shared memory for a write-ahead log (journal mode stays %s); put it on a local disk",
+			errors.ErrUnsupported, f.path, mode)
+	}
+	return nil
+}
+
+// whole returns CORRUPT for a file whose last page is torn. SQLite itself sees
+// only that whole pages are missing.
+func (f *file) whole(c *conn) error {
+	before, err := c.integer(`PRAGMA data_version`)
+	if err != nil {
+		return err
+	}
+	// What a crash left in the log may be what completes the last page.
+	inLog, copied, err := c.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
+	if err != nil && !errors.Is(err, sqlite3.BUSY) {
+		return err
+	}
+	if err := c.prepare(`BEGIN IMMEDIATE`).exec(); err != nil {
+		return err
+	}
+	defer c.prepare(`ROLLBACK`).exec()
+	after, err := c.integer(`PRAGMA data_version`)
+	if err != nil {
+		return err
+	}
+	if before != after || inLog != copied {
+		return nil // another process is at work on it, so it could open it
+	}
+	pageSize, err := c.integer(`PRAGMA page_size`)
+	if err != nil {
+		return err
+	}
+	main, err := c.FileControl("main", sqlite3.FCNTL_FILE_POINTER)
+	if err != nil {
+		return err
+	}
+	size, err := main.(vfs.File).Size()
+	if err == nil && size%pageSize != 0 {
+		err = sqlite3.CORRUPT
+	}
+	return err
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
