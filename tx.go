@@ -66,12 +66,18 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 			err = tx.err
 		}
 		if err != nil || len(tx.commit.Events) == 0 && len(tx.commit.Writes) == 0 {
-			if holds, readErr := tx.holds(); readErr != nil {
+			changed, readErr := tx.changed()
+			if readErr != nil {
 				return Result{}, readErr
-			} else if !holds {
-				continue // it was concluded from what was not so, or not at one time
 			}
-			return Result{}, err
+			if changed == "" {
+				return Result{}, err
+			}
+			// It was concluded from what was not so, or not at one time.
+			if turn == nil && attempt > 0 && sp.asOf.IsZero() {
+				turn = sp.store.turns.take(ctx, sp.name, changed)
+			}
+			continue
 		}
 		// What ends a record runs inside another commit, which may hold the turn.
 		if turn == nil && sp.asOf.IsZero() {
@@ -117,11 +123,11 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// holds reports whether everything that tx read is still so. One record that was
-// read from the store just now is.
-func (tx *Tx) holds() (bool, error) {
+// changed returns the key of a record that is no longer as tx read it, or "". One
+// record that was read from the store just now counts as unchanged.
+func (tx *Tx) changed() (key string, err error) {
 	if len(tx.seen) == 0 || len(tx.seen) == 1 && !tx.fromMem {
-		return true, nil
+		return "", nil
 	}
 	keys := make([]string, len(tx.seen))
 	for i, s := range tx.seen {
@@ -129,16 +135,15 @@ func (tx *Tx) holds() (bool, error) {
 	}
 	recs, err := tx.sp.GetAll(tx.ctx, keys...)
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	holds := true
-	for i, key := range keys {
+	for i, k := range keys {
 		if recs[i].Version != tx.seen[i].record.Version {
-			tx.sp.store.cache.drop(tx.sp.name, key)
-			holds = false
+			tx.sp.store.cache.drop(tx.sp.name, k)
+			key = k
 		}
 	}
-	return holds, nil
+	return key, nil
 }
 
 // Context returns the context that Update was called with.

@@ -155,6 +155,49 @@ func TestAConclusionFromTwoTimesIsDrawnAgain(t *testing.T) {
 	}
 }
 
+func TestReadersBesideManyWritersSeeOneTime(t *testing.T) {
+	sp := open(t, nil).Space("user:1")
+	var writers, readers sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	for range 8 {
+		writers.Go(func() {
+			for ctx.Err() == nil {
+				_, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
+					var n int
+					_, err := tx.Load("app/a", &n)
+					tx.Put("app/a", n+1, nil)
+					tx.Put("app/b", n+1, nil)
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 4 {
+		readers.Go(func() {
+			for range 100 {
+				var a, b int
+				_, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
+					a, b = 0, 0
+					if _, err := tx.Load("app/a", &a); err != nil {
+						return err
+					}
+					_, err := tx.Load("app/b", &b)
+					return err
+				})
+				if err != nil || a != b {
+					t.Errorf("got %d and %d, %v; want the same", a, b, err)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	stop()
+	writers.Wait()
+}
+
 func TestOnlyExplicitChecksAreReported(t *testing.T) {
 	sp := open(t, nil).Space("user:1")
 	res, err := sp.Commit(t.Context(), event(1))
