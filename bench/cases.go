@@ -1,8 +1,15 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/thole-dev/thole"
+)
 
 const threads = 1000
+
+// libraries are the stores that are read, of 100, 10,000 and 1,000,000 messages.
+var libraries = [3]*library{{}, {}, {}}
 
 func benches() []bench {
 	var all []bench
@@ -17,6 +24,21 @@ func benches() []bench {
 			},
 		})
 	}
+	all = append(all, bench{
+		name: "loads: the last 50 messages of a thread", unit: "/s",
+		sides: []side{
+			{"turn 100, one thread", loads(libraries[0], 2, 1, 100, nil)},
+			{"turn 10,000, one thread", loads(libraries[1], 2, 1, 10_000, nil)},
+			{"1,000,000 messages in 1,000 threads", loads(libraries[2], 2, 1000, 1000, nil)},
+			{"the same, nothing kept decoded", loads(libraries[2], 2, 1000, 1000, &thole.Options{MemoBytes: 1})},
+		},
+	}, bench{
+		name: "rest/64", unit: "appends/s",
+		sides: []side{
+			{"raw net/http that does nothing", restAppends(64, true)},
+			{"Thole: durable append of a message", restAppends(64, false)},
+		},
+	})
 	for _, rate := range []int{100, 300, 0} {
 		name := fmt.Sprintf("sse/%d-per-second", rate)
 		if rate == 0 {

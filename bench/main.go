@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -45,6 +46,7 @@ func main() {
 	length := flag.Duration("time", 2*time.Second, "length of one measurement")
 	dir := flag.String("dir", "", "where to put stores (default: a temporary folder)")
 	server := flag.String("serve", "", "be the server of a measurement (for this program's own use)")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of the whole run to this file")
 	flag.Parse()
 	if *server != "" {
 		if err := serve(*server, *dir); err != nil {
@@ -53,7 +55,22 @@ func main() {
 		}
 		return
 	}
-	if err := run(context.Background(), *rounds, *length, *dir, flag.Args()); err != nil {
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		defer pprof.StopCPUProfile()
+	}
+	err := run(context.Background(), *rounds, *length, *dir, flag.Args())
+	for _, l := range libraries {
+		l.remove()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

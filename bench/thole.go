@@ -17,11 +17,15 @@ import (
 
 // openStore opens a Thole store on a SQLite file in dir, as a program would.
 func openStore(ctx context.Context, dir string) (*thole.Store, error) {
+	return openStoreWith(ctx, dir, nil)
+}
+
+func openStoreWith(ctx context.Context, dir string, opts *thole.Options) (*thole.Store, error) {
 	b, err := sqlitestore.Open(ctx, filepath.Join(dir, "thole.db"), nil)
 	if err != nil {
 		return nil, err
 	}
-	return thole.Open(ctx, b, nil)
+	return thole.Open(ctx, b, opts)
 }
 
 // text is a message of n bytes.
