@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
+	"reflect"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/document"
@@ -117,7 +118,7 @@ type Ops struct {
 // patches makes an endpoint whose body is one of several kinds of patch.
 func patches(fn func(*call) (document.Document, error)) endpoint {
 	e := gives(fn)
-	e.patch = true
+	e.patch, e.shape = true, compile(reflect.TypeFor[Ops]())
 	return e
 }
 
@@ -136,7 +137,8 @@ func (c *call) patchDocument(n named) (document.Document, error) {
 			return none, invalid("Content-Type", "%.80q is not a media type", ct)
 		}
 	}
-	if mediaType == "application/json" {
+	// The other is what curl -d says of whatever it sends.
+	if mediaType == "application/json" || mediaType == "application/x-www-form-urlencoded" {
 		mediaType = "application/merge-patch+json"
 		var members map[string]json.RawMessage
 		if bytes.HasPrefix(bytes.TrimSpace(c.raw), []byte("[")) {
@@ -156,7 +158,7 @@ func (c *call) patchDocument(n named) (document.Document, error) {
 		})
 	case "ops":
 		var in Ops
-		if err := decode(c.raw, &in); err != nil {
+		if err := decode(c.raw, &in, c.route.do.shape); err != nil {
 			return none, err
 		}
 		return c.changeDocument(n, func(o *document.Options) (document.Document, error) {

@@ -43,8 +43,9 @@ type param struct {
 type endpoint struct {
 	request  reflect.Type
 	response reflect.Type
-	optional bool // an empty body stands for {}
-	patch    bool // the body is a patch of a document, of any kind
+	optional bool   // an empty body stands for {}
+	patch    bool   // the body is a patch of a document, of any kind
+	shape    *shape // of request
 	serve    func(*call) (any, error)
 }
 
@@ -77,12 +78,13 @@ func takes[Req, Resp any](fn func(*call, Req) (Resp, error)) endpoint {
 	return endpoint{
 		request:  reflect.TypeFor[Req](),
 		response: responseType[Resp](),
+		shape:    compile(reflect.TypeFor[Req]()),
 		serve: func(c *call) (any, error) {
 			var req Req
 			if c.route.do.optional && len(c.raw) == 0 {
 				return fn(c, req)
 			}
-			if err := decode(c.raw, &req); err != nil {
+			if err := decode(c.raw, &req, c.route.do.shape); err != nil {
 				return nil, err
 			}
 			return fn(c, req)

@@ -148,7 +148,7 @@ func startRun(c *call, in NewRun) (*run.Run, error) {
 // first; others that watch do not count.
 func streamRun(c *call) error {
 	var in NewRun
-	if err := decode(c.raw, &in); err != nil {
+	if err := decode(c.raw, &in, c.route.do.shape); err != nil {
 		return err
 	}
 	opts, err := c.watchOptions([]string{threadStream(c.r.PathValue("thread"))})
