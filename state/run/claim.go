@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/state/thread"
 )
 
 // ClaimOptions of [Runs.Claim].
@@ -85,7 +84,6 @@ func (rs *Runs) claim(ctx context.Context, o *ClaimOptions) (*Handle, error) {
 // take starts one run for holder; nil if somebody else was faster.
 func (rs *Runs) take(ctx context.Context, id, ready, holder string) (*Handle, error) {
 	var r *Run
-	var request []thread.Block
 	res, err := rs.sp.Update(ctx, func(tx *thole.Tx) error {
 		var err error
 		r = nil
@@ -97,7 +95,6 @@ func (rs *Runs) take(ctx context.Context, id, ready, holder string) (*Handle, er
 			tx.Delete(ready) // a leftover
 			return nil
 		}
-		request = found.Request
 		err = found.begin(tx)
 		if errors.Is(err, thole.ErrNotFound) { // its thread is gone
 			found.Cancel = &Cancel{Cause: BySuperseded, Time: tx.Now()}
@@ -111,5 +108,5 @@ func (rs *Runs) take(ctx context.Context, id, ready, holder string) (*Handle, er
 	if err != nil || r == nil {
 		return nil, err
 	}
-	return rs.handle(r, thole.LeaseFence(key(id), res), request), nil
+	return rs.handle(r, thole.LeaseFence(key(id), res)), nil
 }

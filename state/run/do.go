@@ -36,16 +36,20 @@ func (rs *Runs) Do(ctx context.Context, threadID string, req Request, fn func(co
 	defer leave()
 	holder := thole.NewID("worker")
 	var r *Run
-	var request []thread.Block
+	var rest []string
 	res, err := rs.sp.Update(ctx, func(tx *thole.Tx) (err error) {
-		request = req.blocks()
-		r, err = rs.start(tx, threadID, req, holder)
+		r, rest, err = rs.start(tx, threadID, req, holder)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("run in %s: %w", threadID, err)
 	}
-	h := rs.handle(r, thole.LeaseFence(key(r.ID), res), request)
+	h := rs.handle(r, thole.LeaseFence(key(r.ID), res))
+	if err := cancelTree(ctx, rs.sp, rest, BySuperseded); err != nil {
+		h.persist(ctx, ByShutdown)
+		_, endErr := h.end(ctx, nil)
+		return fmt.Errorf("run %s: cancel what it supersedes: %w", r.ID, errors.Join(err, endErr))
+	}
 	if r.Status == Queued {
 		if err := h.await(ctx); err != nil {
 			return err
@@ -91,11 +95,10 @@ func (h *Handle) begin(ctx context.Context) error {
 			case !r.Ready:
 				return nil
 			}
-			h.request = r.Request // it may have been edited
 			if err := r.begin(tx); err != nil {
 				return err
 			}
-			h.turn = r.Turn
+			h.turn, h.request = r.Turn, r.asked // which may have been edited
 			return nil
 		})
 		if err != nil || h.turn != "" {

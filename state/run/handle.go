@@ -29,13 +29,13 @@ type Handle struct {
 	commit  chan struct{} // capacity 1: held by the call that commits
 }
 
-func (rs *Runs) handle(r *Run, f thole.Fence, request []thread.Block) *Handle {
+func (rs *Runs) handle(r *Run, f thole.Fence) *Handle {
 	sp := rs.sp.Because(r.ID).Under(f)
 	if r.Agent != "" {
 		sp = sp.As("agent:" + r.Agent)
 	}
 	h := &Handle{rs: rs, sp: sp, id: r.ID, thread: r.Thread, turn: r.Turn, fence: f,
-		request: request, timeout: seconds(r.Timeout), commit: make(chan struct{}, 1)}
+		request: r.asked, timeout: seconds(r.Timeout), commit: make(chan struct{}, 1)}
 	h.text.armed = make(chan struct{}, 1)
 	return h
 }
@@ -55,7 +55,7 @@ func (rs *Runs) Attach(ctx context.Context, id string, fence thole.Fence) (*Hand
 	if fence.Key != key(id)+"/owner" || owner.Version != fence.Token {
 		return nil, fmt.Errorf("attach to run %s: %w", id, thole.ErrFenced)
 	}
-	return rs.handle(r, fence, nil), nil
+	return rs.handle(r, fence), nil
 }
 
 // ID returns the run's id.

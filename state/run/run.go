@@ -87,6 +87,8 @@ type Run struct {
 	Ready    bool   `json:"ready,omitempty"`    // queued, and its turn has come
 	Reserved bool   `json:"reserved,omitempty"` // for the worker that holds its lease already
 	Children int    `json:"children,omitempty"` // sub-agents' runs so far
+
+	asked []thread.Block // what Request was when this Tx began it
 }
 
 // Cancel says that a run is to end.

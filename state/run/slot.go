@@ -83,6 +83,7 @@ func (r *Run) begin(tx *thole.Tx) error {
 	if err != nil {
 		return err
 	}
+	r.asked = r.Request
 	r.Status, r.Started, r.Turn, r.Request, r.Ready = Running, tx.Now(), turn, nil, false
 	r.put(tx)
 	tx.Delete(r.readyKey())

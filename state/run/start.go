@@ -65,8 +65,9 @@ func (q *Request) check() error {
 // commit.
 func (rs *Runs) Start(ctx context.Context, threadID string, req Request) (*Run, error) {
 	var r *Run
+	var rest []string
 	res, err := rs.sp.Update(ctx, func(tx *thole.Tx) (err error) {
-		r, err = rs.start(tx, threadID, req, "")
+		r, rest, err = rs.start(tx, threadID, req, "")
 		return err
 	})
 	if err != nil {
@@ -74,6 +75,9 @@ func (rs *Runs) Start(ctx context.Context, threadID string, req Request) (*Run, 
 	}
 	if res.Repeated {
 		return rs.repeated(ctx, res)
+	}
+	if err := cancelTree(thole.WithoutIdempotencyKey(ctx), rs.sp, rest, BySuperseded); err != nil {
+		return nil, fmt.Errorf("start run %s: cancel what it supersedes: %w", r.ID, err)
 	}
 	return rs.Get(ctx, r.ID)
 }
@@ -99,10 +103,11 @@ func (rs *Runs) repeated(ctx context.Context, res thole.Result) (*Run, error) {
 }
 
 // start makes a run within tx. With a holder it is reserved for it, under a
-// lease from now on, and begins at once if it may.
-func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string) (*Run, error) {
+// lease from now on, and begins at once if it may. It also returns the runs
+// that are to be cancelled with what it supersedes and did not fit in.
+func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string) (_ *Run, rest []string, _ error) {
 	if err := req.check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r := &Run{
 		ID: thole.NewID("run"), Status: Queued, Agent: req.Agent, Model: req.Model, Policy: req.Policy,
@@ -111,49 +116,49 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 		Created: tx.Now(), Reserved: holder != "",
 	}
 	if err := thread.CheckBlocks(r.Request); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if r.Parent != "" {
 		var err error
 		if threadID, err = r.adopt(tx, threadID); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	t, err := thread.Load(tx, threadID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r.Thread, r.Slot = t.ID, slotKey(t)
 	if r.Agent == "" {
 		r.Agent = t.Assistant
 	}
 	if err := r.apart(tx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := r.resume(tx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if holder != "" {
 		if err := tx.Acquire(key(r.ID), holder, rs.opts.Lease); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	tx.Put(thread.Key(t.ID)+"/run/"+r.ID, struct{}{}, nil)
 	if _, err := tx.Get(key(r.ID)); err != nil { // so that it is found again in this Tx
-		return nil, err
+		return nil, nil, err
 	}
 	r.put(tx)
-	if err := r.line(tx); err != nil {
-		return nil, err
+	if rest, err = r.line(tx); err != nil {
+		return nil, nil, err
 	}
 	if r, err = load(tx, r.ID); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if r.Ready && holder != "" {
-		return r, r.begin(tx)
+		return r, rest, r.begin(tx)
 	}
 	r.emit(tx, "run.queued", Event{Agent: r.Agent, Model: r.Model, Parent: r.Parent, ResumedFrom: r.ResumedFrom})
-	return r, nil
+	return r, rest, nil
 }
 
 // adopt makes r a child of its parent and returns its thread.
@@ -221,50 +226,74 @@ func (r *Run) resume(tx *thole.Tx) error {
 	return nil
 }
 
-// line puts r in line as its policy says, and lets the first in if it may.
-func (r *Run) line(tx *thole.Tx) error {
+// line puts r in line as its policy says, and lets the first in if it may. It
+// returns the runs that are still to be cancelled.
+func (r *Run) line(tx *thole.Tx) (rest []string, _ error) {
+	active, rest, err := occupant(tx, r.Slot)
+	if err != nil {
+		return nil, err
+	}
 	s, err := loadSlot(tx, r.Slot)
 	if err != nil {
-		return err
-	}
-	var active *Run
-	if s.Active != "" {
-		if active, err = load(tx, s.Active); err != nil && !errors.Is(err, thole.ErrNotFound) {
-			return err
-		}
-		if active == nil || active.Ended() {
-			s.leave(s.Active) // cannot be, but must not block the thread for ever
-			active = nil
-		} else if dead, err := active.dead(tx); err != nil {
-			return err
-		} else if dead {
-			if err := active.finish(tx, Crashed, crashReason); err != nil {
-				return err
-			}
-			active = nil
-			if s, err = loadSlot(tx, r.Slot); err != nil {
-				return err
-			}
-			if s.Active != "" {
-				if active, err = load(tx, s.Active); err != nil {
-					return err
-				}
-			}
-		}
+		return nil, err
 	}
 	switch {
 	case active != nil && r.Policy == Reject:
-		return fmt.Errorf("%w: run %s is active", thole.ErrConflict, active.ID)
+		return nil, fmt.Errorf("%w: run %s is active", thole.ErrConflict, active.ID)
 	case len(s.Queue) >= maxQueue:
-		return fmt.Errorf("%w: %d runs are waiting already", thole.ErrTooLarge, len(s.Queue))
+		return nil, fmt.Errorf("%w: %d runs are waiting already", thole.ErrTooLarge, len(s.Queue))
 	case active != nil && (r.Policy == Interrupt || r.Policy == Rollback):
+		// In front first: the active one may end here and now, and lets it in.
 		s.Queue = slices.Insert(s.Queue, 0, r.ID)
 		s.put(tx)
 		c := canceller{tx: tx, cause: BySuperseded}
-		return c.cancel(active, r.Policy == Rollback)
+		err := c.cancel(active, r.Policy == Rollback)
+		return append(rest, c.rest...), err
 	}
 	s.Queue = append(s.Queue, r.ID)
-	return s.promote(tx)
+	return rest, s.promote(tx)
+}
+
+// maxDead bounds how many dead runs one commit ends.
+const maxDead = 8
+
+// occupant returns the run that is active in the slot, nil if none is. Those
+// whose workers are dead it ends first; it returns those of them that leave
+// sub-agents' runs behind.
+func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error) {
+	for range maxDead {
+		s, err := loadSlot(tx, key)
+		if err != nil || s.Active == "" {
+			return nil, orphaned, err
+		}
+		active, err = load(tx, s.Active)
+		if errors.Is(err, thole.ErrNotFound) || err == nil && active.Ended() {
+			s.leave(s.Active) // cannot be, but must not block the slot for ever
+			if err := s.promote(tx); err != nil {
+				return nil, nil, err
+			}
+			active = nil
+			continue
+		} else if err != nil {
+			return nil, nil, err
+		}
+		if dead, err := active.dead(tx); err != nil || !dead {
+			return active, orphaned, err
+		}
+		if active.Children > 0 {
+			orphaned = append(orphaned, active.ID)
+		}
+		if err := active.finish(tx, Crashed, crashReason); err != nil {
+			return nil, nil, err
+		}
+	}
+	// Whoever is in the slot now, alive or not, is for the next one to judge.
+	s, err := loadSlot(tx, key)
+	if err != nil || s.Active == "" {
+		return nil, orphaned, err
+	}
+	active, err = load(tx, s.Active)
+	return active, orphaned, err
 }
 
 // Resume makes a run that goes on where an ended one stopped: in the same
