@@ -20,8 +20,17 @@ type clock struct {
 
 func newClock(wall func() time.Time) *clock {
 	if wall == nil {
+		// The monotonic clock does not see the system clock being set back, but
+		// stands still while the machine sleeps; the system clock does not.
 		start := time.Now()
-		wall = func() time.Time { return start.Add(time.Since(start)) }
+		wall = func() time.Time {
+			now := time.Now()
+			steady, system := start.Add(now.Sub(start)).Round(0), now.Round(0)
+			if system.After(steady) {
+				return system
+			}
+			return steady
+		}
 	}
 	return &clock{wall: wall}
 }

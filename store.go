@@ -10,8 +10,8 @@ import (
 
 // Options tune a Store. The zero value is the default.
 type Options struct {
-	// Now is the wall clock; nil is time.Now read once at Open and moved on by
-	// the monotonic clock, so that a step of the system clock moves nothing.
+	// Now is the wall clock; nil is the system's, moved on by the monotonic clock
+	// when that is ahead, so that setting it back moves nothing.
 	Now func() time.Time
 	// Poll is how often the heads of watched spaces are read when no hint
 	// comes. It bounds how late another process's commit is seen. Default 1 s.

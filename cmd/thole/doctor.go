@@ -192,6 +192,3 @@ func (d *doctor) leases(sp *thole.Space, recs map[string]thole.Record) {
 		}
 	}
 }
-
-// concepts checks what the concepts promise of their records.
-func (d *doctor) concepts(ctx context.Context, sp *thole.Space, recs map[string]thole.Record) {}
