@@ -1,0 +1,24 @@
+package main_test
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestStateSurvivesARestartAndAKill(t *testing.T) {
+	s := startServer(t, setup{})
+	const item = "/v1/spaces/project:x/kv/a/b"
+	s.Must("PUT", item, map[string]any{"data": 1}, nil)
+	before := s.Events("project:x")
+	for name, end := range map[string]func(){"SIGTERM": s.Terminate, "SIGKILL": s.Kill} {
+		end()
+		s.Start()
+		if got := string(s.Must("GET", item, nil, nil).Body); !strings.Contains(got, `"data":1`) {
+			t.Errorf("the value after %s: got %s, want 1", name, got)
+		}
+		if after := s.Events("project:x"); len(after) != 1 || after[0].text != before[0].text {
+			t.Errorf("the events after %s: got %v, want %v", name, after, before)
+		}
+	}
+	mustBeHealthy(t, s.Store)
+}
