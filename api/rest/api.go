@@ -23,6 +23,9 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/metrics"
+	"github.com/thole-dev/thole/state/kv"
+	"github.com/thole-dev/thole/state/lock"
+	"github.com/thole-dev/thole/state/run"
 )
 
 // Authenticator finds out who holds a secret: auth.Tokens, or another source of
@@ -49,8 +52,8 @@ type Options struct {
 	// Heartbeat is how often an idle event stream carries a comment. Default
 	// 15 s.
 	Heartbeat time.Duration
-	// Stall is how long a client may take to read what was sent before its
-	// event stream is dropped. Default 30 s.
+	// Stall is how long a client may take to read what is sent before its
+	// connection is dropped. Default 30 s.
 	Stall time.Duration
 	// Version is what the OpenAPI document and /healthz say.
 	Version string
@@ -103,6 +106,7 @@ func New(store *thole.Store, opts *Options) *API {
 		store: store, opts: o, log: o.Logger, metrics: o.Metrics,
 		mux: http.NewServeMux(), routes: routes(), limiter: newLimiter(o.Rate),
 	}
+	registerExpiry(store)
 	a.drain, a.stop = context.WithCancel(context.Background())
 	for i := range a.routes {
 		rt := &a.routes[i]
@@ -113,6 +117,15 @@ func New(store *thole.Store, opts *Options) *API {
 	return a
 }
 
+// registerExpiry tells the store how what the concepts keep ends when its time
+// is up, whether or not it is touched through this API.
+func registerExpiry(store *thole.Store) {
+	global := store.Space("global") // any: it is kept per store
+	run.Register(store)
+	kv.In(global)
+	lock.In(global)
+}
+
 // Drain makes /readyz say 503 and ends every event stream, whose clients will
 // come back to another process or the next one. Other requests go on.
 func (a *API) Drain() { a.stop() }
@@ -120,7 +133,7 @@ func (a *API) Drain() { a.stop() }
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	rec := &recorder{ResponseWriter: w}
+	rec := &recorder{ResponseWriter: w, stall: a.opts.Stall}
 	id := requestID(r.Header)
 	h := w.Header()
 	h.Set("X-Request-Id", id)
@@ -250,22 +263,25 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 		fmt.Errorf("%w: %s here; use %s", errors.ErrUnsupported, r.Method, strings.Join(allow, " or "))})
 }
 
-// recorder remembers the status of an answer.
+// recorder remembers the status of an answer, and gives the client a time to
+// read it.
 type recorder struct {
 	http.ResponseWriter
 	status int
+	stall  time.Duration
 }
 
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
+		http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stall)) // not every writer can: then there is no bound
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *recorder) Write(b []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
 	return w.ResponseWriter.Write(b)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -140,7 +141,10 @@ func (c *call) callerKey() string {
 	if c.token != nil {
 		return c.token.ID
 	}
-	host, _, _ := strings.Cut(c.r.RemoteAddr, ":")
+	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
+	if err != nil {
+		return c.r.RemoteAddr
+	}
 	return host
 }
 
