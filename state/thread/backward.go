@@ -147,6 +147,6 @@ func (b *backward) fold(live string) []*Turn {
 	}
 	m := &Message{ID: sibling("msg", c.Summary.ID, 1), Role: Assistant, Status: Done, Turn: c.UpTo,
 		Blocks: []Block{c.Summary.clone()}, Time: b.summary.time, Position: b.oldest}
-	t := &Turn{ID: c.UpTo, Status: Done, Response: m.Blocks, Time: m.Time, Position: b.oldest, messages: []*Message{m}}
+	t := &Turn{ID: c.UpTo, Status: Done, Request: []Block{}, Response: m.Blocks, Time: m.Time, Position: b.oldest, messages: []*Message{m}}
 	return append([]*Turn{t}, turns...)
 }

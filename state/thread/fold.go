@@ -44,7 +44,7 @@ func (f *fold) is(turn string) bool { return f.turn != nil && f.turn.ID == turn 
 
 func (f *fold) added(e fact, a *Added) {
 	if a.opens() {
-		f.turn = &Turn{ID: a.Turn, Status: Pending, Time: e.time, Position: e.pos}
+		f.turn = &Turn{ID: a.Turn, Status: Pending, Request: []Block{}, Response: []Block{}, Time: e.time, Position: e.pos}
 		f.turns = append(f.turns, f.turn)
 	}
 	if !f.is(a.Turn) {

@@ -40,7 +40,7 @@ func (ts *Threads) Turns(ctx context.Context, id string, q *Query) (Page[*Turn],
 	if err != nil {
 		return Page[*Turn]{}, fmt.Errorf("turns of thread %s: %w", id, err)
 	}
-	page := Page[*Turn]{Items: w.turns}
+	page := Page[*Turn]{Items: append([]*Turn{}, w.turns...)}
 	if w.more {
 		page.Next = cursor{before: w.oldest}.String()
 	}
@@ -81,7 +81,7 @@ type window struct {
 // turn: the next page then reads that turn again and skips what was given out.
 func (w *window) messages() Page[*Message] {
 	type place struct{ turn, index int }
-	var all []*Message
+	all := []*Message{}
 	var places []place
 	for i, t := range w.turns {
 		for j, m := range t.messages {
