@@ -21,9 +21,9 @@ type object = map[string]any
 // OpenAPI returns the API's description, made from its routes and the Go types
 // that they take and give.
 func (a *API) OpenAPI() ([]byte, error) {
-	g := generator{schemas: object{}}
+	g := generator{schemas: object{}, types: make(map[string]reflect.Type)}
 	g.reflector = &jsonschema.Reflector{
-		Anonymous: true, AllowAdditionalProperties: true, Namer: typeName, Mapper: mapType,
+		Anonymous: true, AllowAdditionalProperties: true, Namer: g.name, Mapper: mapType,
 	}
 	paths := object{}
 	for i := range a.routes {
@@ -61,6 +61,9 @@ func (a *API) OpenAPI() ([]byte, error) {
 			}},
 		},
 	}
+	if g.err != nil {
+		return nil, g.err
+	}
 	return json.MarshalIndent(doc, "", "  ")
 }
 
@@ -80,6 +83,18 @@ func (a *API) serveOpenAPI() http.HandlerFunc {
 type generator struct {
 	reflector *jsonschema.Reflector
 	schemas   object
+	types     map[string]reflect.Type // by the name of their schema
+	err       error
+}
+
+// name is typeName; two types of one name are an error.
+func (g *generator) name(t reflect.Type) string {
+	name := typeName(t)
+	if other := g.types[name]; name != "" && other != nil && other != t {
+		g.err = fmt.Errorf("%v and %v have one schema name, %s", other, t, name)
+	}
+	g.types[name] = t
+	return name
 }
 
 func (g *generator) operation(rt *route) object {
@@ -212,10 +227,15 @@ func mapType(t reflect.Type) *jsonschema.Schema {
 func typeName(t reflect.Type) string {
 	name := t.Name()
 	if outer, inner, generic := strings.Cut(name, "["); generic {
-		name = title(path.Base(strings.ReplaceAll(strings.TrimSuffix(inner, "]"), ".", "/"))) + title(outer)
-		return name
+		// inner is such as *github.com/thole-dev/thole/state/run.Run]
+		pkg, of, _ := strings.Cut(path.Base(strings.Trim(inner, "*]")), ".")
+		return schemaName(pkg, of) + title(outer)
 	}
-	switch pkg := path.Base(t.PkgPath()); {
+	return schemaName(path.Base(t.PkgPath()), name)
+}
+
+func schemaName(pkg, name string) string {
+	switch {
 	case pkg == "rest" || pkg == "thole" || name == "":
 		return title(name)
 	case strings.EqualFold(pkg, name):
