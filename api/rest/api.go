@@ -49,6 +49,8 @@ type Options struct {
 	// Rate is how many requests a second one caller may make, in bursts of as
 	// many. 0: no bound.
 	Rate int
+	// MaxWatchers bounds the event streams on one space. 0: no bound.
+	MaxWatchers int
 	// Heartbeat is how often an idle event stream carries a comment. Default
 	// 15 s.
 	Heartbeat time.Duration
@@ -134,6 +136,7 @@ func (a *API) Drain() { a.stop() }
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	rec := &recorder{ResponseWriter: w, stall: a.opts.Stall}
+	boundBody(w, r)
 	id := requestID(r.Header)
 	h := w.Header()
 	h.Set("X-Request-Id", id)

@@ -48,7 +48,7 @@ func (c *call) admit() error {
 			return err
 		}
 	}
-	if !c.route.mutates() {
+	if !c.route.mutates() || c.route.do.binary {
 		return nil
 	}
 	var err error
@@ -150,6 +150,9 @@ func (c *call) callerKey() string {
 
 // answer writes what a handler returned.
 func (c *call) answer(v any) error {
+	if _, done := v.(sent); done {
+		return nil
+	}
 	status := c.route.success()
 	if c.code != 0 {
 		status = c.code

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 	"unicode/utf8"
 
@@ -15,22 +16,33 @@ import (
 // bodyTimeout bounds how long a client may take to send a body.
 const bodyTimeout = 30 * time.Second
 
+// boundBody begins that time. It holds for bodies that no handler reads as
+// well: net/http does so before it answers.
+func boundBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body != nil && r.Body != http.NoBody {
+		http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer can: then there is no bound
+	}
+}
+
 // readBody reads the whole body, at most limit bytes of it.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer can: then there is no bound
-	defer rc.SetReadDeadline(time.Time{})
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return nil, &statusError{http.StatusUnsupportedMediaType, invalid("Content-Encoding", "%.40q is not known here; send the body as it is", enc)}
+	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, fmt.Errorf("%w: the body has more than %d bytes", thole.ErrTooLarge, limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &statusError{http.StatusRequestTimeout, invalid("body", "did not come within %v", bodyTimeout)}
 	case err != nil:
 		return nil, fmt.Errorf("%w: the body could not be read: %v", thole.ErrInvalid, err)
 	}
+	http.NewResponseController(w).SetReadDeadline(time.Time{}) // the handler may take its time
 	return data, nil
 }
 

@@ -108,6 +108,9 @@ func (g *generator) operation(rt *route) object {
 			"content":  object{"application/json": object{"schema": g.schema(rt.do.request)}},
 		}
 	}
+	if rt.do.binary && rt.mutates() {
+		op["requestBody"] = object{"required": true, "content": object{"application/octet-stream": object{}}}
+	}
 	if rt.do.patch {
 		op["requestBody"] = object{"required": true, "content": object{
 			"application/merge-patch+json": object{"schema": object{"description": "RFC 7396"}},
@@ -129,6 +132,9 @@ func (g *generator) responses(rt *route) object {
 	content := object{}
 	if rt.do.response != nil {
 		content["application/json"] = object{"schema": g.schema(rt.do.response)}
+	}
+	if rt.do.binary && !rt.mutates() {
+		content["application/octet-stream"] = object{}
 	}
 	stream := object{"schema": object{"type": "string"}}
 	if rt.stream != nil && rt.success() == http.StatusOK {

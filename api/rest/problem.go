@@ -42,6 +42,7 @@ func kinds() []kind {
 		{thole.ErrCancelled, http.StatusConflict, "cancelled"},
 		{thole.ErrCorrupt, http.StatusInternalServerError, "corrupt"},
 		{thole.ErrClosed, http.StatusServiceUnavailable, "closed"},
+		{thole.ErrFull, http.StatusInsufficientStorage, "full"},
 		{auth.ErrUnauthorized, http.StatusUnauthorized, "unauthorized"},
 		{ErrForbidden, http.StatusForbidden, "forbidden"},
 		{ErrRateLimited, http.StatusTooManyRequests, "rate_limited"},

@@ -44,6 +44,7 @@ type endpoint struct {
 	request  reflect.Type
 	response reflect.Type
 	optional bool   // an empty body stands for {}
+	binary   bool   // the body taken or given is bytes, which the handler moves itself
 	patch    bool   // the body is a patch of a document, of any kind
 	shape    *shape // of request
 	serve    func(*call) (any, error)
@@ -112,7 +113,7 @@ func routes() []route {
 	var all []route
 	for _, part := range [][]route{
 		spaceRoutes(), eventRoutes(), threadRoutes(), todoRoutes(), kvRoutes(), documentRoutes(),
-		lockRoutes(), runRoutes(), workerRoutes(), decisionRoutes(), fileRoutes(),
+		lockRoutes(), runRoutes(), workerRoutes(), decisionRoutes(), fileRoutes(), blobRoutes(),
 	} {
 		all = append(all, part...)
 	}

@@ -155,7 +155,7 @@ func streamRun(c *call) error {
 	if err != nil {
 		return err
 	}
-	w, err := c.space.Watch(c.ctx, opts) // before the start, so that nothing is missed
+	w, err := c.attachTo(c.space, opts) // before the start, so that nothing is missed
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,14 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
+// ServeTLS is Serve over TLS, with the certificate and key in these PEM files.
+func (s *Server) ServeTLS(l net.Listener, cert, key string) error {
+	if err := s.http.ServeTLS(l, cert, key); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
 // Shutdown ends the server: /readyz says 503, no more connections are accepted,
 // event streams end with a comment so that their clients come back elsewhere,
 // and requests under way are waited for. When ctx ends first, what is left is

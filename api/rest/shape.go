@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 )
 
 // shape is what JSON a Go type takes: encoding/json's view of it, but strict.
@@ -119,6 +120,9 @@ func (w *walker) value(path string, s *shape) error {
 	if err := json.Unmarshal(w.data[start:w.at], reflect.New(s.try).Interface()); err != nil {
 		if got == "number" {
 			return invalid(name, "%.40s is not a whole number in range", w.data[start:w.at])
+		}
+		if s.try == reflect.TypeFor[time.Time]() {
+			return invalid(name, "%.60s is not a time such as \"2026-01-31T12:00:00Z\"", w.data[start:w.at])
 		}
 		return invalid(name, "%v", err)
 	}

@@ -321,6 +321,18 @@ func poll(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+func TestTheWatchersOfASpaceAreBounded(t *testing.T) {
+	s := serve(t, &rest.Options{MaxWatchers: 2})
+	first := s.watch("/v1/spaces/project:a/events")
+	s.watch("/v1/events?watch=project:a,project:b")
+	s.refuse(429, "rate_limited", "GET", "/v1/spaces/project:a/events", nil, "Accept", "text/event-stream")
+	s.watch("/v1/spaces/project:b/events")
+	first.cancel()
+	sp := s.store.Space("project:a")
+	poll(t, "a watcher to go", func() bool { return sp.Watchers() == 1 })
+	s.watch("/v1/spaces/project:a/events")
+}
+
 func TestDrainingEndsStreamsAndReadiness(t *testing.T) {
 	s := serve(t, nil)
 	s.want(200, nil, "GET", "/readyz", nil)

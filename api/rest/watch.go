@@ -89,12 +89,20 @@ func (c *call) watchSpace(streams ...string) error {
 	if err != nil {
 		return err
 	}
-	w, err := c.space.Watch(c.ctx, opts)
+	w, err := c.attachTo(c.space, opts)
 	if err != nil {
 		return err
 	}
 	s := &stream{c: c, feed: single{w}, keep: keep, privacy: []*privacy{c.newPrivacy(c.space)}}
 	return s.run()
+}
+
+// attachTo begins to watch a space, if there is room for another watcher.
+func (c *call) attachTo(sp *thole.Space, opts *thole.WatchOptions) (*thole.Watch, error) {
+	if limit := c.api.opts.MaxWatchers; limit > 0 && sp.Watchers() >= limit {
+		return nil, fmt.Errorf("%w: %.80s has %d watchers, as many as may be", ErrRateLimited, sp.Name(), limit)
+	}
+	return sp.Watch(c.ctx, opts)
 }
 
 func (c *call) watchOptions(streams []string) (*thole.WatchOptions, error) {
@@ -145,7 +153,7 @@ func (c *call) watchMany() error {
 		known := false
 		opts.After, known = at[name]
 		opts.Oldest = from && cursor == "" || known && opts.After.IsZero() // it was empty then
-		w, err := c.handle(name).Watch(c.ctx, opts)
+		w, err := c.attachTo(c.handle(name), opts)
 		if err != nil {
 			return abandon(err)
 		}

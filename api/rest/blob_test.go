@@ -1,0 +1,39 @@
+package rest_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+)
+
+func TestABlobIsStoredUnderItsHashOnly(t *testing.T) {
+	s := serve(t, nil)
+	content := strings.Repeat("0123456789", 600_000) // more than a body of JSON may have
+	sum := sha256.Sum256([]byte(content))
+	path := "/v1/spaces/project:a/blobs/" + hex.EncodeToString(sum[:])
+	s.refuse(404, "not_found", "GET", path, nil)
+	s.want(200, nil, "PUT", path, content)
+	s.want(200, nil, "PUT", path, content)
+	r := s.want(200, nil, "GET", path, nil)
+	if string(r.body) != content {
+		t.Errorf("got %d bytes, want the %d that were put", len(r.body), len(content))
+	}
+	if got := r.header.Get("Content-Disposition"); got != "attachment" {
+		t.Errorf("Content-Disposition = %q: a browser could take it for a page", got)
+	}
+	if r := s.do("GET", path, nil, "Range", "bytes=5-9"); r.status != 206 || string(r.body) != "56789" {
+		t.Errorf("a range gives %d %q", r.status, r.body)
+	}
+	if r := s.do("GET", path, nil, "If-None-Match", r.header.Get("ETag")); r.status != 304 {
+		t.Errorf("If-None-Match gives %d, want 304", r.status)
+	}
+	p := s.refuse(400, "invalid", "PUT", path, content+"x")
+	if p.Field != "sha256" {
+		t.Errorf("field = %q, want sha256", p.Field)
+	}
+	other := sha256.Sum256([]byte(content + "x"))
+	s.refuse(404, "not_found", "GET", "/v1/spaces/project:a/blobs/"+hex.EncodeToString(other[:]), nil)
+	s.refuse(400, "invalid", "PUT", "/v1/spaces/project:a/blobs/x", content)
+	s.refuse(400, "invalid", "GET", "/v1/spaces/project:a/blobs/..%2Fx", nil)
+}

@@ -1,0 +1,86 @@
+package rest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+func blobRoutes() []route {
+	const one = "/v1/spaces/{space}/blobs/{sha256}"
+	put, get := gives(putBlob), gives(getBlob)
+	put.binary, get.binary, get.response = true, true, nil
+	return []route{
+		{method: "PUT", path: one, tag: "blobs", access: write, summary: "Store content of up to 64 MiB under its SHA-256 in hex", do: put},
+		{method: "GET", path: one, tag: "blobs", access: read, etag: true, summary: "Read content, or a range of it", status: 200, do: get},
+	}
+}
+
+// sent is the result of a handler that wrote its answer itself.
+type sent struct{}
+
+func putBlob(c *call) (thole.Blob, error) {
+	want := c.r.PathValue("sha256")
+	if _, _, err := c.space.HasBlob(c.ctx, want); errors.Is(err, thole.ErrInvalid) {
+		return thole.Blob{}, err // not a hash
+	}
+	body := &blobBody{r: c.r.Body, rc: http.NewResponseController(c.w), sum: sha256.New(), want: want}
+	defer body.rc.SetReadDeadline(time.Time{})
+	return c.space.PutBlob(c.ctx, body, nil)
+}
+
+// blobBody is the body of a blob. It ends in an error if it is not what its
+// name says, so that nothing else is stored.
+type blobBody struct {
+	r    io.Reader
+	rc   *http.ResponseController
+	sum  hash.Hash
+	want string
+}
+
+func (b *blobBody) Read(p []byte) (int, error) {
+	b.rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // for each part: the whole may take long
+	n, err := b.r.Read(p)
+	b.sum.Write(p[:n])
+	switch {
+	case err == nil:
+	case !errors.Is(err, io.EOF):
+		err = invalid("body", "could not be read: %v", err)
+	case hex.EncodeToString(b.sum.Sum(nil)) != b.want:
+		err = invalid("sha256", "is not that of the body")
+	}
+	return n, err
+}
+
+func getBlob(c *call) (sent, error) {
+	r, err := c.space.OpenBlob(c.ctx, c.r.PathValue("sha256"))
+	if err != nil {
+		return sent{}, err
+	}
+	defer r.Close()
+	h := c.w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", "attachment") // no browser takes it for a page of ours
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	h.Set("ETag", etag(r.Blob().Hash))
+	http.ServeContent(&patient{ResponseWriter: c.w, stall: c.api.opts.Stall}, c.r, "", time.Time{}, r)
+	return sent{}, nil
+}
+
+// patient gives the client a time to read each part, not the whole.
+type patient struct {
+	http.ResponseWriter
+	stall time.Duration
+}
+
+func (w *patient) Write(b []byte) (int, error) {
+	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stall))
+	return w.ResponseWriter.Write(b)
+}
