@@ -23,6 +23,7 @@ type tail struct {
 	types         []string
 	after         string
 	from          bool // --after was given; "" then means from the oldest
+	live          bool // show signals too
 	print         func(space string, e thole.Event) error
 }
 
@@ -34,17 +35,24 @@ func tailCommand(a *app) *cobra.Command {
 		Long: `Follow a space. Without --after, begin now; with an empty --after=, begin with the
 oldest event that is kept; with a position, go on after it. With --server, watch
 through a running server and reconnect without a gap when the line breaks;
-otherwise open the store itself.`,
+otherwise open the store itself. --live also shows what is never stored, such as
+text while it streams; the server must be the process in which the run works.`,
 		Args: cobra.ExactArgs(1),
 	}
 	c.Flags().StringVar(&t.server, "server", "", "URL of a running server, such as "+defaultURL)
 	c.Flags().StringVar(&t.token, "token", "", "token for that server")
 	c.Flags().StringSliceVar(&t.types, "types", nil, "only these types; noun.* matches any verb")
 	c.Flags().StringVar(&t.after, "after", "", "begin after this position; empty: with the oldest event")
+	c.Flags().BoolVar(&t.live, "live", false, "show signals too")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		t.from = cmd.Flags().Changed("after")
 		p := a.printer(cmd.OutOrStdout())
-		t.print = p.event
+		t.print = func(space string, e thole.Event) error {
+			if e.Position.IsZero() && !t.live {
+				return nil
+			}
+			return p.event(space, e)
+		}
 		var err error
 		if t.server != "" {
 			err = t.overHTTP(cmd.Context(), args[0])
