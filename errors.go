@@ -21,6 +21,7 @@ var (
 	ErrCancelled = errors.New("cancelled")
 	ErrCorrupt   = errors.New("corrupt")
 	ErrClosed    = errors.New("closed")
+	ErrFull      = errors.New("full") // no space is left where the store is; nothing was lost
 )
 
 // ConflictError is a check that did not hold. It unwraps to ErrConflict.

@@ -161,6 +161,9 @@ func problemOf(err error, conditional bool) Problem {
 	if k.err == errInternal {
 		p.Detail = "something went wrong here; the server's log has it under the request id"
 	}
+	if k.err == thole.ErrFull {
+		p.Detail = "no space is left where the store is; nothing was lost, try again when there is some" // where that is is in the log
+	}
 	p.Type, p.Title = "urn:thole:problem:"+p.Code, http.StatusText(p.Status)
 	return p
 }

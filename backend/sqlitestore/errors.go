@@ -20,7 +20,7 @@ func (f *file) explain(ctx context.Context, err error) error {
 	}
 	say := func(what string) error { return fmt.Errorf("sqlite store %s %s: %w", f.path, what, err) }
 	if full(err) {
-		return say("cannot grow: the disk is full; free some space and try again, nothing was lost")
+		return fmt.Errorf("%w: %w", thole.ErrFull, say("cannot grow: the disk is full; free some space and try again, nothing was lost"))
 	}
 	switch code.Code() {
 	case sqlite3.INTERRUPT:

@@ -108,7 +108,7 @@ func TestAFullDiskFailsCommitsUntilThereIsSpace(t *testing.T) {
 			}
 			fault.set(d, &fault.err)
 			for range 3 {
-				if err := tryCommit(s); err == nil || !strings.Contains(err.Error(), "disk is full") {
+				if err := tryCommit(s); !errors.Is(err, thole.ErrFull) || !strings.Contains(err.Error(), "disk is full") {
 					t.Fatalf("commit on a full disk: got %v, want an error that says so", err)
 				}
 			}

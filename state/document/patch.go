@@ -29,7 +29,7 @@ func parsePatch(raw json.RawMessage) ([]Operation, error) {
 		From *string `json:"from"`
 	}
 	if err := json.Unmarshal(raw, &steps); err != nil || steps == nil {
-		return nil, invalid("a patch is a list of operations: %v", err)
+		return nil, invalid("a JSON Patch is a list of operations such as {\"op\": \"add\", \"path\": \"/a\", \"value\": 1}")
 	}
 	ops := make([]Operation, len(steps))
 	for i, s := range steps {

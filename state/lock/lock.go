@@ -91,8 +91,11 @@ func (o *Options) complete(sp *thole.Space) error {
 	if o.Mode == "" {
 		o.Mode = Exclusive
 	}
-	if o.TTL < time.Millisecond || o.Mode != Exclusive && o.Mode != Intent {
-		return fmt.Errorf("%w: lock with ttl %v and mode %.40q", thole.ErrInvalid, o.TTL, o.Mode)
+	if o.TTL < time.Millisecond {
+		return fmt.Errorf("%w: lock with ttl %v", thole.ErrInvalid, o.TTL)
+	}
+	if o.Mode != Exclusive && o.Mode != Intent {
+		return fmt.Errorf("%w: lock mode %.40q is neither %s nor %s", thole.ErrInvalid, o.Mode, Exclusive, Intent)
 	}
 	return nil
 }
