@@ -1,0 +1,336 @@
+//go:build faults
+
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// kills is how often the server is killed in each phase, at least.
+const kills = 10
+
+// A run of the model below goes through these phases:
+//
+//	thinking … decision.planned … started … effect … outcome … talking … end
+const killScript = `
+turns:
+  - prompt: Think, then make effect
+    steps:
+      - text: Let me think about this for quite a while before I do anything at all.
+        capture: {n: 'Think, then make effect (\w+)'}
+        delay_ms: 50
+        tool_calls:
+          - name: Bash
+            input: {command: "echo {{n}} >> effects", description: Make the effect that was asked for}
+      - text: It is done.
+  - prompt: Make effect
+    steps:
+      - text: At once.
+        capture: {n: 'Make effect (\w+)'}
+        tool_calls:
+          - name: Bash
+            input: {command: "touch started-{{n}}; sleep 0.4; echo {{n}} >> effects; touch effect-{{n}}; sleep 0.4"}
+      - expect: [whether it had its effect is unknown]
+        text: It may be done.
+  - prompt: Tell story
+    steps:
+      - delay_ms: 25
+        text: >-
+          Once there was a boat with one oar and a good pin to hold it. The pin was called a thole,
+          and it had one task: to stay where it was while everything around it moved. It stayed in
+          the calm of the morning, and it stayed when the wind came up. The oar grumbled, the water
+          pulled, the boat went round in circles twice; the pin endured. In the evening they were home.
+`
+
+const killSpace = "project:kill"
+
+// victim is a server whose agent's runs are cut short.
+type victim struct {
+	*server
+	rec *recorder
+}
+
+// newVictim starts a server for runs of killScript, with a short lease.
+func newVictim(t *testing.T) *victim {
+	s := startServer(t, setup{Script: killScript, Lease: 600 * time.Millisecond})
+	return &victim{s, newRecorder(t, s, killSpace)}
+}
+
+type runView struct {
+	ID, Thread, Status, Error, Turn string
+}
+
+// begin starts a run in a new thread.
+func (v *victim) begin(prompt string) runView {
+	v.t.Helper()
+	var thread struct{ ID string }
+	v.Must("POST", "/v1/spaces/"+killSpace+"/threads", map[string]any{}, &thread)
+	return v.run(thread.ID, map[string]any{"prompt": prompt})
+}
+
+func (v *victim) run(thread string, request map[string]any) (r runView) {
+	v.t.Helper()
+	v.Must("POST", "/v1/spaces/"+killSpace+"/threads/"+thread+"/runs", request, &r)
+	return r
+}
+
+// ended waits for the end of a run.
+func (v *victim) ended(r runView) (now runView) {
+	v.t.Helper()
+	eventually(v.t, 20*time.Second, "the end of "+r.ID, func() bool {
+		v.Must("GET", "/v1/spaces/"+killSpace+"/threads/"+r.Thread+"/runs/"+r.ID, nil, &now)
+		return !slices.Contains([]string{"queued", "running", "waiting"}, now.Status)
+	})
+	return now
+}
+
+// die kills the server and starts it again; what was acknowledged must be
+// there, and no process of the dead one.
+func (v *victim) die() []event {
+	v.t.Helper()
+	v.Kill()
+	<-v.rec.ended
+	eventually(v.t, 10*time.Second, "the end of what the killed server had started", func() bool { return len(v.Processes()) == 0 })
+	mustBeHealthy(v.t, v.Store)
+	v.Start()
+	journal := v.rec.compare()
+	v.rec.attach()
+	return journal
+}
+
+// crashed checks that a run is found crashed, with as many effects without
+// outcome as it left, goes on from there, and comes to its end.
+func (v *victim) crashed(r runView, open int) {
+	v.t.Helper()
+	if got := v.ended(r); got.Status != "crashed" {
+		v.t.Fatalf("a run whose server was killed: got %s %s, want crashed", got.Status, got.Error)
+	}
+	if got := v.statuses(r, "&incomplete=true"); len(got) != open || open == 1 && got[0] != "planned" {
+		v.t.Errorf("decisions without outcome after the crash: got %v, want %d planned", got, open)
+	}
+	v.interrupted(r, open)
+	next := v.run(r.Thread, map[string]any{"resumed_from": r.ID})
+	if got := v.ended(next); got.Status != "succeeded" {
+		v.t.Fatalf("the run that goes on: got %s %s, want succeeded", got.Status, got.Error)
+	}
+	if got := v.statuses(r, "&incomplete=true"); len(got) != open || open == 1 && got[0] != "unknown" {
+		v.t.Errorf("decisions without outcome after going on: got %v, want %d unknown", got, open)
+	}
+}
+
+// statuses returns those of a run's decisions.
+func (v *victim) statuses(r runView, query string) (all []string) {
+	v.t.Helper()
+	var page struct{ Items []struct{ Status string } }
+	v.Must("GET", "/v1/spaces/"+killSpace+"/decisions?run="+r.ID+query, nil, &page)
+	for _, d := range page.Items {
+		all = append(all, d.Status)
+	}
+	return all
+}
+
+// interrupted checks that a killed run's turn reads as interrupted, and its
+// unfinished tool calls too.
+func (v *victim) interrupted(r runView, calls int) {
+	v.t.Helper()
+	var page struct {
+		Items []struct {
+			Run, Status string
+			Response    []struct{ Type, Status string }
+		}
+	}
+	v.Must("GET", "/v1/spaces/"+killSpace+"/threads/"+r.Thread+"/turns", nil, &page)
+	for _, turn := range page.Items {
+		if turn.Run != r.ID {
+			continue
+		}
+		n := 0
+		for _, b := range turn.Response {
+			if b.Type == "tool" && b.Status == "interrupted" {
+				n++
+			}
+		}
+		if turn.Status != "interrupted" || n != calls {
+			v.t.Errorf("the turn of a killed run: got %s with %d interrupted calls, want interrupted with %d", turn.Status, n, calls)
+		}
+		return
+	}
+	v.t.Errorf("the turn of %s is not in its thread", r.ID)
+}
+
+// effects counts how often an effect was made.
+func (v *victim) effects(name string) int {
+	data, _ := os.ReadFile(filepath.Join(v.Project, "effects"))
+	return strings.Count(string(data), name+"\n")
+}
+
+// pause waits for a random time up to limit, so that kills hit anywhere.
+func pause(limit time.Duration) { <-time.After(rand.N(limit)) }
+
+func TestWhatWasAcknowledgedSurvivesAKillInEveryPhase(t *testing.T) {
+	phases := []struct {
+		name string
+		kill func(*testing.T) int
+	}{
+		{"before intent", killBeforeIntent},
+		{"between intent and effect", killBeforeEffect},
+		{"between effect and outcome", killBeforeOutcome},
+		{"mid-chunk", killMidChunk},
+		{"mid-batch", killMidBatch},
+		{"idle", killIdle},
+	}
+	table := make([]string, len(phases))
+	t.Run("phases", func(t *testing.T) {
+		for i, p := range phases {
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				n := p.kill(t)
+				if n < kills {
+					t.Errorf("killed %d times in this phase, want at least %d", n, kills)
+				}
+				table[i] = fmt.Sprintf("%s %d", p.name, n)
+			})
+		}
+	})
+	fmt.Println("kills:", strings.Join(table, ", "))
+}
+
+func killBeforeIntent(t *testing.T) (n int) {
+	v := newVictim(t)
+	for i := range kills {
+		name := fmt.Sprintf("b%d", i)
+		r := v.begin("Think, then make effect " + name)
+		v.rec.await(10*time.Second, "the start of the run", 1, startOf(r))
+		pause(500 * time.Millisecond)
+		if slices.ContainsFunc(v.die(), func(e event) bool { return e.Type == "decision.planned" && strings.Contains(e.text, r.ID) }) {
+			t.Errorf("the model had not finished to think, and something was planned")
+		}
+		n++
+		v.crashed(r, 0)
+		if got := v.effects(name); got != 1 {
+			t.Errorf("effects after going on: got %d, want 1", got)
+		}
+	}
+	return n
+}
+
+func startOf(r runView) func(event) bool {
+	return func(e event) bool { return e.Type == "run.started" && strings.Contains(e.text, r.ID) }
+}
+
+func killBeforeEffect(t *testing.T) int  { return killInEffect(t, "started-", 0) }
+func killBeforeOutcome(t *testing.T) int { return killInEffect(t, "effect-", 1) }
+
+// killInEffect kills while a command runs, once it has made a file with this
+// prefix. It counts the kills after which the effect was made as often as want.
+func killInEffect(t *testing.T, prefix string, want int) (n int) {
+	v := newVictim(t)
+	for i := 0; n < kills && i < 2*kills; i++ {
+		name := fmt.Sprintf("%s%d", prefix[:1], i)
+		r := v.begin("Make effect " + name)
+		eventually(t, 10*time.Second, prefix+name, func() bool { return exists(v.Project, prefix+name) })
+		pause(200 * time.Millisecond)
+		v.die()
+		made := v.effects(name)
+		v.crashed(r, 1)
+		if got := v.effects(name); got != made {
+			t.Errorf("an effect whose outcome is unknown was made again: %d times, then %d", made, got)
+		}
+		if made == want {
+			n++
+		}
+	}
+	return n
+}
+
+func killMidChunk(t *testing.T) (n int) {
+	v := newVictim(t)
+	for range kills {
+		r := v.begin("Tell story")
+		v.rec.await(10*time.Second, "some text", 2+rand.IntN(3), func(e event) bool {
+			return e.Type == "message.delta" && strings.HasSuffix(e.Stream, r.Thread)
+		})
+		journal := v.die()
+		n++
+		want := streamed(t, journal, r.Thread)
+		if got := v.answers(r.Thread); len(got) != 1 || got[0] != want {
+			t.Errorf("the text after a kill: got %q, want %q", got, want)
+		}
+		v.crashed(r, 0)
+		if got := v.answers(r.Thread); len(got) != 2 || got[0] != want || !strings.HasSuffix(got[1], "they were home.") {
+			t.Errorf("the text after going on: got %q", got)
+		}
+	}
+	return n
+}
+
+// streamed puts the committed chunks of a thread together.
+func streamed(t *testing.T, journal []event, thread string) (text string) {
+	t.Helper()
+	for _, e := range journal {
+		var d struct {
+			Offset int
+			Text   string
+		}
+		if e.Type != "message.delta" || !strings.HasSuffix(e.Stream, thread) {
+			continue
+		}
+		if err := json.Unmarshal(e.Data, &d); err != nil || d.Offset != len(text) {
+			t.Errorf("chunk %s begins at %d, want %d (%v)", e.Position, d.Offset, len(text), err)
+		}
+		text += d.Text
+	}
+	return text
+}
+
+// answers returns the texts of a thread's responses.
+func (v *victim) answers(thread string) (all []string) {
+	v.t.Helper()
+	var page struct {
+		Items []struct {
+			Response []struct{ Type, Content string }
+		}
+	}
+	v.Must("GET", "/v1/spaces/"+killSpace+"/threads/"+thread+"/turns", nil, &page)
+	for _, turn := range page.Items {
+		text := ""
+		for _, b := range turn.Response {
+			if b.Type == "text" {
+				text += b.Content
+			}
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func killIdle(t *testing.T) (n int) {
+	v := newVictim(t)
+	const item = "/v1/spaces/" + killSpace + "/kv/idle/n"
+	for i := range kills {
+		version := v.Must("PUT", item, map[string]any{"data": i}, nil).Header.Get("ETag")
+		v.rec.await(10*time.Second, "the write", i+1, func(e event) bool { return e.Type == "kv.set" })
+		pause(100 * time.Millisecond)
+		if journal := v.die(); len(journal) != i+1 {
+			t.Errorf("after %d writes and a kill: %d events", i+1, len(journal))
+		}
+		n++
+		r := v.Must("GET", item, nil, nil)
+		if got := r.Header.Get("ETag"); got != version || !strings.Contains(string(r.Body), fmt.Sprintf(`"data":%d,`, i)) {
+			t.Errorf("an acknowledged value: got %s %s, want %d at %s", got, r.Body, i, version)
+		}
+		if r, err := v.Do(t.Context(), http.MethodGet, "/readyz", nil); err != nil || r.Status != http.StatusOK {
+			t.Errorf("/readyz after a restart: %d %v", r.Status, err)
+		}
+	}
+	return n
+}

@@ -1,0 +1,149 @@
+//go:build faults
+
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// recorder is a watcher of one space that remembers every durable event it was
+// sent. What a stream delivered counts as acknowledged: it must be there after
+// any fault, unchanged and in the same order.
+type recorder struct {
+	t      *testing.T
+	s      *server
+	space  string
+	client *http.Client
+	stop   context.CancelFunc // of the connection that is open
+	ended  chan struct{}      // closed when it has ended
+
+	mu      sync.Mutex
+	events  []event
+	seen    map[string]bool // their positions
+	faults  []string
+	changed chan struct{} // closed at the next event
+}
+
+func newRecorder(t *testing.T, s *server, space string) *recorder {
+	r := &recorder{t: t, s: s, space: space, client: &http.Client{Transport: &http.Transport{}},
+		seen: map[string]bool{}, changed: make(chan struct{})}
+	r.attach()
+	t.Cleanup(func() {
+		r.stop()
+		<-r.ended
+		r.client.CloseIdleConnections()
+		t.Logf("%d events received", len(r.list()))
+	})
+	return r
+}
+
+// attach opens a connection that goes on after the last event received.
+func (r *recorder) attach() {
+	ctx, stop := context.WithCancel(context.Background())
+	url, ended := r.s.URL+"/v1/spaces/"+r.space+"/events", make(chan struct{})
+	r.stop, r.ended = stop, ended
+	after := ""
+	if n := len(r.list()); n > 0 {
+		after = r.list()[n-1].Position
+	}
+	go func() {
+		defer close(ended)
+		err := watchStream(ctx, r.client, url, after, func(f frame) error { r.take(f); return nil })
+		if _, refused := err.(*refusedError); refused {
+			r.fault("the watch was refused: %v", err)
+		}
+	}()
+}
+
+func (r *recorder) take(f frame) {
+	if f.ID == "" {
+		return // a signal
+	}
+	e := decodeEvent(r.t, []byte(f.Data))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen[f.ID] {
+		r.faults = append(r.faults, "received twice: "+f.ID)
+	}
+	if e.Position != f.ID || e.Type != f.Event {
+		r.faults = append(r.faults, fmt.Sprintf("frame %s %s holds %s", f.ID, f.Event, f.Data))
+	}
+	r.seen[f.ID] = true
+	r.events = append(r.events, e)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *recorder) fault(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = append(r.faults, fmt.Sprintf(format, args...))
+}
+
+// list returns what was received so far.
+func (r *recorder) list() []event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.events[:len(r.events):len(r.events)]
+}
+
+// await waits until n events for which ok holds were received.
+func (r *recorder) await(limit time.Duration, what string, n int, ok func(event) bool) {
+	r.t.Helper()
+	end := time.After(limit)
+	for next, found := 0, 0; ; {
+		r.mu.Lock()
+		events, changed := r.events, r.changed
+		r.mu.Unlock()
+		for ; next < len(events); next++ {
+			if ok(events[next]) {
+				if found++; found == n {
+					return
+				}
+			}
+		}
+		select {
+		case <-changed:
+		case <-end:
+			r.t.Fatalf("not received within %v: %s (%d of %d)\n%s", limit, what, found, n, r.s.LogTail())
+		}
+	}
+}
+
+// compare checks the journal against what was received: nothing of that is
+// missing, changed, twice or in another order, and seqs only grow, in one epoch.
+// It returns the journal.
+func (r *recorder) compare() []event {
+	r.t.Helper()
+	journal := r.s.Events(r.space)
+	received := r.list()
+	next, epoch, last := 0, "", uint64(0)
+	for _, e := range journal {
+		in, n := seq(r.t, e.Position)
+		if n <= last || epoch != "" && in != epoch {
+			r.t.Errorf("event %s follows %s-%d", e.Position, epoch, last)
+		}
+		epoch, last = in, n
+		if next < len(received) && received[next].Position == e.Position {
+			if received[next].text != e.text {
+				r.t.Errorf("an acknowledged event changed:\n%s\n%s", received[next].text, e.text)
+			}
+			next++
+		}
+	}
+	if next < len(received) {
+		r.t.Errorf("acknowledged and missing: %s (%d of %d received are in the journal)", received[next].text, next, len(received))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.faults {
+		r.t.Error(f)
+	}
+	r.faults = nil
+	return journal
+}
