@@ -144,6 +144,9 @@ func (t *tail) stream(ctx context.Context, space string) error {
 		}
 		return err
 	}
+	if !t.from {
+		t.after, t.from = resp.Header.Get("Thole-Position"), true // where "now" is
+	}
 	return t.frames(space, resp.Body)
 }
 
