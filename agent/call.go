@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/thole-dev/thole/agent/model"
+	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/todo"
 )
 
@@ -84,8 +86,13 @@ func (a *Agent) begin(ctx context.Context, c *Context, b model.Block) (*running,
 }
 
 // finish runs the tool and adds its result to the block. The result ends with
-// the task list.
-func (r *running) finish(ctx context.Context) (model.Block, error) {
+// the task list. A panic, on whichever goroutine, is one of the run's function.
+func (r *running) finish(ctx context.Context) (_ model.Block, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &run.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
 	out, err := r.run(ctx)
 	r.agent.opts.Hooks.afterTool(ctx, r.c, &r.call, &out, err)
 	text := cut(out.Text, 2*maxShown)

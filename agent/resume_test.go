@@ -1,0 +1,215 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole/agent/model"
+	"github.com/thole-dev/thole/agent/sandbox"
+	"github.com/thole-dev/thole/state/decision"
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/statetest"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// A crash is simulated by closing the store under a run: nothing is recorded
+// from then on. restart is the next start of the program, after the lease of
+// the dead run ran out; it returns that run.
+func (e *env) restart() *run.Run {
+	e.t.Helper()
+	e.Reopen()
+	e.sp = e.Space("project:button").As("user:42")
+	runs := run.In(e.sp, nil) // knows how crashed runs end
+	e.Clock.Advance(time.Minute)
+	if err := e.Sweep(e.t.Context()); err != nil {
+		e.t.Fatal(err)
+	}
+	page, err := runs.List(e.t.Context(), e.thread, nil)
+	if err != nil || len(page.Items) != 1 || page.Items[0].Status != run.Crashed {
+		e.t.Fatalf("runs %+v, %v; want one that crashed", page.Items, err)
+	}
+	return page.Items[0]
+}
+
+func (e *env) crash(a *Agent, prompt string) {
+	e.t.Helper()
+	if _, err := a.Run(context.Background(), e.sp, e.thread, Request{Prompt: prompt}); err == nil {
+		e.t.Fatal("the run ended well, want a crash")
+	}
+}
+
+func (e *env) unfinished() []decision.Decision {
+	e.t.Helper()
+	page, err := decision.In(e.sp).List(e.t.Context(), &decision.ListOptions{Incomplete: true})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return page.Decisions
+}
+
+func (e *env) resume(a *Agent, old *run.Run) *run.Run {
+	e.t.Helper()
+	r, err := a.Resume(e.t.Context(), e.sp, old.ID)
+	if err != nil || r.Status != run.Succeeded || r.ResumedFrom != old.ID {
+		e.t.Fatalf("resumed run %+v, %v; want success, from %s", r, err, old.ID)
+	}
+	return r
+}
+
+func TestARunThatCrashedAroundAnEditIsResumed(t *testing.T) {
+	for point, c := range map[string]struct {
+		decisions int  // unfinished after the crash
+		applied   bool // the effect happened before
+		tools     int  // blocks of the resumed turn
+	}{
+		"before intent":              {tools: 1},
+		"between intent and effect":  {decisions: 1, tools: 1},
+		"between effect and outcome": {decisions: 1, applied: true},
+	} {
+		t.Run(point, func(t *testing.T) {
+			statetest.Each(t, func(t *testing.T, s *statetest.Env) {
+				var e *env
+				var once sync.Once
+				crash := func(at string) {
+					if point != at {
+						return
+					}
+					once.Do(func() {
+						s.Store.Close()
+						if at == "between intent and effect" {
+							panic("crash")
+						}
+					})
+				}
+				e = newEnv(t, s, &sandbox.Options{BeforeRename: func(string) {
+					crash("between intent and effect")
+					crash("between effect and outcome")
+				}})
+				e.write("poem.txt", poem)
+				a := e.agent("turns:"+readAndEdit("Edit it", "one", "ONE"), before("Edit", func() { crash("before intent") }))
+				e.crash(a, "Edit it")
+				old := e.restart()
+				if open := e.unfinished(); len(open) != c.decisions {
+					t.Errorf("%d unfinished decisions, want %d", len(open), c.decisions)
+				}
+				if got := e.file("poem.txt") != poem; got != c.applied {
+					t.Errorf("applied %v before the resume, want %v", got, c.applied)
+				}
+				e.resume(a, old)
+				if got, want := e.file("poem.txt"), strings.Replace(poem, "one", "ONE", 1); got != want {
+					t.Errorf("poem.txt = %q, want the edit once: %q", got, want)
+				}
+				if open := e.unfinished(); len(open) != 0 {
+					t.Errorf("unfinished after the resume: %+v", open)
+				}
+				if n := len(e.last(thread.ToolUse)); n != c.tools {
+					t.Errorf("%d tool calls in the resumed turn, want %d", n, c.tools)
+				}
+				turns := e.turns()
+				if blocks := turns[0].Response; turns[0].Status != thread.Interrupted || blocks[len(blocks)-1].Status != thread.Interrupted {
+					t.Errorf("the crashed turn is %s, its last block %s; want both interrupted", turns[0].Status, blocks[len(blocks)-1].Status)
+				}
+				if n := len(e.events("file.changed")); n != 1 {
+					t.Errorf("%d file.changed events, want one", n)
+				}
+			})
+		})
+	}
+}
+
+func bashScript(idempotent, expect string) string {
+	return `turns:
+  - prompt: Run it
+    steps:
+      - tool_calls:
+          - name: Bash
+            input:
+              command: "touch started.txt; until [ -e go.txt ]; do sleep 0.01; done; echo ran >> log.txt"
+              idempotent: ` + idempotent + `
+      - expect: ['` + expect + `']
+        text: Done.
+`
+}
+
+// crashInBash closes the store while the command runs, and lets it end.
+func (e *env) crashInBash(a *Agent) *run.Run {
+	e.t.Helper()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		until(e.t, "the command", func() bool { return e.exists("started.txt") })
+		e.Store.Close()
+		if err := os.WriteFile(e.dir+"/go.txt", nil, 0o666); err != nil {
+			e.t.Error(err)
+		}
+	})
+	e.crash(a, "Run it")
+	wg.Wait()
+	return e.restart()
+}
+
+func TestACommandWithoutOutcomeIsUnknownAndNotRunAgain(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent(bashScript("false", "whether it had its effect is unknown"), nil)
+		old := e.crashInBash(a)
+		unknown, err := a.Reconcile(t.Context(), e.sp, old.ID)
+		if err != nil || len(unknown) != 1 || unknown[0].Status != decision.Unknown {
+			t.Fatalf("unfinished %+v, %v; want the command, unknown", unknown, err)
+		}
+		wantContains(t, "the decision", unknown[0].Action, "Bash: touch started.txt")
+		e.resume(a, old)
+		if got := e.file("log.txt"); got != "ran\n" {
+			t.Errorf("log.txt = %q, want one run of the command", got)
+		}
+		if open := e.unfinished(); len(open) != 1 {
+			t.Errorf("%d unfinished, want it to stay unknown until someone finds out", len(open))
+		}
+	})
+}
+
+func TestAnIdempotentCommandIsRunAgain(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent(bashScript("true", "[tool_result Bash]"), nil)
+		e.resume(a, e.crashInBash(a))
+		if got := e.file("log.txt"); got != "ran\nran\n" {
+			t.Errorf("log.txt = %q, want two runs of the command", got)
+		}
+		if open := e.unfinished(); len(open) != 0 {
+			t.Errorf("unfinished %+v, want none", open)
+		}
+	})
+}
+
+// dying is a model in whose middle of an answer the store dies, once.
+type dying struct {
+	model.Model
+	once *sync.Once
+	die  func()
+}
+
+func (d dying) Generate(ctx context.Context, req model.Request, yield func(model.Delta) error) (model.Response, error) {
+	return d.Model.Generate(ctx, req, func(delta model.Delta) error {
+		if err := yield(delta); err != nil {
+			return err
+		}
+		d.once.Do(d.die)
+		return nil
+	})
+}
+
+func TestARunThatCrashedWhileItSpokeIsResumed(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		script := e.script("turns:\n  - prompt: Speak\n    steps: [{text: This is a rather long answer to a short question.}]\n")
+		m := dying{script, &sync.Once{}, func() { e.Store.Close() }}
+		a := e.agent("sample", func(o *Options) { o.Models = map[string]model.Model{"m": m} })
+		e.crash(a, "Speak")
+		e.resume(a, e.restart())
+		blocks := e.last(thread.Text)
+		if len(blocks) != 1 || blocks[0].Content != "This is a rather long answer to a short question." {
+			t.Errorf("blocks %+v, want the whole answer", blocks)
+		}
+	})
+}
