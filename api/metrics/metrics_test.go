@@ -47,7 +47,7 @@ func TestAMeteredBackendCountsCommitsByOutcome(t *testing.T) {
 type hinting struct{ *memstore.Store }
 
 func (hinting) Watch(ctx context.Context, wake func(string)) error { <-ctx.Done(); return nil }
-func (hinting) Durability() thole.Durability                      { return thole.Replicated }
+func (hinting) Durability() thole.Durability                       { return thole.Replicated }
 
 func TestAMeteredBackendKeepsItsAbilities(t *testing.T) {
 	set := metrics.New()
