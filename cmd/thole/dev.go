@@ -27,12 +27,14 @@ type coder struct {
 	dir   string
 	model string
 	lease time.Duration
+	stall time.Duration
 }
 
 func (c *coder) flags(cmd *cobra.Command, dir string) {
 	f := cmd.Flags()
 	f.StringVar(&c.dir, "dir", dir, "the project that the agent works on")
 	f.StringVar(&c.model, "model", "sample", "openai:MODEL[@URL], anthropic:MODEL[@URL], script:FILE, or the sample's script")
+	f.DurationVar(&c.stall, "stall", time.Minute, "how long the model's service may send nothing before an attempt is given up")
 	f.DurationVar(&c.lease, "lease", 30*time.Second, "how long a worker may be silent before its run counts as crashed")
 }
 
@@ -43,7 +45,7 @@ func (c *coder) open(group *run.Group) (*agent.Agent, *sandbox.Sandbox, error) {
 	if c.model == "sample" {
 		m, err = examples.Script()
 	} else {
-		m, err = model.Open(c.model, nil)
+		m, err = model.Open(c.model, &model.Options{Stall: c.stall})
 	}
 	if err != nil {
 		return nil, nil, err

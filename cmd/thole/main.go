@@ -60,7 +60,26 @@ Every flag can be set by a variable: --listen is THOLE_LISTEN, and so on.`,
 		tailCommand(a), getCommand(a), logCommand(a),
 		doctorCommand(a), migrateCommand(a), tokenCommand(a), benchCommand(a), versionCommand(a),
 	)
+	sayUsage(c)
 	return c
+}
+
+// sayUsage makes a command that is used wrongly say how it is used.
+func sayUsage(c *cobra.Command) {
+	c.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())
+	})
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return fmt.Errorf("%w; usage: %s", err, cmd.UseLine())
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		sayUsage(sub)
+	}
 }
 
 // fromEnvironment sets the flags that were not given from THOLE_* variables.
@@ -82,6 +101,8 @@ func hint(err error) string {
 	switch {
 	case errors.Is(err, thole.ErrTrimmed):
 		return "That position is gone. Begin anew: `thole tail --after=` shows everything that is kept."
+	case errors.As(err, new(*notOpenedError)):
+		return "" // says what to do itself
 	case errors.Is(err, thole.ErrCorrupt):
 		return "Stop writing to it, keep a copy, and run `thole doctor`."
 	case errors.Is(err, syscall.EADDRINUSE):

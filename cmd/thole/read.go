@@ -20,6 +20,9 @@ print that record; a key that ends in / lists the records below it.`,
 	}
 	limit := c.Flags().Int("limit", 1000, "print at most this many")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if *limit < 1 {
+			return fmt.Errorf("%w: --limit %d is less than 1", thole.ErrInvalid, *limit)
+		}
 		p := a.printer(cmd.OutOrStdout())
 		return a.reading(cmd.Context(), func(s *thole.Store) error {
 			switch {
@@ -97,6 +100,9 @@ func logCommand(a *app) *cobra.Command {
 	actor := c.Flags().String("actor", "", "only what this actor did")
 	after := c.Flags().String("after", "", "begin after this position and go forward")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if *limit < 1 {
+			return fmt.Errorf("%w: --limit %d is less than 1", thole.ErrInvalid, *limit)
+		}
 		p := a.printer(cmd.OutOrStdout())
 		q := thole.ReadQuery{Stream: *stream, Types: *types, Actor: *actor, Backward: *after == ""}
 		var err error

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -82,6 +83,10 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	secure, err := s.certificate()
+	if err != nil {
+		return err
+	}
 	st, err := s.app.open(ctx, true, &thole.Options{Logger: log})
 	if err != nil {
 		return err
@@ -104,8 +109,9 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	scheme, serve := "http", func() error { return srv.Serve(l) }
-	if s.cert != "" || s.key != "" {
-		scheme, serve = "https", func() error { return srv.ServeTLS(l, s.cert, s.key) }
+	if secure != nil {
+		srv.TLSConfig = secure
+		scheme, serve = "https", func() error { return srv.ServeTLS(l, "", "") }
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- serve() }()
@@ -135,4 +141,19 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 		return nil
 	}
 	return err
+}
+
+// certificate reads what the flags name before anything is started; nil: HTTP.
+func (s *server) certificate() (*tls.Config, error) {
+	switch {
+	case s.cert == "" && s.key == "":
+		return nil, nil
+	case s.cert == "" || s.key == "":
+		return nil, errors.New("HTTPS takes both --tls-cert and --tls-key")
+	}
+	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}}, nil
 }

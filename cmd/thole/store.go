@@ -24,10 +24,10 @@ import (
 // SQLite file is made; without, the file must exist, so that a reader with a
 // misspelt path does not make an empty store.
 func (a *app) open(ctx context.Context, create bool, opts *thole.Options) (*thole.Store, error) {
-	if path, ok := strings.CutPrefix(a.store, "sqlite:"); ok {
+	if path, ok := strings.CutPrefix(a.store, "sqlite:"); ok && path != "" {
 		if create {
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("sqlite store %s has no folder and none could be made: %w; name another with --store sqlite:PATH", path, err)
 			}
 		} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store sqlite:PATH", path)
@@ -35,7 +35,7 @@ func (a *app) open(ctx context.Context, create bool, opts *thole.Options) (*thol
 	}
 	b, err := backend.Open(ctx, a.store)
 	if err != nil {
-		return nil, err
+		return nil, &notOpenedError{err}
 	}
 	s, err := thole.Open(ctx, b, opts)
 	if err != nil {
@@ -47,6 +47,11 @@ func (a *app) open(ctx context.Context, create bool, opts *thole.Options) (*thol
 	kv.In(s.Space("global"))
 	return s, nil
 }
+
+// notOpenedError is a store that its backend could not open, and why.
+type notOpenedError struct{ error }
+
+func (e *notOpenedError) Unwrap() error { return e.error }
 
 // reading opens the store for a command that looks but does not sweep, and
 // closes it after fn.
