@@ -238,7 +238,7 @@ func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		a.problem(w, r, id, err)
+		a.problem(w, r, id, c.conditional(err))
 	}
 }
 

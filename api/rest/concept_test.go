@@ -179,6 +179,7 @@ func TestADocumentTakesEveryKindOfPatchAndKeepsItsPast(t *testing.T) {
 		if string(v.Value) != `{"b":{"c":42,"d":3},"e":5}` {
 			t.Errorf("%s is %s", path, v.Value)
 		}
+		now := v
 		s.want(200, &v, "GET", path+"?at="+at, nil)
 		if string(v.Value) != `{"a":1}` || v.Version.String() != at {
 			t.Errorf("%s at %s is %s, version %s", path, at, v.Value, v.Version)
@@ -186,6 +187,7 @@ func TestADocumentTakesEveryKindOfPatchAndKeepsItsPast(t *testing.T) {
 		s.refuse(415, "invalid", "PATCH", path, `{}`, "Content-Type", "text/plain")
 		s.refuse(400, "invalid", "PATCH", path, `[{"op":"remove","path":"/zz"}]`)
 		s.refuse(409, "conflict", "PATCH", path, `[{"op":"test","path":"/e","value":6}]`)
+		s.refuse(409, "conflict", "PATCH", path, `[{"op":"test","path":"/e","value":6}]`, "If-Match", etagOf(now.Version.String()))
 		s.refuse(400, "invalid", "PATCH", path, `{"ops":[{"op":"multiply","path":"/e"}]}`)
 		s.refuse(400, "invalid", "PATCH", path, `{`)
 		s.refuse(400, "invalid", "GET", path+"?at=x", nil)

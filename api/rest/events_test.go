@@ -125,6 +125,7 @@ func TestOnlyAdminsCommitOutsideTheApplicationsGround(t *testing.T) {
 	writer.refuse(403, "forbidden", "DELETE", "/v1/spaces/project:a", nil)
 	writer.refuse(403, "forbidden", "POST", "/v1/spaces/user:a/events", `{"type":"app.x"}`)
 	admin.want(204, nil, "DELETE", "/v1/spaces/project:a", nil)
+	s.as("user:3", auth.Grant{Space: "*", Access: auth.Admin}).refuse(403, "forbidden", "DELETE", "/v1/spaces/global", nil)
 	s.refuse(401, "unauthorized", "GET", "/v1/spaces", nil)
 	s.refuse(401, "unauthorized", "GET", "/metrics", nil)
 	s.refuse(401, "unauthorized", "GET", "/v1/spaces", nil, "Authorization", "Bearer x")

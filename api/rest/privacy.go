@@ -9,6 +9,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/state/decision"
+	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
 
@@ -48,10 +49,29 @@ func (c *call) mayEnter(id string) error {
 		return nil
 	}
 	p := privacy{c: c, space: c.space}
-	if p.isHidden(id) {
+	if p.isHidden(id) && !c.worksIn(id) {
 		return fmt.Errorf("thread %s: %w", id, thole.ErrNotFound)
 	}
 	return nil
+}
+
+// worksIn reports whether the caller is the worker of a run in the thread: that
+// it proves by the run's token.
+func (c *call) worksIn(id string) bool {
+	fences, err := parseFences(c.r.Header.Values("Thole-Fence"))
+	if err != nil {
+		return false
+	}
+	for _, f := range fences {
+		name, err := runOf(f)
+		if err != nil {
+			continue
+		}
+		if h, err := run.In(c.handle(c.space.Name()), nil).Attach(c.ctx, name, f); err == nil && h.Thread() == id {
+			return true
+		}
+	}
+	return false
 }
 
 // privacy decides, for one stream of deliveries or one page, which events tell

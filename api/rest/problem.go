@@ -28,7 +28,8 @@ type kind struct {
 }
 
 // kinds maps each sentinel to one status and one stable code, and back. Two
-// statuses depend on the request, not the error: see [API.problem].
+// statuses depend on the request, not the error: see [call.conditional] and
+// [thole.ReusedKeyError].
 func kinds() []kind {
 	return []kind{
 		{thole.ErrNotFound, http.StatusNotFound, "not_found"},
@@ -116,9 +117,8 @@ func invalid(field, format string, args ...any) error {
 	return &fieldError{field: field, reason: fmt.Sprintf(format, args...)}
 }
 
-// problemOf describes err to the client. conditional says that the request had
-// If-Match or If-None-Match: its conflicts are 412 then.
-func problemOf(err error, conditional bool) Problem {
+// problemOf describes err to the client.
+func problemOf(err error) Problem {
 	k := kindOf(err)
 	p := Problem{Status: k.status, Code: k.code, Detail: err.Error()}
 	var (
@@ -133,9 +133,6 @@ func problemOf(err error, conditional bool) Problem {
 	)
 	if errors.As(err, &conflict) {
 		p.Current = conflict.Actual.String()
-	}
-	if conditional && (k.err == thole.ErrConflict || k.err == thole.ErrExists) {
-		p.Status = http.StatusPreconditionFailed
 	}
 	if errors.As(err, &trimmed) {
 		p.Reason, p.Oldest, p.Last = trimmed.Reason, trimmed.Oldest.String(), trimmed.Last.String()
@@ -168,15 +165,25 @@ func problemOf(err error, conditional bool) Problem {
 	return p
 }
 
+// conditional makes err a 412 if it is the request's own If-Match or
+// If-None-Match that does not hold.
+func (c *call) conditional(err error) error {
+	h := c.r.Header
+	if c.route.etag && errors.As(err, new(*thole.ConflictError)) && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") {
+		return &statusError{http.StatusPreconditionFailed, err}
+	}
+	return err
+}
+
 // problem answers a request with err and logs what is the server's fault.
 func (a *API) problem(w http.ResponseWriter, r *http.Request, id string, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context())) {
 		return // nobody listens any more
 	}
 	h := w.Header()
-	p := problemOf(err, h.Get("ETag") == "" && (r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != ""))
+	p := problemOf(err)
 	p.RequestID = id
-	if p.Status >= 500 && p.Code != "unsupported" {
+	if p.Status == http.StatusInternalServerError {
 		a.log.Error("request failed", "request", id, "method", r.Method, "route", r.Pattern, "error", err)
 	}
 	if p.Current != "" && p.Status == http.StatusPreconditionFailed {

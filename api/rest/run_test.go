@@ -257,6 +257,22 @@ func TestALockIsHeldByOneAndFencesTheOthers(t *testing.T) {
 	s.refuse(400, "invalid", "POST", locks, `{"name":"x","ttl":"1"}`)
 }
 
+func TestAWorkerMayEnterThePrivateThreadOfItsRunOnly(t *testing.T) {
+	s := serveWithTokens(t, nil)
+	grant := auth.Grant{Space: "project:a", Access: auth.Write}
+	owner, worker := s.as("user:1", grant), s.as("agent:coder", grant)
+	path := "/v1/spaces/project:a/threads/" + owner.createThread("project:a", `{"visibility":"private"}`)
+	elsewhere := "/v1/spaces/project:a/threads/" + owner.createThread("project:a", `{"visibility":"private"}`)
+	owner.want(201, nil, "POST", path+"/runs", `{"prompt":"hi"}`)
+	var c claimed
+	worker.want(200, &c, "POST", "/v1/runs/claim", `{"spaces":["project:a"]}`)
+	worker.refuse(404, "not_found", "GET", path+"/messages", nil)
+	worker.want(200, nil, "GET", path+"/messages", nil, "Thole-Fence", c.Token)
+	worker.refuse(404, "not_found", "GET", elsewhere+"/messages", nil, "Thole-Fence", c.Token)
+	worker.want(200, nil, "POST", path+"/runs/"+c.Run.ID+"/finish", `{"status":"succeeded"}`, "Thole-Fence", c.Token)
+	worker.refuse(404, "not_found", "GET", path+"/messages", nil, "Thole-Fence", c.Token)
+}
+
 func TestANarrowedGrantRunsOnlyItsThreads(t *testing.T) {
 	s := serveWithTokens(t, nil)
 	writer := s.as("user:1", auth.Grant{Space: "project:a", Access: auth.Write})

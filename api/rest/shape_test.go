@@ -83,3 +83,26 @@ func TestEveryPartOfABodyIsCheckedByName(t *testing.T) {
 		}
 	}
 }
+
+func FuzzTokensFromOutside(f *testing.F) {
+	for _, s := range []string{"", "1", "1YT0K", "0001deadbeef-0000000000000001@lock%2Fa%2Fowner", "@", "x@%zz", `"0001deadbeef-0000000000000001"`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if at, err := parseCompound(s); err != nil && !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("parseCompound(%q) = %v, %v", s, at, err)
+		}
+		fence, err := parseFence(s)
+		if err != nil && !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("parseFence(%q) = %v", s, err)
+		}
+		if err == nil {
+			if again, err := parseFence(formatFence(fence)); err != nil || again != fence {
+				t.Errorf("fence %v comes back as %v, %v", fence, again, err)
+			}
+		}
+		if _, err := parseTag(s); err != nil && !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("parseTag(%q) = %v", s, err)
+		}
+	})
+}

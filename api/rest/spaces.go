@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"fmt"
+
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 )
@@ -75,5 +77,8 @@ func (c *call) readable(limit int) (names []string, next string, err error) {
 }
 
 func deleteSpace(c *call) (none, error) {
+	if c.space.Name() == "global" {
+		return none{}, fmt.Errorf("%w: global holds the tokens and is not deleted from outside", ErrForbidden)
+	}
 	return none{}, c.space.Purge(c.ctx, thole.Purge{All: true})
 }

@@ -59,16 +59,18 @@ func (s *stream) run() error {
 	switch {
 	case errors.Is(err, errEnd), s.c.r.Context().Err() != nil:
 		return nil
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		s.c.api.metrics.Dropped()
-		s.c.api.log.Info("dropped a watcher that does not read", "request", s.c.id, "after", s.c.api.opts.Stall)
+	case errors.As(err, new(*writeError)):
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			s.c.api.metrics.Dropped()
+			s.c.api.log.Info("dropped a watcher that does not read", "request", s.c.id, "after", s.c.api.opts.Stall)
+		}
 		panic(http.ErrAbortHandler) // nothing more can be said to it
 	case errors.Is(err, errDraining), errors.Is(err, thole.ErrClosed):
 		s.write([]byte(": the server is going away; come back\n"))
 		return nil
 	}
 	// The status is sent already: tell it as an event, then end.
-	p := problemOf(err, false)
+	p := problemOf(err)
 	p.RequestID = s.c.id
 	if p.Status >= http.StatusInternalServerError {
 		s.c.api.log.Error("an event stream ended", "request", s.c.id, "error", err)
@@ -170,8 +172,18 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 func (s *stream) write(b []byte) error {
 	s.wrote = time.Now()
 	s.rc.SetWriteDeadline(s.wrote.Add(s.c.api.opts.Stall)) // not every writer can: then there is no bound
-	if _, err := s.c.w.Write(b); err != nil {
-		return err
+	_, err := s.c.w.Write(b)
+	if err == nil {
+		err = s.rc.Flush()
 	}
-	return s.rc.Flush()
+	if err != nil {
+		return &writeError{err}
+	}
+	return nil
 }
+
+// writeError is a client that cannot be reached any more.
+type writeError struct{ err error }
+
+func (e *writeError) Error() string { return "write to watcher: " + e.err.Error() }
+func (e *writeError) Unwrap() error { return e.err }
