@@ -213,3 +213,24 @@ func TestARunThatCrashedWhileItSpokeIsResumed(t *testing.T) {
 		}
 	})
 }
+
+func TestTheSampleIsFinishedAfterACrashInTheMiddleOfAStep(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, s *statetest.Env) {
+		var once sync.Once
+		e := newEnv(t, s, &sandbox.Options{BeforeRename: func(path string) {
+			if path == "src/App.js" { // the first of two edits, of five calls
+				once.Do(func() { s.Store.Close() })
+			}
+		}})
+		a := e.agent("sample", nil)
+		e.crash(a, "Create a button component")
+		e.resume(a, e.restart())
+		app := e.file("src/App.js")
+		for _, want := range []string{"import { Button }", "Button({ label: 'Press me' })"} {
+			if strings.Count(app, want) != 1 {
+				t.Errorf("App.js has %q %d times, want once:\n%s", want, strings.Count(app, want), app)
+			}
+		}
+		e.ask(a, "Make it blue", run.Succeeded)
+	})
+}

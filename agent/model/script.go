@@ -45,8 +45,9 @@ import (
 //
 // The prompt is the last text of a user. Of several turns for the same prompt,
 // the n-th is for the n-th such prompt of the conversation, the last for all
-// further ones. The step is the one
-// that follows as many tool calls as there are results since the prompt.
+// further ones. The step is the one that follows as many tool calls as there are
+// results since the prompt; one that a crash cut short, so that only some of its
+// calls have results, makes the rest.
 //
 // Expectations and captures (the leftmost match of a regex with one group) are
 // looked for in the whole request as [Render] shows it. Regexes have RE2's
@@ -80,7 +81,7 @@ func (s *Script) Name() string { return "script:" + s.name }
 
 // Generate plays the step that a request asks for.
 func (s *Script) Generate(ctx context.Context, req Request, yield func(Delta) error) (Response, error) {
-	t, k, err := s.find(req)
+	t, k, done, err := s.find(req)
 	if err != nil {
 		return Response{}, fmt.Errorf("%s: %w", s.Name(), err)
 	}
@@ -91,6 +92,9 @@ func (s *Script) Generate(ctx context.Context, req Request, yield func(Delta) er
 		return Response{}, fmt.Errorf("%s: %w", where, err)
 	}
 	st := t.Steps[k]
+	if done > 0 {
+		st.Text = "" // said before the crash
+	}
 	text, err := fill(st.Text, values)
 	if err != nil {
 		return Response{}, fmt.Errorf("%s: %w", where, err)
@@ -105,10 +109,10 @@ func (s *Script) Generate(ctx context.Context, req Request, yield func(Delta) er
 	if st.Error != "" {
 		return p.build.partial(), fmt.Errorf("%s: %w: %s", where, ErrIncomplete, st.Error)
 	}
-	for i, c := range st.ToolCalls {
+	for i, c := range st.ToolCalls[done:] {
 		input, err := c.fill(values)
 		if err == nil {
-			err = p.call(i, fmt.Sprintf("call_%d_%d_%d", t.number, k+1, i+1), c.Name, input)
+			err = p.call(i, fmt.Sprintf("call_%d_%d_%d", t.number, k+1, done+i+1), c.Name, input)
 		}
 		if err != nil {
 			return p.build.partial(), fmt.Errorf("%s: %w", where, err)
@@ -118,11 +122,12 @@ func (s *Script) Generate(ctx context.Context, req Request, yield func(Delta) er
 	return p.build.finish()
 }
 
-// find returns the turn and the index of the step that a request asks for.
-func (s *Script) find(req Request) (turn, int, error) {
+// find returns the turn and the index of the step that a request asks for, and
+// how many of the step's calls have a result already.
+func (s *Script) find(req Request) (turn, int, int, error) {
 	prompts, results := prompts(req.Messages)
 	if len(prompts) == 0 {
-		return turn{}, 0, errors.New("the request has no text of a user")
+		return turn{}, 0, 0, errors.New("the request has no text of a user")
 	}
 	last := prompts[len(prompts)-1]
 	var found *turn
@@ -143,19 +148,17 @@ func (s *Script) find(req Request) (turn, int, error) {
 		}
 	}
 	if found == nil {
-		return turn{}, 0, fmt.Errorf("no turn has the prompt %.200q", last)
+		return turn{}, 0, 0, fmt.Errorf("no turn has the prompt %.200q", last)
 	}
 	k := 0
 	for calls := 0; k < len(found.Steps); k++ {
-		if calls == results {
-			return *found, k, nil
+		n := len(found.Steps[k].ToolCalls)
+		if results == calls || results < calls+n {
+			return *found, k, results - calls, nil
 		}
-		if calls > results {
-			return turn{}, 0, fmt.Errorf("turn %d (%s): the request has %d results of tools, step %d called for %d", found.number, found.Prompt.text, results, k, calls)
-		}
-		calls += len(found.Steps[k].ToolCalls)
+		calls += n
 	}
-	return turn{}, 0, fmt.Errorf("turn %d (%s): it has %d steps, and one more was asked for", found.number, found.Prompt.text, k)
+	return turn{}, 0, 0, fmt.Errorf("turn %d (%s): it has %d steps, and one more was asked for", found.number, found.Prompt.text, k)
 }
 
 // prompts returns the users' texts and how many results follow the last.
