@@ -25,6 +25,13 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
+	if load, ok := os.LookupEnv(loadVariable); ok {
+		if err := runLoad(load); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	dir, err := os.MkdirTemp("", "thole-test-")
 	if err == nil {
 		program = filepath.Join(dir, "thole")

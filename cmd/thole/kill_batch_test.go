@@ -51,10 +51,6 @@ func (p *poster) write(ctx context.Context) error {
 	}
 }
 
-func increment() any {
-	return map[string]any{"ops": []any{map[string]any{"op": "increment", "path": "/n"}}}
-}
-
 // message posts a message under an idempotency key of its own, so that it may
 // be posted again.
 func (p *poster) message(ctx context.Context, text string) error {

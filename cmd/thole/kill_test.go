@@ -16,7 +16,7 @@ import (
 )
 
 // kills is how often the server is killed in each phase, at least.
-const kills = 10
+const kills = 20
 
 // A run of the model below goes through these phases:
 //

@@ -1,0 +1,26 @@
+//go:build faults
+
+package main_test
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+func TestIncrementsOf64ClientsAllCount(t *testing.T) {
+	countTogether(t, []*server{startServer(t, setup{})}, 64, 200)
+}
+
+func TestIncrementsThroughTwoServersOnOneFileAllCount(t *testing.T) {
+	first := startServer(t, setup{})
+	second := startServer(t, setup{Store: first.Store})
+	countTogether(t, []*server{first, second}, 64, 200)
+}
+
+func TestIncrementsOfTwoProcessesWith32GoroutinesAllCount(t *testing.T) {
+	load{filepath.Join(t.TempDir(), "thole.db"), 2, 32, 200}.together(t)
+}
+
+func TestAppendsOf64ClientsWithIfMatchLoseNothing(t *testing.T) {
+	appendTogether(t, startServer(t, setup{}), 64, 10)
+}
