@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/thole-dev/thole/state/run"
@@ -45,5 +47,31 @@ func TestWithoutToolHistoryTheSecondTurnKnowsNoFile(t *testing.T) {
 		if e.file("src/components/Button.js") != before {
 			t.Error("Button.js was changed")
 		}
+	})
+}
+
+func TestReadsThatFollowEachOtherRunSideBySide(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		var both sync.WaitGroup
+		both.Add(2)
+		a := e.agent(`turns:
+  - prompt: Look
+    steps:
+      - tool_calls:
+          - {name: Read, input: {file_path: src/App.js}}
+          - {name: Read, input: {file_path: index.html}}
+      - expect: ["[tool_result Read]"]
+        text: Done.
+`, func(o *Options) {
+			o.Hooks.BeforeTool = func(ctx context.Context, _ *Context, _ *Call) error {
+				both.Done()
+				both.Wait() // for ever, if the second began only after the first
+				return nil
+			}
+		})
+		e.ask(a, "Look", run.Succeeded)
+		tools := e.last(thread.ToolUse)
+		wantContains(t, "the first result", result(t, tools[0]), "export function App")
+		wantContains(t, "the second result", result(t, tools[1]), "<!doctype html>")
 	})
 }

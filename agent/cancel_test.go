@@ -167,3 +167,16 @@ func TestSubAgentsShareTheTaskListAndTheFiles(t *testing.T) {
 		wantContains(t, "the task's result", result(t, tools[1]), "The footer is written.")
 	})
 }
+
+func TestARunThatCancelsItselfBeginsNothingMore(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("turns:\n  - prompt: Write it\n    steps:\n      - tool_calls: [{name: Write, input: {file_path: after.txt, content: a}}]\n      - text: Done.\n",
+			func(o *Options) {
+				o.Hooks.BeforeTool = func(ctx context.Context, c *Context, _ *Call) error { return c.Cancel(ctx, run.ByCredits) }
+			})
+		if r := e.ask(a, "Write it", run.Cancelled); r.Cancel.Cause != run.ByCredits {
+			t.Errorf("cause %q, want credits", r.Cancel.Cause)
+		}
+		wantNothingAfter(t, e)
+	})
+}

@@ -42,6 +42,9 @@ type effect struct {
 // plan makes the decision of an act durable. Only then may the act begin, and
 // only if ctx has not ended.
 func (c *Context) plan(ctx context.Context, call *Call, act action) (*effect, error) {
+	if err := c.wanted(ctx); err != nil {
+		return nil, err
+	}
 	act.Tool, act.Block = call.Name, call.ID
 	input, err := json.Marshal(act)
 	if err != nil {
@@ -55,10 +58,24 @@ func (c *Context) plan(ctx context.Context, call *Call, act action) (*effect, er
 		return nil, err
 	}
 	e := &effect{c: c, id: dec.ID}
-	if ctx.Err() != nil {
-		return nil, errors.Join(context.Cause(ctx), e.settle(ctx, errors.New("cancelled before it began"), nil))
+	if err := c.wanted(ctx); err != nil {
+		return nil, errors.Join(err, e.settle(ctx, errors.New("cancelled before it began"), nil))
 	}
 	return e, nil
+}
+
+// wanted reports, as *run.CancelledError, that the run is to end. It looks at
+// the record: the news may not have reached ctx yet, and nothing may begin
+// after a cancel.
+func (c *Context) wanted(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	r, err := c.handle.Get(ctx)
+	if err == nil && r.Cancel != nil {
+		err = &run.CancelledError{Run: r.ID, Cause: r.Cancel.Cause}
+	}
+	return err
 }
 
 // settle records what came of the act: failed with failure, or done. It works
@@ -99,16 +116,22 @@ func (a *Agent) Reconcile(ctx context.Context, sp *thole.Space, runID string) ([
 }
 
 // reconcile is Reconcile; it returns what became of the effects of tool calls,
-// by block.
+// by block. What its sub-agents left open is settled too.
 func (a *Agent) reconcile(ctx context.Context, sp *thole.Space, old *run.Run) (map[string]fate, error) {
-	decisions := decision.In(sp)
+	decisions, runs := decision.In(sp), run.In(sp, a.opts.Runs)
 	found, err := decisions.Reconcile(ctx, func(ctx context.Context, d decision.Decision) (decision.Status, any, error) {
 		return a.verify(ctx, sp, d)
 	}, &decision.ReconcileOptions{
-		Select: func(d decision.Decision) bool { return d.Run == old.ID },
+		Select: func(d decision.Decision) bool { return a.under(ctx, runs, d.Run, old.ID) },
 	})
 	if err != nil {
 		return nil, err
+	}
+	fates := map[string]fate{}
+	for _, d := range found.Unknown {
+		if d.Run != old.ID { // a sub-agent's: its Task is not simply begun anew
+			fates[taskTool] = unknown
+		}
 	}
 	for _, d := range found.Replay {
 		// The model makes the call again, so that the thread shows it.
@@ -116,7 +139,6 @@ func (a *Agent) reconcile(ctx context.Context, sp *thole.Space, old *run.Run) (m
 			return nil, err
 		}
 	}
-	fates := map[string]fate{}
 	for list := (decision.ListOptions{Run: old.ID}); ; {
 		page, err := decisions.List(ctx, &list)
 		if err != nil {
@@ -132,6 +154,22 @@ func (a *Agent) reconcile(ctx context.Context, sp *thole.Space, old *run.Run) (m
 			return fates, nil
 		}
 	}
+}
+
+// under reports whether the run with the given id is top or a sub-agent's run
+// below it, and has ended.
+func (a *Agent) under(ctx context.Context, runs *run.Runs, id, top string) bool {
+	for range 2 + max(a.opts.MaxDepth, 0) {
+		if id == top {
+			return true
+		}
+		r, err := runs.Get(ctx, id)
+		if err != nil || !r.Ended() { // not a run, or one that is at work
+			return false
+		}
+		id = r.Parent
+	}
+	return false
 }
 
 func fateOf(s decision.Status) fate {

@@ -54,8 +54,8 @@ func (a *Agent) ended(ctx context.Context, c *Context, resp model.Response) erro
 func (a *Agent) answer(ctx context.Context, c *Context, m model.Model, ask model.Request) (model.Response, error) {
 	system := ask.System
 	for try := 1; ; try++ {
-		if ctx.Err() != nil {
-			return model.Response{}, context.Cause(ctx)
+		if err := c.wanted(ctx); err != nil {
+			return model.Response{}, err
 		}
 		say := &speech{ctx: ctx, c: c}
 		resp, err := m.Generate(ctx, ask, say.delta)

@@ -37,7 +37,11 @@ func replay(blocks []thread.Block, fates map[string]fate) []model.Message {
 			flush()
 			said = append(said, model.Block{Type: model.Text, Text: b.Content})
 		case thread.ToolUse:
-			result, ok := replayResult(b, fates[b.ID])
+			f := fates[b.ID]
+			if b.Tool.Name == taskTool {
+				f = fates[taskTool]
+			}
+			result, ok := replayResult(b, f)
 			if !ok {
 				continue
 			}

@@ -234,3 +234,22 @@ func TestTheSampleIsFinishedAfterACrashInTheMiddleOfAStep(t *testing.T) {
 		e.ask(a, "Make it blue", run.Succeeded)
 	})
 }
+
+func TestASubAgentsCommandWithoutOutcomeIsKnownToItsParent(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent(strings.Replace(bashScript("false", "never played"), "Run it", "Do the work", 1)+`
+  - prompt: Run it
+    steps:
+      - tool_calls: [{name: Task, input: {prompt: Do the work}}]
+      - expect: ['whether it had its effect is unknown']
+        text: I leave it.
+`, nil)
+		e.resume(a, e.crashInBash(a))
+		if open := e.unfinished(); len(open) != 1 || open[0].Status != decision.Unknown {
+			t.Errorf("unfinished %+v, want the sub-agent's command, unknown", open)
+		}
+		if got := e.file("log.txt"); got != "ran\n" {
+			t.Errorf("log.txt = %q, want one run of the command", got)
+		}
+	})
+}
