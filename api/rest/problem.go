@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
@@ -161,6 +162,7 @@ func problemOf(err error) Problem {
 	if k.err == thole.ErrFull {
 		p.Detail = "no space is left where the store is; nothing was lost, try again when there is some" // where that is is in the log
 	}
+	p.Detail = brief(p.Detail)
 	p.Type, p.Title = "urn:thole:problem:"+p.Code, http.StatusText(p.Status)
 	return p
 }
@@ -173,6 +175,16 @@ func (c *call) conditional(err error) error {
 		return &statusError{http.StatusPreconditionFailed, err}
 	}
 	return err
+}
+
+// brief cuts the middle out of a text that repeats much of the request: it
+// begins with what was done and ends with why it could not be.
+func brief(s string) string {
+	const begin, end = 150, 300
+	if len(s) <= begin+end {
+		return s
+	}
+	return strings.ToValidUTF8(s[:begin], "") + " … " + strings.ToValidUTF8(s[len(s)-end:], "")
 }
 
 // problem answers a request with err and logs what is the server's fault.
