@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,9 +41,10 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// ServeTLS is Serve over TLS, with the certificate and key in these PEM files.
-func (s *Server) ServeTLS(l net.Listener, cert, key string) error {
-	if err := s.http.ServeTLS(l, cert, key); !errors.Is(err, http.ErrServerClosed) {
+// ServeTLS is Serve over TLS; c holds a certificate.
+func (s *Server) ServeTLS(l net.Listener, c *tls.Config) error {
+	s.http.TLSConfig = c
+	if err := s.http.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/api/metrics"
 	"github.com/thole-dev/thole/api/rest"
 )
 
@@ -87,12 +87,16 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 	if err != nil {
 		return err
 	}
-	st, err := s.app.open(ctx, true, &thole.Options{Logger: log})
+	counts := metrics.New()
+	st, err := s.app.openWith(ctx, true, &thole.Options{Logger: log}, counts.Backend)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	opts := &rest.Options{Origins: s.origins, Rate: s.rate, Version: versionString(), Logger: log, Runner: with.runner}
+	opts := &rest.Options{
+		Origins: s.origins, Rate: s.rate, Version: versionString(),
+		Logger: log, Metrics: counts, Runner: with.runner,
+	}
 	if with.authenticate != nil {
 		opts.Auth = with.authenticate(st)
 	}
@@ -101,17 +105,10 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{
-		Handler:           api,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
+	srv := rest.NewServer(api, nil)
 	scheme, serve := "http", func() error { return srv.Serve(l) }
 	if secure != nil {
-		srv.TLSConfig = secure
-		scheme, serve = "https", func() error { return srv.ServeTLS(l, "", "") }
+		scheme, serve = "https", func() error { return srv.ServeTLS(l, secure) }
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- serve() }()
@@ -133,14 +130,7 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 	if with.stop != nil {
 		with.stop(grace)
 	}
-	if late := srv.Shutdown(grace); late != nil {
-		srv.Close()
-		err = errors.Join(err, fmt.Errorf("requests did not end within %s: %w", s.grace, late))
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+	return errors.Join(err, srv.Shutdown(grace))
 }
 
 // certificate reads what the flags name before anything is started; nil: HTTP.

@@ -24,6 +24,11 @@ import (
 // SQLite file is made; without, the file must exist, so that a reader with a
 // misspelt path does not make an empty store.
 func (a *app) open(ctx context.Context, create bool, opts *thole.Options) (*thole.Store, error) {
+	return a.openWith(ctx, create, opts, func(b thole.Backend) thole.Backend { return b })
+}
+
+// openWith is open with something around the backend.
+func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, around func(thole.Backend) thole.Backend) (*thole.Store, error) {
 	if path, ok := strings.CutPrefix(a.store, "sqlite:"); ok && path != "" {
 		if create {
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -37,7 +42,7 @@ func (a *app) open(ctx context.Context, create bool, opts *thole.Options) (*thol
 	if err != nil {
 		return nil, &notOpenedError{err}
 	}
-	s, err := thole.Open(ctx, b, opts)
+	s, err := thole.Open(ctx, around(b), opts)
 	if err != nil {
 		return nil, err
 	}
