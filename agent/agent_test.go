@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -73,5 +74,19 @@ func TestReadsThatFollowEachOtherRunSideBySide(t *testing.T) {
 		tools := e.last(thread.ToolUse)
 		wantContains(t, "the first result", result(t, tools[0]), "export function App")
 		wantContains(t, "the second result", result(t, tools[1]), "<!doctype html>")
+	})
+}
+
+func TestTheRunRecordsTheModelThatARuleChose(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		m := e.script("turns:\n  - prompt: Architect it\n    steps: [{text: Done., usage: {input_tokens: 7, output_tokens: 3}}]\n")
+		a := e.agent("sample", func(o *Options) {
+			o.Models["big"], o.Model = m, "script"
+			o.Routes = []Rule{{Name: "architecture", Pattern: regexp.MustCompile("(?i)architect"), Model: "big"}}
+		})
+		r := e.ask(a, "Architect it", run.Succeeded)
+		if u := r.Usage["big"]; r.Model != "big" || u != (run.Usage{InputTokens: 7, OutputTokens: 3, TotalTokens: 10}) {
+			t.Errorf("model %q, usage %+v; want big with its usage", r.Model, r.Usage)
+		}
 	})
 }

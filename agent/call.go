@@ -3,10 +3,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
 
+	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/todo"
@@ -74,15 +76,24 @@ func (a *Agent) begin(ctx context.Context, c *Context, b model.Block) (*running,
 	shown := b.Input
 	switch {
 	case !json.Valid(b.Input) && len(b.Input) > 0:
-		r.refuse = fmt.Errorf("the input is not valid JSON")
+		r.refuse = errors.New("the input is not valid JSON")
 		shown, _ = json.Marshal(cut(string(b.Input), maxResult)) // a string: cannot fail
 	case len(b.Input) > maxInput:
-		r.refuse = fmt.Errorf("the input has %d bytes, the limit is %d; work in smaller pieces", len(b.Input), maxInput)
-		shown, _ = json.Marshal(map[string]int{"bytes": len(b.Input)})
+		shown = r.tooLarge()
 	}
-	id, err := c.startTool(ctx, b.Name, shown)
-	r.call.ID = id
+	var err error
+	r.call.ID, err = c.startTool(ctx, b.Name, shown)
+	if errors.Is(err, thole.ErrTooLarge) { // escapes made it longer
+		r.call.ID, err = c.startTool(ctx, b.Name, r.tooLarge())
+	}
 	return r, err
+}
+
+// tooLarge refuses the call and returns what its block shows as its input.
+func (r *running) tooLarge() json.RawMessage {
+	r.refuse = fmt.Errorf("the input has %d bytes, which is too large; work in smaller pieces", len(r.call.Input))
+	shown, _ := json.Marshal(map[string]int{"bytes": len(r.call.Input)}) // two plain values: cannot fail
+	return shown
 }
 
 // finish runs the tool and adds its result to the block. The result ends with

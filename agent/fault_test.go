@@ -255,3 +255,23 @@ func TestAgentsServeRunsThatWait(t *testing.T) {
 		}
 	})
 }
+
+func TestAnInputOrResultThatIsTooLargeForAnEventEndsNoRun(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		e.write("zeros.bin", strings.Repeat("\x01", 90<<10)) // six bytes each, as JSON
+		a := e.agent(`turns:
+  - prompt: Go
+    steps:
+      - tool_calls:
+          - {name: Write, input: {file_path: a.txt, content: "`+strings.Repeat("x", 500<<10)+`"}}
+          - {name: Bash, input: {command: cat zeros.bin}}
+      - text: Done.
+`, nil)
+		e.ask(a, "Go", run.Succeeded)
+		tools := e.last(thread.ToolUse)
+		wantContains(t, "the result", result(t, tools[0]), "too large; work in smaller pieces")
+		if got := result(t, tools[1]); tools[1].Status != thread.Done || len(got) < 10<<10 {
+			t.Errorf("the command's result is %s with %d bytes, want as much of it as fits", tools[1].Status, len(got))
+		}
+	})
+}

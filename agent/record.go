@@ -69,6 +69,10 @@ func (c *Context) finishTool(ctx context.Context, block, text string, meta map[s
 	ctx, cancel := afterwards(ctx)
 	defer cancel()
 	result, err := json.Marshal(text)
+	for err == nil && len(result) > maxInput { // escapes make it longer than text
+		text = cut(text, len(text)/2)
+		result, err = json.Marshal(text)
+	}
 	if err != nil {
 		return err
 	}
