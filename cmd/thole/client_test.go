@@ -73,6 +73,27 @@ func (s *server) Must(method, path string, body, out any, header ...string) repl
 	return r
 }
 
+// converse starts a thread with one run and waits until that has succeeded.
+func (s *server) converse(ctx context.Context, space, prompt string) error {
+	r, err := s.Do(ctx, "POST", "/v1/spaces/"+space+"/threads", map[string]any{})
+	if err != nil {
+		return err
+	}
+	var thread struct{ ID string }
+	if err := json.Unmarshal(r.Body, &thread); err != nil {
+		return err
+	}
+	r, err = s.Do(ctx, "POST", "/v1/spaces/"+space+"/threads/"+thread.ID+"/runs", map[string]any{"prompt": prompt}, "Accept", "text/event-stream")
+	if err != nil {
+		return err
+	}
+	_, last, _ := strings.Cut(string(r.Body), "event: complete\n")
+	if !strings.Contains(last, `"status":"succeeded"`) {
+		return fmt.Errorf("%s: %d %s", prompt, r.Status, r.Body)
+	}
+	return nil
+}
+
 // frame is a frame of Server-Sent Events.
 type frame struct{ ID, Event, Data string }
 

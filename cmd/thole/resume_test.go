@@ -1,0 +1,197 @@
+package main_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+const cutSpace = "project:cut"
+
+func TestABrokenLineCostsAWatcherNothing(t *testing.T) {
+	watchThroughCuts(t, startServer(t, setup{}), 20, nil)
+}
+
+// A cursor that cannot be resumed is told so: there is no silent gap and no
+// full replay.
+func TestACursorThatIsNotOfThisHistoryIsTrimmed(t *testing.T) {
+	s := startServer(t, setup{})
+	s.Must("PUT", "/v1/spaces/"+cutSpace+"/kv/a/b", map[string]any{"data": 1}, nil)
+	head := s.Events(cutSpace)[0].Position
+	epoch, _ := seq(t, head)
+	url := s.URL + "/v1/spaces/" + cutSpace + "/events"
+	for name, cursor := range map[string]string{
+		"beyond the head":    epoch + "-0000000000000002",
+		"far beyond":         epoch + "-9007199254740991",
+		"of another epoch":   "000100000000-0000000000000001",
+		"of a later epoch":   "9999ffffffff-0000000000000001",
+		"of an unborn epoch": "000000000000-0000000000000000",
+	} {
+		for where, watch := range map[string]func() error{
+			"Last-Event-ID": func() error {
+				return watchStream(t.Context(), s.http, url, cursor, func(frame) error { return nil })
+			},
+			"after": func() error {
+				return watchStream(t.Context(), s.http, url+"?after="+cursor, "-", func(frame) error { return nil })
+			},
+		} {
+			var refused *refusedError
+			if err := watch(); !errors.As(err, &refused) || refused.Status != http.StatusGone || refused.Code() != "trimmed" {
+				t.Errorf("a cursor %s in %s: got %v, want 410 trimmed", name, where, err)
+			}
+		}
+		if out, err := cli(t.Context(), "tail", cutSpace, "--server", s.URL, "--after", cursor); err == nil {
+			t.Errorf("tail with a cursor %s: got %q, want an error", name, out)
+		}
+	}
+}
+
+// fault is done to a server once its watcher's line was cut so often.
+type fault struct {
+	after int
+	do    func()
+}
+
+// watchThroughCuts lets a client and a thole tail watch, each through a proxy
+// that cuts their line so often, while others write and faults are done. Both
+// must receive every durable event once and in order.
+func watchThroughCuts(t *testing.T, s *server, cuts int, faults []fault) {
+	t.Helper()
+	line, tailLine := startProxy(t, cuts), startProxy(t, cuts)
+	line.To(s)
+	tailLine.To(s)
+	s.Must("PUT", "/v1/spaces/"+cutSpace+"/kv/cut/begin", map[string]any{"data": 0}, nil)
+	tail := startWatcher(t, cutSpace, "--server", tailLine.URL, "--after=")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := &follower{url: line.URL + "/v1/spaces/" + cutSpace + "/events"}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { c.follow(ctx) })
+
+	var restarts sync.RWMutex // held to write while the server is away
+	writing, stop := context.WithCancel(ctx)
+	var writers sync.WaitGroup
+	for i := range 4 {
+		writers.Go(func() { write(writing, t, s, &restarts, i) })
+	}
+	for _, f := range faults {
+		eventually(t, time.Minute, "enough cuts", func() bool { return line.Cuts() >= f.after })
+		f.do()
+		restarts.Lock()
+		s.Start()
+		line.To(s)
+		tailLine.To(s)
+		restarts.Unlock()
+	}
+	for _, p := range []*proxy{line, tailLine} {
+		select {
+		case <-p.done:
+		case <-time.After(2 * time.Minute):
+			t.Fatalf("%d of %d cuts", p.Cuts(), cuts)
+		}
+	}
+	stop()
+	writers.Wait()
+
+	journal := s.Events(cutSpace)
+	want := positions(journal)
+	eventually(t, 30*time.Second, "the last event at the client", func() bool { return len(c.positions()) >= len(want) })
+	eventually(t, 30*time.Second, "the last event at thole tail", func() bool { return len(tail.Events()) >= len(want) })
+	if got := c.positions(); !slices.Equal(got, want) {
+		t.Errorf("the client received %d events, the journal has %d, or in another order", len(got), len(want))
+	}
+	if err := c.err(); err != nil {
+		t.Error(err)
+	}
+	tail.same("thole tail", journal)
+	t.Logf("%d cuts, %d connections, %d restarts: %d events, each received once and in order", line.Cuts(), c.connections(), len(faults), len(want))
+}
+
+func positions(events []event) (all []string) {
+	for _, e := range events {
+		all = append(all, e.Position)
+	}
+	return all
+}
+
+// write sets values until ctx ends. What gets no answer is sent again.
+func write(ctx context.Context, t *testing.T, s *server, restarts *sync.RWMutex, writer int) {
+	for n := 0; ctx.Err() == nil; {
+		restarts.RLock()
+		r, err := s.Do(ctx, "PUT", fmt.Sprintf("/v1/spaces/%s/kv/cut/%d-%d", cutSpace, writer, n%100), map[string]any{"data": n})
+		restarts.RUnlock()
+		if err == nil && r.Status != http.StatusOK && r.Status != http.StatusServiceUnavailable {
+			t.Errorf("write: %d %s", r.Status, r.Body)
+		}
+		if err == nil {
+			n++
+		}
+		select {
+		case <-time.After(2 * time.Millisecond): // the watchers are to follow, not to read what is past
+		case <-ctx.Done():
+		}
+	}
+}
+
+// follower is a client that comes back with Last-Event-ID whenever its line
+// breaks.
+type follower struct {
+	url string
+
+	mu       sync.Mutex
+	received []string
+	opened   int
+	refused  error
+}
+
+func (f *follower) follow(ctx context.Context) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for last := ""; ctx.Err() == nil; {
+		err := watchStream(ctx, client, f.url, last, func(fr frame) error {
+			if fr.ID != "" {
+				last = fr.ID
+				f.take(fr.ID)
+			}
+			return nil
+		})
+		f.mu.Lock()
+		f.opened++
+		var refused *refusedError
+		if errors.As(err, &refused) {
+			f.refused = err
+		}
+		f.mu.Unlock()
+	}
+}
+
+func (f *follower) take(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.received = append(f.received, id)
+}
+
+func (f *follower) positions() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.received)
+}
+
+func (f *follower) connections() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opened
+}
+
+// err is an answer that a watcher should never get.
+func (f *follower) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refused
+}
