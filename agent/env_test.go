@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -113,6 +114,44 @@ func (e *env) ask(a *Agent, prompt, status string) *run.Run {
 		e.t.Fatalf("%q ended %s (%v), want %s", prompt, r.Status, err, status)
 	}
 	return r
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+// background asks a prompt and returns what gives the run once it has ended.
+func (e *env) background(a *Agent, ctx context.Context, prompt string) func() (*run.Run, error) {
+	type end struct {
+		r   *run.Run
+		err error
+	}
+	done := make(chan end, 1)
+	go func() {
+		r, err := a.Run(ctx, e.sp, e.thread, Request{Prompt: prompt})
+		done <- end{r, err}
+	}()
+	return func() (*run.Run, error) {
+		e.t.Helper()
+		select {
+		case end := <-done:
+			return end.r, end.err
+		case <-time.After(20 * time.Second):
+			e.t.Fatal("the run has not ended within 20 s")
+			return nil, nil
+		}
+	}
 }
 
 func (e *env) file(name string) string {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package agent
 
 import (
@@ -9,50 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
-
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not within 20 s", what)
-		}
-	}
-}
-
-// background asks a prompt and returns what gives the run once it has ended.
-func (e *env) background(a *Agent, ctx context.Context, prompt string) func() (*run.Run, error) {
-	type end struct {
-		r   *run.Run
-		err error
-	}
-	done := make(chan end, 1)
-	go func() {
-		r, err := a.Run(ctx, e.sp, e.thread, Request{Prompt: prompt})
-		done <- end{r, err}
-	}()
-	return func() (*run.Run, error) {
-		e.t.Helper()
-		select {
-		case end := <-done:
-			return end.r, end.err
-		case <-time.After(20 * time.Second):
-			e.t.Fatal("the run has not ended within 20 s")
-			return nil, nil
-		}
-	}
-}
 
 func (e *env) pids() []int {
 	data, _ := os.ReadFile(filepath.Join(e.dir, "pids.txt"))
