@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 
@@ -91,12 +92,13 @@ func (d *doctor) document(ctx context.Context, sp *thole.Space, docs *document.D
 		d.say("problem", sp.Name(), "document %s: %v", name, err)
 		return
 	}
-	past, err := docs.Get(ctx, name, &document.GetOptions{At: rec.Version})
-	if err != nil {
+	past, err := docs.Replay(ctx, name, rec.Version)
+	switch {
+	case errors.Is(err, thole.ErrTrimmed):
+		return // its past was purged
+	case err != nil:
 		d.say("problem", sp.Name(), "document %s at %s: %v", name, rec.Version, err)
-		return
-	}
-	if now.Version == rec.Version && !sameJSON(now.Value, past.Value) {
+	case now.Version == rec.Version && (past.Version != rec.Version || !sameJSON(now.Value, past.Value)):
 		d.say("problem", sp.Name(), "document %s is not what its events add up to at %s", name, rec.Version)
 	}
 }

@@ -287,3 +287,15 @@ func (s *server) dial(t *testing.T) net.Conn {
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	return conn
 }
+
+// watch hands every event of a path, from the oldest on, to fn, until stop is
+// called, which waits for its end.
+func (s *server) watch(path string, fn func(frame)) (stop func()) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		watchStream(ctx, s.http, s.URL+path, "", func(f frame) error { fn(f); return nil }) // ends with ctx
+	}()
+	return func() { cancel(); <-done }
+}

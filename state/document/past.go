@@ -37,6 +37,22 @@ func isWhole(patch []Operation) bool {
 	return len(patch) == 1 && patch[0].Path == "" && patch[0].Op == "replace"
 }
 
+// Replay returns a document as of a position as its changes in the journal add
+// up to it, even where [Documents.Get] would take the record: what checks a
+// store compares the two. Errors: *TrimmedError where the changes are not kept;
+// ErrCorrupt where they do not fit together.
+func (d *Documents) Replay(ctx context.Context, name string, at thole.Position) (Document, error) {
+	p, err := d.place(name)
+	if err != nil {
+		return Document{}, err
+	}
+	head, err := d.sp.Head(ctx)
+	if err != nil {
+		return Document{}, err
+	}
+	return d.past(ctx, p, at, head)
+}
+
 // past returns the document as of at, by replaying the changes since the last
 // whole value before it.
 func (d *Documents) past(ctx context.Context, p place, at thole.Position, head thole.Head) (Document, error) {

@@ -1,0 +1,346 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// outcome is what a command printed and how it ended.
+type outcome struct {
+	Out, Err string
+	Code     int
+}
+
+// command runs one of the program in a folder, with more environment, and
+// ends the test if it takes too long.
+func command(t *testing.T, dir string, env []string, args ...string) outcome {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errOut
+	cmd.Env = append(os.Environ(), env...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hung := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	err := cmd.Wait()
+	if !hung.Stop() {
+		t.Fatalf("thole %s hung\n%s%s", strings.Join(args, " "), out.String(), errOut.String())
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return outcome{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}
+}
+
+// mustFail runs a command that must fail with a message that holds all of says,
+// and with nothing on its output.
+func mustFail(t *testing.T, dir string, env, args []string, says ...string) {
+	t.Helper()
+	got := command(t, dir, env, args...)
+	if got.Code != 1 || got.Out != "" {
+		t.Errorf("thole %v: exit code %d, output %q; want 1 and none", args, got.Code, got.Out)
+	}
+	for _, s := range says {
+		if !strings.Contains(got.Err, s) {
+			t.Errorf("thole %v: %q does not say %q", args, got.Err, s)
+		}
+	}
+	if strings.Contains(got.Err, "panic") || strings.Contains(got.Err, "goroutine") {
+		t.Errorf("thole %v: %s", args, got.Err)
+	}
+}
+
+func TestWrongUseOfTheCommandLineSaysWhatIsRight(t *testing.T) {
+	dir := t.TempDir()
+	if got := command(t, dir, nil, "token", "create", "first", "--grant", "*=admin"); got.Code != 0 {
+		t.Fatal(got)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	taken := l.Addr().String()
+	for _, c := range []struct {
+		args string
+		says []string
+	}{
+		{"nonsense", []string{`unknown command "nonsense"`}},
+		{"gte", []string{"Did you mean", "get"}},
+		{"token nope", []string{`unknown command "nope"`}},
+		{"dev --nope", []string{"--nope", "thole dev --help"}},
+		{"dev extra", []string{"extra", "usage: thole dev"}},
+		{"tail", []string{"usage: thole tail SPACE"}},
+		{"log", []string{"usage: thole log SPACE"}},
+		{"log x", []string{`space "x" is neither`}},
+		{"log global --after=zzz", []string{`"zzz"`}},
+		{"log global --limit=0", []string{"--limit"}},
+		{"get a b c", []string{"usage: thole get"}},
+		{"get global none", []string{"none", "not found"}},
+		{"get --store sqlite:none/x.db", []string{"none/x.db", "thole dev", "--store"}},
+		{"get --store sqlite:", []string{"sqlite:PATH"}},
+		{"get --store bogus://x", []string{"bogus://x", "sqlite:PATH"}},
+		{"migrate --store mem:", []string{"mem:"}},
+		{"dev --listen 0.0.0.0:0", []string{"loopback", "thole serve"}},
+		{"dev --listen here", []string{"here"}},
+		{"dev --model foo", []string{"foo", "script:FILE"}},
+		{"dev --model openai:x", []string{"OPENAI_API_KEY"}},
+		{"dev --model script:none.yaml", []string{"none.yaml", "not found"}},
+		{"dev --dir none", []string{"none", "not found"}},
+		{"dev --listen " + taken, []string{taken, "--listen 127.0.0.1:0"}},
+		{"serve --listen " + taken, []string{taken, "--listen 127.0.0.1:0"}},
+		{"serve --tls-cert x", []string{"--tls-key"}},
+		{"serve --tls-cert x --tls-key y", []string{"--tls-cert", "no such file"}},
+		{"token create", []string{"usage: thole token create NAME"}},
+		{"token create x", []string{"--grant"}},
+		{"token create x --grant foo", []string{"PATTERN=ACCESS"}},
+		{"token create x --grant project:*=all", []string{`"all"`, "read, write or admin"}},
+		{"token revoke tok_none", []string{"tok_none", "not found"}},
+	} {
+		mustFail(t, dir, []string{"OPENAI_API_KEY="}, strings.Fields(c.args), c.says...)
+	}
+	if exists(dir, "none") {
+		t.Error("a command that only looks made a folder")
+	}
+	mustFail(t, dir, []string{"THOLE_GRACE=soon"}, []string{"dev"}, "THOLE_GRACE", "soon")
+}
+
+func TestVariablesStandForFlagsAndFlagsGoFirst(t *testing.T) {
+	dir := t.TempDir()
+	store := "sqlite:" + filepath.Join(dir, "a.db")
+	if got := command(t, dir, []string{"THOLE_STORE=" + store, "THOLE_GRANT=project:*=read"}, "token", "create", "x"); got.Code != 0 {
+		t.Fatal(got)
+	}
+	got := command(t, dir, []string{"THOLE_STORE=sqlite:none.db"}, "token", "list", "--store", store)
+	if got.Code != 0 || !strings.Contains(got.Out, `"access":"read"`) {
+		t.Errorf("token list: got %+v", got)
+	}
+}
+
+func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []string{
+		"", "dev", "serve", "agent", "tail", "get", "log", "doctor", "migrate",
+		"token", "token create", "token list", "token revoke", "bench", "version", "completion", "completion bash",
+	} {
+		got := command(t, dir, nil, append(strings.Fields(c), "--help")...)
+		usage := strings.TrimSpace("thole "+c) + " "
+		if got.Code != 0 || !strings.Contains(got.Out, "Usage:") || !strings.Contains(got.Out, usage) {
+			t.Errorf("%q --help: got %d\n%s", c, got.Code, got.Out)
+		}
+		if first, _, _ := strings.Cut(got.Out, "\n"); len(first) < 15 || len(first) > 90 {
+			t.Errorf("%q --help begins with %q", c, first)
+		}
+	}
+	script := command(t, dir, nil, "completion", "bash")
+	if script.Code != 0 {
+		t.Fatal(script)
+	}
+	if bash, err := exec.LookPath("bash"); err == nil {
+		check := exec.CommandContext(t.Context(), bash, "-n")
+		check.Stdin = strings.NewReader(script.Out)
+		if out, err := check.CombinedOutput(); err != nil {
+			t.Errorf("bash does not take its completion: %v\n%s", err, out)
+		}
+	}
+	if got := command(t, dir, nil, "__complete", "to"); !strings.Contains(got.Out, "token") {
+		t.Errorf("completion of to: got %q", got.Out)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("help left files behind: %v, %v", entries, err)
+	}
+}
+
+func TestVersionSaysWhatThisIs(t *testing.T) {
+	var v struct{ Version, Go, OS, Arch string }
+	got := command(t, t.TempDir(), nil, "version")
+	if err := json.Unmarshal([]byte(got.Out), &v); err != nil || v.Version == "" || v.Go == "" || v.OS == "" || v.Arch == "" {
+		t.Errorf("version: got %+v, %v", got, err)
+	}
+}
+
+// TestATerminalGetsTextAndAPipeGetsJSON runs a command on a pseudo-terminal of
+// script(1), which every Linux has.
+func TestATerminalGetsTextAndAPipeGetsJSON(t *testing.T) {
+	dir := t.TempDir()
+	on := func(args string) string {
+		cmd := exec.CommandContext(t.Context(), "script", "-qec", program+" "+args, "/dev/null")
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	if got := on("version"); !strings.HasPrefix(got, "thole ") {
+		t.Errorf("on a terminal: got %q, want text", got)
+	}
+	if got := on("version --json"); !strings.HasPrefix(got, "{") {
+		t.Errorf("on a terminal with --json: got %q, want JSON", got)
+	}
+	if got := command(t, dir, nil, "version").Out; !strings.HasPrefix(got, "{") {
+		t.Errorf("through a pipe: got %q, want JSON", got)
+	}
+}
+
+func TestMigrateSaysWhatItWouldDoAndDoesNothing(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "empty.db")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	store := "sqlite:" + file
+	dry := command(t, dir, nil, "migrate", "--dry-run", "--store", store)
+	if info, err := os.Stat(file); err != nil || info.Size() > 0 || !strings.Contains(dry.Out, `"dry_run":true`) {
+		t.Errorf("dry run: got %+v, %v, file %v", dry, err, info.Size())
+	}
+	did := command(t, dir, nil, "migrate", "--store", store)
+	if !strings.Contains(did.Out, `"dry_run":false`) || did.Code != 0 {
+		t.Errorf("migrate: got %+v", did)
+	}
+	if again := command(t, dir, nil, "migrate", "--store", store); again.Out != "{\"steps\":[]}\n" {
+		t.Errorf("a second migrate: got %+v", again)
+	}
+	mustBeHealthy(t, store)
+}
+
+// TestTokensOpenWhatTheyGrantAndNothingElse walks the whole API with a token
+// that may read one space, one that may do nothing there, and none.
+func TestTokensOpenWhatTheyGrantAndNothingElse(t *testing.T) {
+	s := startServe(t, t.TempDir())
+	secret := func(name string, grants ...string) string {
+		args := []string{"token", "create", name, "--store", s.Store}
+		for _, g := range grants {
+			args = append(args, "--grant", g)
+		}
+		var v struct{ Secret string }
+		got := command(t, s.Dir, nil, args...)
+		if err := json.Unmarshal([]byte(got.Out), &v); err != nil || v.Secret == "" {
+			t.Fatalf("token create: got %+v, %v", got, err)
+		}
+		return v.Secret
+	}
+	admin, reader, stranger := secret("admin", "*=admin"), secret("reader", "project:a=read"), secret("stranger", "project:b=admin")
+	as := func(secret string) []string { return []string{"Authorization", "Bearer " + secret} }
+	s.Must("PUT", "/v1/spaces/project:a/kv/n/hidden-name", map[string]any{"data": "hidden-value"}, nil, as(admin)...)
+	var thread struct{ ID string }
+	s.Must("POST", "/v1/spaces/project:a/threads", map[string]any{"title": "hidden-title"}, &thread, as(admin)...)
+
+	var doc struct {
+		Paths map[string]map[string]json.RawMessage
+	}
+	s.Must("GET", "/openapi.json", nil, &doc)
+	fill := strings.NewReplacer("{space}", "project:a", "{thread}", thread.ID, "{namespace}", "n", "{key}", "hidden-name", "{name}", "x",
+		"{run}", "run_00000000000000000000000000000000", "{turn}", "turn_00000000000000000000000000000000", "{block}", "blk_00000000000000000000000000000000",
+		"{todo}", "1", "{id}", "dec_00000000000000000000000000000000", "{decision}", "dec_00000000000000000000000000000000", "{path}", "x")
+	walked := 0
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			if !strings.Contains(path, "{space}") || slices.Contains([]string{"parameters", "summary"}, method) {
+				continue
+			}
+			walked++
+			method, path := strings.ToUpper(method), fill.Replace(path)
+			for _, c := range []struct {
+				who    string
+				header []string
+				status int
+				code   string
+			}{
+				{"nobody", nil, 401, "unauthorized"},
+				{"a guess", as("thole_guess"), 401, "unauthorized"},
+				{"Basic", []string{"Authorization", "Basic " + admin}, 401, "unauthorized"},
+				{"stranger", as(stranger), 403, "forbidden"},
+			} {
+				r, err := s.Do(t.Context(), method, path, map[string]any{}, c.header...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Status != c.status || r.Code() != c.code || bytes.Contains(r.Body, []byte("hidden-t")) || bytes.Contains(r.Body, []byte("hidden-value")) {
+					t.Errorf("%s %s as %s: got %d %s", method, path, c.who, r.Status, r.Body)
+				}
+			}
+			if r, err := s.Do(t.Context(), method, path, map[string]any{}, as(reader)...); err != nil || method != "GET" && r.Status != 403 || method == "GET" && (r.Status == 403 || r.Status == 401) {
+				t.Errorf("%s %s as reader: got %d %s, %v", method, path, r.Status, r.Body, err)
+			}
+		}
+	}
+	if walked < 30 {
+		t.Errorf("only %d operations were walked", walked)
+	}
+	if r := s.Must("GET", "/v1/spaces", nil, nil, as(stranger)...); bytes.Contains(r.Body, []byte("project:a")) {
+		t.Errorf("a stranger sees the space: %s", r.Body)
+	}
+	if r, err := s.Do(t.Context(), "GET", "/metrics", nil); err != nil || r.Status != 401 {
+		t.Errorf("metrics without a token: got %d, %v", r.Status, err)
+	}
+	for _, open := range []string{"/healthz", "/readyz", "/openapi.json", "/docs"} {
+		s.Must("GET", open, nil, nil)
+	}
+	s.revokes(reader, "reader")
+	s.hides(admin, reader, stranger)
+}
+
+// startServe starts `thole serve`, whose requests need tokens.
+func startServe(t *testing.T, dir string) *server {
+	t.Helper()
+	s := startServer(t, setup{Dir: dir})
+	s.Terminate()
+	s.args = []string{"serve", "--store", s.Store, "--listen", "127.0.0.1:0"}
+	s.Start()
+	return s
+}
+
+// revokes takes a token away while the server runs, and a watch with it.
+func (s *server) revokes(secret, name string) {
+	s.t.Helper()
+	var id string
+	for line := range strings.Lines(command(s.t, s.Dir, nil, "token", "list", "--store", s.Store).Out) {
+		var token struct{ ID, Name string }
+		if err := json.Unmarshal([]byte(line), &token); err != nil {
+			s.t.Fatal(err)
+		}
+		if token.Name == name {
+			id = token.ID
+		}
+	}
+	if got := command(s.t, s.Dir, nil, "token", "revoke", id, "--store", s.Store); got.Code != 0 {
+		s.t.Fatalf("revoke: got %+v", got)
+	}
+	eventually(s.t, 10*time.Second, "a revoked token is refused", func() bool {
+		r, err := s.Do(s.t.Context(), "GET", "/v1/spaces/project:a/threads", nil, "Authorization", "Bearer "+secret)
+		return err == nil && r.Status == 401 && r.Code() == "unauthorized"
+	})
+}
+
+// hides checks that secrets are neither in the store's files, nor the log, nor
+// what lists of tokens show.
+func (s *server) hides(secrets ...string) {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.Dir, "thole.db*"))
+	if err != nil || len(files) == 0 {
+		s.t.Fatalf("files of the store: got %v, %v", files, err)
+	}
+	for _, file := range append(files, s.Log) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, secret := range secrets {
+			if bytes.Contains(data, []byte(secret)) {
+				s.t.Errorf("%s holds a secret", file)
+			}
+		}
+	}
+}
