@@ -227,18 +227,37 @@ func startOf(r runView) func(event) bool {
 	return func(e event) bool { return e.Type == "run.started" && strings.Contains(e.text, r.ID) }
 }
 
-func killBeforeEffect(t *testing.T) int  { return killInEffect(t, "started-", 0) }
-func killBeforeOutcome(t *testing.T) int { return killInEffect(t, "effect-", 1) }
+// killBeforeEffect kills as soon as the intent is known, and while the command
+// runs that has not made its effect yet.
+func killBeforeEffect(t *testing.T) int {
+	return killInEffect(t, 0, func(v *victim, r runView, name string, round int) {
+		if round%2 == 0 {
+			v.rec.await(10*time.Second, "the intent", 1, func(e event) bool {
+				return e.Type == "decision.planned" && strings.Contains(e.text, r.ID)
+			})
+			return
+		}
+		eventually(t, 10*time.Second, "the command", func() bool { return exists(v.Project, "started-"+name) })
+		pause(200 * time.Millisecond)
+	})
+}
 
-// killInEffect kills while a command runs, once it has made a file with this
-// prefix. It counts the kills after which the effect was made as often as want.
-func killInEffect(t *testing.T, prefix string, want int) (n int) {
+// killBeforeOutcome kills while the command runs that has made its effect.
+func killBeforeOutcome(t *testing.T) int {
+	return killInEffect(t, 1, func(v *victim, _ runView, name string, _ int) {
+		eventually(t, 10*time.Second, "the effect", func() bool { return exists(v.Project, "effect-"+name) })
+		pause(200 * time.Millisecond)
+	})
+}
+
+// killInEffect kills when reach returns, and counts the kills after which the
+// effect was made as often as want.
+func killInEffect(t *testing.T, want int, reach func(v *victim, r runView, name string, round int)) (n int) {
 	v := newVictim(t)
 	for i := 0; n < kills && i < 2*kills; i++ {
-		name := fmt.Sprintf("%s%d", prefix[:1], i)
+		name := fmt.Sprintf("e%d", i)
 		r := v.begin("Make effect " + name)
-		eventually(t, 10*time.Second, prefix+name, func() bool { return exists(v.Project, prefix+name) })
-		pause(200 * time.Millisecond)
+		reach(v, r, name, i)
 		v.die()
 		made := v.effects(name)
 		v.crashed(r, 1)

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,7 +53,8 @@ func serveCommand(a *app) *cobra.Command {
 		Short: "Serve a store over HTTP, for programs with tokens",
 		Long: `Serve the store over HTTP. Every request needs a bearer token: make the first one
 with ` + "`thole token create`" + `. Any number of processes may serve one SQLite file on one
-machine. SIGTERM drains: readiness goes off, streams end, requests finish.`,
+machine. SIGTERM drains: readiness goes off, streams end, requests finish; a second
+SIGTERM does not wait for them.`,
 		Args: cobra.NoArgs,
 	}
 	s.flags(c)
@@ -75,8 +78,8 @@ type setup struct {
 }
 
 // run serves until ctx ends, then drains: readiness goes off and streams end,
-// requests and runs finish, at most for the time of grace, and the store is
-// closed.
+// requests and runs finish, at most for the time of grace or until a second
+// signal, and the store is closed.
 func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error) {
 	level := slog.LevelInfo
 	if s.verbose {
@@ -125,13 +128,23 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 		}
 	}
 	api.Drain()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
+	last := context.WithoutCancel(ctx)
+	grace, cancel := context.WithTimeout(last, s.grace)
 	defer cancel()
+	grace, stop := signal.NotifyContext(grace, os.Interrupt, syscall.SIGTERM) // asked again: enough waited
+	defer stop()
 	if with.stop != nil {
 		with.stop(grace)
 	}
+	if grace.Err() != nil { // the runs took all of it, but requests end in moments
+		grace, cancel = context.WithTimeout(last, lastRequests)
+		defer cancel()
+	}
 	return errors.Join(err, srv.Shutdown(grace))
 }
+
+// lastRequests is how long requests may take to end after the time of grace.
+const lastRequests = time.Second
 
 // certificate reads what the flags name before anything is started; nil: HTTP.
 func (s *server) certificate() (*tls.Config, error) {
