@@ -22,7 +22,7 @@ type outcome struct {
 
 // command runs one of the program in a folder, with more environment, and
 // ends the test if it takes too long.
-func command(t *testing.T, dir string, env []string, args ...string) outcome {
+func command(t testing.TB, dir string, env []string, args ...string) outcome {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), program, args...)

@@ -190,7 +190,7 @@ type event struct {
 	text                                 string
 }
 
-func decodeEvent(t *testing.T, raw []byte) event {
+func decodeEvent(t testing.TB, raw []byte) event {
 	t.Helper()
 	var e event
 	if err := json.Unmarshal(raw, &e); err != nil {
@@ -201,7 +201,7 @@ func decodeEvent(t *testing.T, raw []byte) event {
 }
 
 // seq is the number in a position.
-func seq(t *testing.T, position string) (epoch string, n uint64) {
+func seq(t testing.TB, position string) (epoch string, n uint64) {
 	t.Helper()
 	epoch, digits, ok := strings.Cut(position, "-")
 	if _, err := fmt.Sscanf(digits, "%d", &n); !ok || err != nil || len(digits) != 16 {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,7 +37,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "thole-test-")
 	if err == nil {
 		program = filepath.Join(dir, "thole")
-		build := exec.Command("go", "build", "-o", program, ".")
+		build := exec.Command("go", "build", "-o", program, fmt.Sprintf("-race=%v", underRace()), ".")
 		build.Stderr = os.Stderr
 		err = build.Run()
 	}
@@ -47,6 +49,13 @@ func TestMain(m *testing.M) {
 		os.RemoveAll(dir)
 		os.Exit(code)
 	}))
+}
+
+// underRace reports whether the race detector watches the tests; it then watches
+// the program too.
+func underRace() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // setup says what server to start. The zero value is `thole dev` with the
@@ -62,7 +71,7 @@ type setup struct {
 // server is a `thole dev` process. Its methods end the test when something that
 // must work does not.
 type server struct {
-	t       *testing.T
+	t       testing.TB
 	Dir     string // of the process
 	Project string // that the agent works on
 	Store   string
@@ -77,7 +86,7 @@ type server struct {
 
 // startServer starts a server and waits until it listens. It is killed at the
 // end of the test.
-func startServer(t *testing.T, with setup) *server {
+func startServer(t testing.TB, with setup) *server {
 	t.Helper()
 	if with.Dir == "" {
 		with.Dir = t.TempDir()
@@ -108,6 +117,9 @@ func startServer(t *testing.T, with setup) *server {
 	t.Cleanup(func() {
 		s.Kill()
 		s.http.CloseIdleConnections()
+		if log, _ := os.ReadFile(s.Log); bytes.Contains(log, []byte("DATA RACE")) {
+			t.Errorf("a data race in the server:\n%s", log)
+		}
 	})
 	s.Start()
 	return s
@@ -225,7 +237,7 @@ func cli(ctx context.Context, args ...string) (string, error) {
 }
 
 // mustBeHealthy runs thole doctor on a store; it must find no problem.
-func mustBeHealthy(t *testing.T, store string) {
+func mustBeHealthy(t testing.TB, store string) {
 	t.Helper()
 	if out, err := cli(t.Context(), "doctor", "--store", store, "--json"); err != nil {
 		t.Errorf("doctor: %v\n%s", err, out)
@@ -233,7 +245,7 @@ func mustBeHealthy(t *testing.T, store string) {
 }
 
 // eventually waits until ok, which it asks over and over, for at most limit.
-func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
+func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	end, tick := time.After(limit), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()
