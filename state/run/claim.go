@@ -97,8 +97,7 @@ func (rs *Runs) take(ctx context.Context, id, ready, holder string) (*Handle, er
 		}
 		err = found.begin(tx)
 		if errors.Is(err, thole.ErrNotFound) { // its thread is gone
-			found.Cancel = &Cancel{Cause: BySuperseded, Time: tx.Now()}
-			return found.finish(tx, Cancelled, "")
+			return found.drop(tx)
 		} else if err != nil {
 			return err
 		}

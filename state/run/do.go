@@ -77,13 +77,16 @@ func (h *Handle) await(ctx context.Context) error {
 // begin waits until the run is ready, and begins it.
 func (h *Handle) begin(ctx context.Context) error {
 	// In whichever thread the run before ends, that is told as run.finished.
-	w, err := h.sp.Watch(ctx, &thole.WatchOptions{Types: []string{"run.finished"}, Durable: true})
+	w, err := h.sp.Watch(ctx, &thole.WatchOptions{Durable: true,
+		Types: []string{"run.finished", "thread.destroyed", "thread.expired"}})
 	if err != nil {
 		return err
 	}
 	defer w.Close()
 	for {
+		var gone error
 		_, err := h.sp.Update(ctx, func(tx *thole.Tx) error {
+			gone = nil
 			r, err := load(tx, h.id)
 			switch {
 			case err != nil:
@@ -92,7 +95,14 @@ func (h *Handle) begin(ctx context.Context) error {
 				return &CancelledError{Run: h.id, Cause: r.Cancel.Cause}
 			case r.Ended():
 				return fmt.Errorf("run %s: %w: it is %s", h.id, thole.ErrConflict, r.Status)
-			case !r.Ready:
+			}
+			if _, err := thread.Load(tx, r.Thread); errors.Is(err, thole.ErrNotFound) {
+				gone = err
+				return r.drop(tx)
+			} else if err != nil {
+				return err
+			}
+			if !r.Ready {
 				return nil
 			}
 			if err := r.begin(tx); err != nil {
@@ -101,6 +111,9 @@ func (h *Handle) begin(ctx context.Context) error {
 			h.turn, h.request = r.Turn, r.asked // which may have been edited
 			return nil
 		})
+		if err == nil {
+			err = gone
+		}
 		if err != nil || h.turn != "" {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -183,8 +184,7 @@ func (h *Handle) AddUsage(ctx context.Context, model string, u Usage) error {
 		sum := r.Usage[model]
 		sum.Add(u)
 		r.Usage[model] = sum
-		r.put(tx)
-		return nil
+		return r.grow(tx)
 	})
 	return err
 }
@@ -197,11 +197,21 @@ func (h *Handle) SetModel(ctx context.Context, model string) error {
 			return err
 		}
 		r.Model = model
-		r.put(tx)
 		r.emit(tx, "run.updated", Event{Model: model})
-		return nil
+		return r.grow(tx)
 	})
 	return err
+}
+
+// maxReason bounds why a run failed, in bytes.
+const maxReason = 4 << 10
+
+// brief cuts a reason to what a run keeps of it.
+func brief(reason string) string {
+	if len(reason) > maxReason {
+		reason = reason[:maxReason-len("…")] + "…"
+	}
+	return strings.ToValidUTF8(reason, "")
 }
 
 // Finish ends the run with status succeeded or failed, for the reason given; a
@@ -213,6 +223,7 @@ func (h *Handle) Finish(ctx context.Context, status, reason string) (*Run, error
 	if status != Succeeded && status != Failed {
 		return nil, fmt.Errorf("finish run %s: %w: a worker's status is succeeded or failed, not %.40q", h.id, thole.ErrInvalid, status)
 	}
+	reason = brief(reason)
 	_, err := thread.In(h.sp).Get(ctx, h.thread)
 	gone := errors.Is(err, thole.ErrNotFound) // destroyed: there is nothing to write to
 	if gone {

@@ -74,9 +74,8 @@ func (rs *Runs) EditQueued(ctx context.Context, id string, e Edit, ifMatch thole
 		if err := thread.CheckBlocks(r.Request); err != nil {
 			return err
 		}
-		r.put(tx)
 		r.emit(tx, "run.updated", Event{Model: r.Model})
-		return nil
+		return r.grow(tx)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("edit run %s: %w", id, err)

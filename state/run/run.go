@@ -205,6 +205,20 @@ func (r *Run) put(tx *thole.Tx) {
 	tx.Put(key(r.ID), &stored, nil)
 }
 
+// maxRecord leaves room in a run's record for how it goes on and ends.
+const maxRecord = thole.MaxValueBytes - 64<<10
+
+// grow is put for what makes the record longer by what somebody asked for. A run
+// must fit into its record until it has ended, or it could neither begin nor end.
+func (r *Run) grow(tx *thole.Tx) error {
+	r.put(tx)
+	rec, err := tx.Get(key(r.ID))
+	if err == nil && len(rec.Value) > maxRecord {
+		err = fmt.Errorf("%w: the run has %d bytes, the limit is %d; keep larger content as a blob", thole.ErrTooLarge, len(rec.Value), maxRecord)
+	}
+	return err
+}
+
 func (r *Run) emit(tx *thole.Tx, typ string, e Event) {
 	e.Run = r.ID
 	tx.Emit(r.stream(), typ, e)

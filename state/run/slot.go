@@ -41,9 +41,13 @@ func (s *slot) put(tx *thole.Tx) {
 	tx.Put(s.key, s, nil)
 }
 
-// promote makes the first in the queue active, if nothing is.
+// maxGone bounds how many runs whose threads are gone one commit passes over.
+const maxGone = 2
+
+// promote makes the first in the queue active, if nothing is. That may be one
+// whose thread is gone, behind others such: who begins it ends it.
 func (s *slot) promote(tx *thole.Tx) error {
-	for s.Active == "" && len(s.Queue) > 0 {
+	for gone := 0; s.Active == "" && len(s.Queue) > 0; {
 		r, err := load(tx, s.Queue[0])
 		s.Queue = s.Queue[1:]
 		if errors.Is(err, thole.ErrNotFound) {
@@ -52,12 +56,13 @@ func (s *slot) promote(tx *thole.Tx) error {
 			return err
 		}
 		err = thread.SetActive(tx, r.Thread, r.ID, thread.Busy)
-		if errors.Is(err, thole.ErrNotFound) { // its thread is gone, and so is its reason
+		notFound := errors.Is(err, thole.ErrNotFound)
+		if gone++; notFound && gone <= maxGone { // its thread is gone, and so is its reason
 			r.Status, r.Cancel, r.Finished = Cancelled, &Cancel{Cause: BySuperseded, Time: tx.Now()}, tx.Now()
 			tx.Release(key(r.ID))
 			r.put(tx)
 			continue
-		} else if err != nil {
+		} else if err != nil && !notFound {
 			return err
 		}
 		s.Active, r.Ready = r.ID, true
@@ -92,6 +97,12 @@ func (r *Run) begin(tx *thole.Tx) error {
 	}
 	r.emit(tx, "run.started", Event{Turn: turn, Agent: r.Agent, Model: r.Model, Parent: r.Parent, ResumedFrom: r.ResumedFrom})
 	return nil
+}
+
+// drop ends a queued run whose thread is gone.
+func (r *Run) drop(tx *thole.Tx) error {
+	r.Cancel = &Cancel{Cause: BySuperseded, Time: tx.Now()}
+	return r.finish(tx, Cancelled, "")
 }
 
 // finish ends the run in every record that knows of it, and lets the next one

@@ -147,7 +147,9 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	if _, err := tx.Get(key(r.ID)); err != nil { // so that it is found again in this Tx
 		return nil, nil, err
 	}
-	r.put(tx)
+	if err := r.grow(tx); err != nil {
+		return nil, nil, err
+	}
 	if rest, err = r.line(tx); err != nil {
 		return nil, nil, err
 	}

@@ -12,8 +12,13 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// maxChunk bounds the text of one event.
-const maxChunk = 64 << 10
+// Bounds of text: of one event, and of all that goes into one commit, which
+// must have room for what is committed with it. JSON may take six times as much.
+const (
+	maxChunk     = 64 << 10
+	maxSent      = 64
+	maxSentBytes = 512 << 10
+)
 
 // text is what was streamed and is not committed yet. Every delta is signalled
 // at once, with the offset that its committed chunk will cover.
@@ -92,14 +97,20 @@ func (t *text) add(h *Handle, typ, piece string) (bool, error) {
 }
 
 // take returns what to commit now, until done is called. Again is set when that
-// went into a commit before, which may have happened.
-func (t *text) take() (chunks []thread.Delta, again bool) {
+// went into a commit before, which may have happened; more, when there is text
+// that did not fit.
+func (t *text) take() (chunks []thread.Delta, again, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if again = len(t.sent) > 0; !again {
-		t.sent, t.pending, t.bytes = t.pending, nil, 0
+		n, size := 0, 0
+		for n < min(len(t.pending), maxSent) && (n == 0 || size+len(t.pending[n].Text) <= maxSentBytes) {
+			size += len(t.pending[n].Text)
+			n++
+		}
+		t.sent, t.pending, t.bytes = t.pending[:n:n], t.pending[n:], t.bytes-size
 	}
-	return t.sent, again
+	return t.sent, again, len(t.pending) > 0
 }
 
 // done forgets what take returned.
@@ -158,15 +169,14 @@ func (h *Handle) write(ctx context.Context, cut bool, fn func(tx *thole.Tx) erro
 	case <-ctx.Done():
 		return thole.Result{}, context.Cause(ctx)
 	}
-	chunks, again := h.text.take()
-	if again {
+	chunks, again, more := h.text.take()
+	for ; again || more; chunks, again, more = h.text.take() {
 		_, err := h.sp.Update(ctx, func(tx *thole.Tx) error { return h.append(tx, chunks) })
 		var off *thread.OffsetError
-		if err != nil && !errors.As(err, &off) { // an OffsetError: it had happened
+		if err != nil && !(again && errors.As(err, &off)) { // an OffsetError: it had happened
 			return thole.Result{}, err
 		}
 		h.text.done()
-		chunks, _ = h.text.take()
 	}
 	if fn == nil && len(chunks) == 0 {
 		return thole.Result{}, nil
@@ -175,14 +185,17 @@ func (h *Handle) write(ctx context.Context, cut bool, fn func(tx *thole.Tx) erro
 	if cut {
 		undo = h.text.cut()
 	}
+	var refused error
 	res, err := h.sp.Update(ctx, func(tx *thole.Tx) error {
-		if err := h.append(tx, chunks); err != nil || fn == nil {
-			return err
+		if refused = h.append(tx, chunks); refused == nil && fn != nil {
+			refused = fn(tx)
 		}
-		return fn(tx)
+		return refused
 	})
 	if err != nil {
-		undo()
+		if refused != nil { // else it may have happened, and the block with it has ended
+			undo()
+		}
 		return res, err
 	}
 	h.text.done()

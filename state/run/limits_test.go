@@ -1,0 +1,218 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+func TestMuchTextAtOnceDoesNotKeepARunFromEnding(t *testing.T) {
+	each(t, func(b *bench) {
+		ctx := t.Context()
+		much := strings.Repeat("0123456789abcdef", 5<<20/16)
+		b.start("go", run.Request{})
+		h := b.claim()
+		if err := h.Text(ctx, much); err != nil {
+			t.Fatalf("5 MiB of text: %v", err)
+		}
+		b.finish(h)
+		if got := b.said(); got != "u:go a:"+much {
+			t.Errorf("history: got %d bytes", len(got))
+		}
+	})
+}
+
+func TestManySmallBlocksOfTextFitIntoCommits(t *testing.T) {
+	each(t, func(b *bench) {
+		want := "u:go"
+		err := b.rs.Do(t.Context(), b.id, run.Request{Prompt: "go"}, func(ctx context.Context, h *run.Handle) error {
+			for range 200 {
+				if err := errors.Join(h.Text(ctx, "a"), h.Reasoning(ctx, "b")); err != nil {
+					return err
+				}
+				want += " a:a a:b"
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.said(); got != want {
+			t.Errorf("history: got %.60q… (%d), want %d", got, len(got), len(want))
+		}
+	})
+}
+
+func TestARunEndsHoweverLongItsError(t *testing.T) {
+	each(t, func(b *bench) {
+		var id string
+		long := errors.New(strings.Repeat("é", 300<<10))
+		err := b.rs.Do(t.Context(), b.id, run.Request{Prompt: "go"}, func(ctx context.Context, h *run.Handle) error {
+			id = h.ID()
+			return long
+		})
+		if !errors.Is(err, long) {
+			t.Errorf("got %.80v", err)
+		}
+		b.status(id, run.Failed)
+		b.rs.Do(t.Context(), b.id, run.Request{Prompt: "go"}, func(ctx context.Context, h *run.Handle) error {
+			id = h.ID()
+			return errors.New("not UTF-8: \xff")
+		})
+		b.status(id, run.Failed)
+	})
+}
+
+// forgetful applies a commit and then says that it does not know.
+type forgetful struct {
+	*memstore.Store
+	next atomic.Bool
+}
+
+func (f *forgetful) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	res, err := f.Store.Commit(ctx, batch)
+	if f.next.CompareAndSwap(true, false) {
+		return nil, errors.New("the answer was lost")
+	}
+	return res, err
+}
+
+func TestTextAfterACommitWhoseAnswerWasLost(t *testing.T) {
+	ctx := t.Context()
+	f := &forgetful{Store: memstore.New()}
+	s, err := thole.Open(ctx, f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b := &bench{t: t, sp: s.Space("project:shop")}
+	b.rs, b.ts = run.In(b.sp, nil), thread.In(b.sp)
+	th, err := b.ts.Create(ctx, &thread.CreateOptions{Assistant: "coder"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.id = th.ID
+	b.start("go", run.Request{})
+	h := b.claim()
+	if err := h.Text(ctx, "before"); err != nil {
+		t.Fatal(err)
+	}
+	f.next.Store(true)
+	if _, err := h.StartTool(ctx, "Bash", nil, ""); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	if err := errors.Join(h.Text(ctx, "after"), h.Text(ctx, "wards")); err != nil {
+		t.Error(err)
+	}
+	f.next.Store(true)
+	if err := h.Text(ctx, ", and on"); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	if err := h.Text(ctx, " and on"); err != nil {
+		t.Error(err)
+	}
+	b.finish(h)
+	if got, want := b.said(), "u:go a:before a:Bash=interrupted a:afterwards, and on and on"; got != want {
+		t.Errorf("history: got %q, want %q", got, want)
+	}
+}
+
+func TestWhatStartsCanBegin(t *testing.T) {
+	each(t, func(b *bench) {
+		ctx := t.Context()
+		for size := 512<<10 - 1000; size < 512<<10+200; size += 50 {
+			blob, _ := json.Marshal(strings.Repeat("x", size-2))
+			for _, req := range []run.Request{{Prompt: "go", Options: blob}, {Prompt: strings.Repeat("x", size)}} {
+				r, err := b.rs.Start(ctx, b.id, req)
+				if errors.Is(err, thole.ErrTooLarge) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				h, err := b.rs.Claim(ctx, &run.ClaimOptions{Agent: "coder"})
+				if err != nil {
+					t.Fatalf("%d: claim: %v", size, err)
+				}
+				if _, err := h.Finish(ctx, run.Failed, strings.Repeat("reason ", 1000)); err != nil {
+					t.Fatalf("%d: finish: %v", size, err)
+				}
+				b.status(r.ID, run.Failed)
+			}
+		}
+	})
+}
+
+func TestWhoWaitsInADestroyedThreadHears(t *testing.T) {
+	each(t, func(b *bench) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		b.start("first", run.Request{})
+		h := b.claim()
+		done := make(chan error, 1)
+		go func() {
+			done <- b.rs.Do(ctx, b.id, run.Request{Prompt: "second"}, func(context.Context, *run.Handle) error { return nil })
+		}()
+		for len(b.queue()) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		second := b.queue()[0].ID
+		if err := b.ts.Destroy(ctx, b.id, nil); err != nil {
+			t.Fatal(err)
+		}
+		h.Finish(ctx, run.Succeeded, "")
+		if err := <-done; err == nil || ctx.Err() != nil {
+			t.Errorf("the one that waited: got %v after %v", err, ctx.Err())
+		}
+		r, err := b.rs.Get(t.Context(), second)
+		if err != nil || !r.Ended() {
+			t.Errorf("got %+v, %v", r, err)
+		}
+	})
+}
+
+func (b *bench) queue() []*run.Run {
+	b.t.Helper()
+	q, err := b.rs.Queue(b.t.Context(), b.id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return q
+}
+
+func TestALineOfRunsWhoseThreadsAreGoneIsPassed(t *testing.T) {
+	each(t, func(b *bench) {
+		ctx := t.Context()
+		var ids []string
+		for range 101 {
+			th, err := b.ts.Create(ctx, &thread.CreateOptions{Assistant: "coder", Owner: "user:1", RunScope: "user"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.id = th.ID
+			ids = append(ids, th.ID)
+			b.start("go", run.Request{})
+		}
+		h := b.claim()
+		for _, id := range ids[1:100] {
+			if err := b.ts.Destroy(ctx, id, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.finish(h)
+		h = b.claim()
+		if h.Thread() != ids[100] {
+			t.Errorf("got %s, want the last one %s", h.Thread(), ids[100])
+		}
+		b.finish(h)
+	})
+}
