@@ -44,6 +44,7 @@ type bench struct {
 func main() {
 	rounds := flag.Int("rounds", 5, "interleaved rounds")
 	length := flag.Duration("time", 2*time.Second, "length of one measurement")
+	only := flag.String("side", "", "measure only the sides whose name holds this; for profiles")
 	dir := flag.String("dir", "", "where to put stores (default: a temporary folder)")
 	server := flag.String("serve", "", "be the server of a measurement (for this program's own use)")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the whole run to this file")
@@ -66,7 +67,7 @@ func main() {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	err := run(context.Background(), *rounds, *length, *dir, flag.Args())
+	err := run(context.Background(), *rounds, *length, *dir, *only, flag.Args())
 	for _, l := range libraries {
 		l.remove()
 	}
@@ -76,11 +77,12 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, rounds int, length time.Duration, dir string, only []string) error {
+func run(ctx context.Context, rounds int, length time.Duration, dir, sides string, cases []string) error {
 	for _, b := range benches() {
-		if len(only) > 0 && !slices.ContainsFunc(only, func(o string) bool { return strings.HasPrefix(b.name, o) }) {
+		if len(cases) > 0 && !slices.ContainsFunc(cases, func(c string) bool { return strings.HasPrefix(b.name, c) }) {
 			continue
 		}
+		b.sides = slices.DeleteFunc(b.sides, func(s side) bool { return !strings.Contains(s.name, sides) })
 		samples := make([][]sample, len(b.sides))
 		for round := range rounds {
 			for i, s := range b.sides {
