@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -122,11 +123,15 @@ func onlyLoopback(listen string) error {
 }
 
 func devHelp(out io.Writer, dir, url string) {
+	program := "thole"
+	if strings.Contains(os.Args[0], "go-build") { // go run
+		program = "go run ./cmd/thole"
+	}
 	fmt.Fprintf(out, `
 The agent works on %s/ for runs in any space project:…
-  follow everything   thole tail project:sample --server %s --after=
+  follow everything   %s tail project:sample --server %s --after=
   the API             %s/docs
-`, dir, url, url)
+`, dir, program, url, url)
 	if dir == sampleDir {
 		fmt.Fprintf(out, "  the sample's turns  examples/turns.sh %s\n", url)
 	}

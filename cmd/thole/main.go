@@ -43,8 +43,8 @@ func root(supervisor *sandbox.Supervisor) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "thole",
 		Short: "The state layer for AI agents",
-		Long: `Thole keeps conversations, runs, todos, locks, memories, decisions and settings
-of AI agents durable, in order, and in sync with everyone who looks.
+		Long: `Thole keeps conversations, runs, documents, todos, locks, files and decisions of AI
+agents durable, in order, and in sync with everyone who looks.
 
 Every flag can be set by a variable: --listen is THOLE_LISTEN, and so on.`,
 		SilenceErrors: true,
