@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -14,9 +12,10 @@ func Example() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := work(context.Background(), filepath.Join(dir, "agent.db")); err != nil {
+	if err := os.Chdir(dir); err != nil {
 		panic(err)
 	}
+	main()
 	// Output:
 	// user: Create a button
 	// assistant: Done: src/Button.js
