@@ -83,7 +83,7 @@ func (a *Agent) Serve(ctx context.Context, sp *thole.Space, o *ServeOptions) err
 	if opts.Unnamed {
 		names = append(names, "")
 	}
-	runs := run.In(sp, a.opts.Runs)
+	runs := run.In(sp.As("agent:"+a.opts.Name), a.opts.Runs) // also when the run names no agent
 	slots := make(chan struct{}, opts.Workers)
 	errs := make(chan error, len(names))
 	var wg sync.WaitGroup
