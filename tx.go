@@ -71,6 +71,10 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 				return Result{}, readErr
 			}
 			if changed == "" {
+				// The first try under the same idempotency key may have come between.
+				if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
+					return r, err
+				}
 				return Result{}, err
 			}
 			// It was concluded from what was not so, or not at one time.

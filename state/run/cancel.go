@@ -16,20 +16,37 @@ import (
 // lease runs out. It is one commit for a tree of some dozens of runs; a larger
 // one is done from the top down. To cancel again changes nothing.
 //
-// It returns the run as it is then. Errors: ErrNotFound; ErrConflict when the
-// run has ended; ErrInvalid for an unknown cause.
+// It returns the run as it is then; repeated under an idempotency key, too.
+// Errors: ErrNotFound; ErrConflict when the run has ended; ErrInvalid for an
+// unknown cause.
 func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
 	if !slices.Contains([]string{ByUser, ByDisconnect, ByCredits, ByTimeout, BySuperseded, ByShutdown}, cause) {
 		return nil, fmt.Errorf("cancel run %s: %w: %.40q is no cause", id, thole.ErrInvalid, cause)
 	}
-	r, err := rs.Get(ctx, id)
-	if err != nil {
+	if _, err := rs.Get(ctx, id); err != nil {
 		return nil, fmt.Errorf("cancel: %w", err)
 	}
-	if r.Ended() {
-		return nil, fmt.Errorf("cancel run %s: %w: it is %s", id, thole.ErrConflict, r.Status)
+	var rest []string
+	res, err := rs.sp.Update(ctx, func(tx *thole.Tx) error {
+		r, err := load(tx, id)
+		if err == nil && r.Ended() {
+			err = fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
+		}
+		if err != nil {
+			return err
+		}
+		c := canceller{tx: tx, cause: cause}
+		err = c.cancel(r, false)
+		rest = c.rest
+		return err
+	})
+	if res.Repeated {
+		rest = []string{id} // the first call may not have come further
 	}
-	if err := cancelTree(ctx, rs.sp, []string{id}, cause); err != nil {
+	if err == nil {
+		err = cancelTree(thole.WithoutIdempotencyKey(ctx), rs.sp, rest, cause)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cancel run %s: %w", id, err)
 	}
 	return rs.Get(ctx, id)

@@ -128,11 +128,31 @@ func (h *Handle) Block(ctx context.Context, b thread.Block) (string, error) {
 	if b.ID == "" {
 		b.ID = thole.NewID("blk")
 	}
-	_, err := h.write(ctx, cuts, func(tx *thole.Tx) error {
+	res, err := h.write(ctx, cuts, func(tx *thole.Tx) error {
 		_, err := thread.PutBlock(tx, h.thread, h.turn, b)
 		return err
 	})
+	if err == nil && res.Repeated {
+		var first thread.Updated
+		err = h.repeated(ctx, res, "message.updated", &first)
+		b.ID = first.Block.ID
+	}
 	return b.ID, err
+}
+
+// repeated reads the last event of the given type of an earlier call under the
+// same idempotency key.
+func (h *Handle) repeated(ctx context.Context, res thole.Result, typ string, v any) error {
+	events, err := h.sp.Repeat(ctx, res)
+	if err != nil {
+		return err
+	}
+	for _, e := range slices.Backward(events) {
+		if e.Type == typ {
+			return e.As(v)
+		}
+	}
+	return fmt.Errorf("%w: the earlier result under this idempotency key is no %s", thole.ErrCorrupt, typ)
 }
 
 // Append commits a chunk of text at its offset: see thread.AppendText. It is
@@ -149,13 +169,16 @@ func (h *Handle) Append(ctx context.Context, d thread.Delta) error {
 // that nothing starts any more.
 func (h *Handle) StartTool(ctx context.Context, name string, input json.RawMessage, operationID string) (string, error) {
 	s := thread.ToolStarted{Turn: h.turn, Block: thole.NewID("blk"), Name: name, Input: input, OperationID: operationID}
-	_, err := h.write(ctx, cuts, func(tx *thole.Tx) error {
+	res, err := h.write(ctx, cuts, func(tx *thole.Tx) error {
 		if _, err := h.unless(tx); err != nil {
 			return err
 		}
 		_, err := thread.StartTool(tx, h.thread, s)
 		return err
 	})
+	if err == nil && res.Repeated {
+		err = h.repeated(ctx, res, "tool.started", &s)
+	}
 	if err != nil {
 		return "", fmt.Errorf("start tool %s: %w", name, err)
 	}

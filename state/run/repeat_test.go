@@ -1,0 +1,52 @@
+package run_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// twice calls do as a client does that lost the first answer.
+func twice[T comparable](b *bench, key string, do func(context.Context) (T, error)) {
+	b.t.Helper()
+	var got [2]T
+	for i := range got {
+		var err error
+		if got[i], err = do(thole.WithIdempotencyKey(b.t.Context(), key, "same")); err != nil {
+			b.t.Errorf("%s: call %d: %v", key, i+1, err)
+		}
+	}
+	if got[0] != got[1] {
+		b.t.Errorf("%s: got %v, then %v", key, got[0], got[1])
+	}
+}
+
+func TestARepeatedCallOfAWorkerGivesTheFirstAnswer(t *testing.T) {
+	each(t, func(b *bench) {
+		b.start("go", run.Request{})
+		h := b.claim()
+		twice(b, "tool", func(ctx context.Context) (string, error) { return h.StartTool(ctx, "Bash", nil, "") })
+		twice(b, "block", func(ctx context.Context) (string, error) { return h.Block(ctx, thread.TextBlock("hi")) })
+		if got, want := b.said(), "u:go a:Bash=streaming a:hi"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		b.finish(h)
+	})
+}
+
+func TestARepeatedCancelGivesTheFirstAnswer(t *testing.T) {
+	each(t, func(b *bench) {
+		b.start("active", run.Request{})
+		r := b.start("queued", run.Request{})
+		twice(b, "cancel", func(ctx context.Context) (string, error) {
+			r, err := b.rs.Cancel(ctx, r.ID, run.ByUser)
+			if err != nil {
+				return "", err
+			}
+			return r.Status, nil
+		})
+	})
+}
