@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -105,18 +106,18 @@ func (d *doctor) space(ctx context.Context, sp *thole.Space) error {
 	if err != nil {
 		return err
 	}
+	before := d.problems
 	events, err := d.journal(ctx, sp, head)
 	if err != nil {
 		return err
 	}
-	recs, err := d.records(ctx, sp, head)
+	records, err := d.records(ctx, sp, head)
 	if err != nil {
 		return err
 	}
-	before := d.problems
-	d.concepts(ctx, sp, recs)
 	if d.problems == before {
-		d.say("ok", sp.Name(), "%d events and %d records up to %s", events, len(recs), head.Last)
+		d.say("ok", sp.Name(), "%d events, %d commits without one, %d records, up to %s",
+			events, int(head.Last.Seq-head.Oldest.Seq)+1-events, records, head.Last)
 	}
 	return nil
 }
@@ -157,38 +158,50 @@ func (d *doctor) journal(ctx context.Context, sp *thole.Space, head thole.Head) 
 	return n, nil
 }
 
-// records checks the values and versions of all records and returns those that
-// exist, by key.
-func (d *doctor) records(ctx context.Context, sp *thole.Space, head thole.Head) (map[string]thole.Record, error) {
-	recs := make(map[string]thole.Record)
+// records checks each record as it comes, in key order, and returns how many
+// there are.
+func (d *doctor) records(ctx context.Context, sp *thole.Space, head thole.Head) (int, error) {
+	n := 0
+	c := concepts{doctor: d, sp: sp}
 	for r, err := range sp.Records(ctx, "") {
 		if err != nil {
-			return nil, err
+			return n, err
 		}
+		n++
 		if !json.Valid(r.Value) {
 			d.say("problem", sp.Name(), "record %s does not hold JSON", r.Key)
 		}
 		if r.Version.Compare(head.Last) > 0 {
 			d.say("problem", sp.Name(), "record %s has version %s, beyond the head %s", r.Key, r.Version, head.Last)
 		}
-		recs[r.Key] = r
+		if err := d.lease(ctx, sp, r); err != nil {
+			return n, err
+		}
+		if err := c.record(ctx, r); err != nil {
+			return n, err
+		}
 	}
-	d.leases(sp, recs)
-	return recs, nil
+	c.end()
+	return n, nil
 }
 
-// leases notes leases whose holder is gone, and finds beats without an owner.
-func (d *doctor) leases(sp *thole.Space, recs map[string]thole.Record) {
-	for key, r := range recs {
-		if base, ok := strings.CutSuffix(key, "/owner"); ok {
-			if _, alive := recs[base+"/beat"]; !alive {
-				d.say("note", sp.Name(), "the holder of lease %s is gone since %s; it will be swept or taken over", base, r.Updated.Local().Format("2006-01-02 15:04:05"))
-			}
+// lease notes a lease whose holder is gone, and finds a beat without an owner.
+func (d *doctor) lease(ctx context.Context, sp *thole.Space, r thole.Record) error {
+	if base, ok := strings.CutSuffix(r.Key, "/owner"); ok {
+		beat, err := sp.Get(ctx, base+"/beat")
+		if err == nil && !beat.Exists() {
+			d.say("note", sp.Name(), "the holder of lease %s, who has it since %s, is silent; it will be swept or taken over", base, stamp(r.Updated))
 		}
-		if base, ok := strings.CutSuffix(key, "/beat"); ok {
-			if _, owned := recs[base+"/owner"]; !owned {
-				d.say("problem", sp.Name(), "lease %s has a beat but no owner", base)
-			}
-		}
+		return err
 	}
+	if base, ok := strings.CutSuffix(r.Key, "/beat"); ok {
+		owner, err := sp.Get(ctx, base+"/owner")
+		if err == nil && !owner.Exists() {
+			d.say("problem", sp.Name(), "lease %s has a beat but no owner", base)
+		}
+		return err
+	}
+	return nil
 }
+
+func stamp(t time.Time) string { return t.Local().Format(time.DateTime) }

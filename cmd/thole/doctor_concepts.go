@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"reflect"
 	"strings"
 
@@ -15,91 +16,107 @@ import (
 
 // concepts checks what the concepts promise of a space's records: what is
 // current is what the events add up to, and nothing belongs to something that
-// is gone.
-func (d *doctor) concepts(ctx context.Context, sp *thole.Space, recs map[string]thole.Record) {
-	undecided := 0
-	for key, rec := range recs {
-		kind, rest, _ := strings.Cut(key, "/")
-		id, below, _ := strings.Cut(rest, "/")
-		switch {
-		case (kind == "thread" || kind == "run") && below != "" && !recs[kind+"/"+id].Exists():
-			d.say("problem", sp.Name(), "record %s is an orphan: %s/%s is gone", key, kind, id)
-		case kind == "thread" && below == "":
-			d.thread(ctx, sp, rec)
-		case kind == "thread" && below == "state":
-			d.document(ctx, sp, document.Under(sp, "thread/"+id, "thread/"+id), "state", rec)
-		case kind == "document" && below == "":
-			d.documentRecord(ctx, sp, rec)
-		case kind == "run" && below == "":
-			d.run(sp, rec, recs)
-		case kind == "outbox":
-			d.say("note", sp.Name(), "message %s to another space waits for its delivery since %s", id, rec.Updated.Local().Format("2006-01-02 15:04:05"))
-		case kind == "decision" && id == "open":
-			undecided++
+// is gone. Records come in key order, so an owner comes before what is below it.
+type concepts struct {
+	*doctor
+	sp    *thole.Space
+	owner string // the thread or run that was seen last
+	open  int    // decisions without an outcome
+}
+
+func (c *concepts) record(ctx context.Context, rec thole.Record) error {
+	kind, rest, _ := strings.Cut(rec.Key, "/")
+	id, below, _ := strings.Cut(rest, "/")
+	switch {
+	case (kind == "thread" || kind == "run") && below == "":
+		c.owner = rec.Key
+		if kind == "run" {
+			return c.run(ctx, rec)
 		}
+		return c.thread(ctx, id, rec)
+	case (kind == "thread" || kind == "run") && c.owner != kind+"/"+id:
+		c.say("problem", c.sp.Name(), "record %s is an orphan: %s/%s is gone", rec.Key, kind, id)
+	case kind == "thread" && below == "state":
+		c.document(ctx, document.Under(c.sp, c.owner, c.owner), "state", rec)
+	case kind == "document" && below == "":
+		name, err := url.PathUnescape(id)
+		if err != nil {
+			c.say("problem", c.sp.Name(), "record %s does not name a document: %v", rec.Key, err)
+			return nil
+		}
+		c.document(ctx, document.In(c.sp), name, rec)
+	case kind == "outbox":
+		c.say("note", c.sp.Name(), "a commit to another space waits for its delivery since %s (%s)", stamp(rec.Updated), rec.Key)
+	case kind == "decision" && id == "open":
+		c.open++
 	}
-	if undecided > 0 {
-		d.say("note", sp.Name(), "%d decisions have no outcome; see `thole get %s decision/open/`", undecided, sp.Name())
+	return nil
+}
+
+func (c *concepts) end() {
+	if c.open > 0 {
+		c.say("note", c.sp.Name(), "%d decisions have no outcome; see `thole get %s decision/open/`", c.open, c.sp.Name())
 	}
 }
 
-// thread folds the whole history and compares it with the head.
-func (d *doctor) thread(ctx context.Context, sp *thole.Space, rec thole.Record) {
+// thread compares the messages in the journal with the count in the head.
+func (c *concepts) thread(ctx context.Context, id string, rec thole.Record) error {
 	var t thread.Thread
 	if err := rec.As(&t); err != nil {
-		d.say("problem", sp.Name(), "%v", err)
-		return
+		c.say("problem", c.sp.Name(), "%v", err)
+		return nil
 	}
-	id := strings.TrimPrefix(rec.Key, "thread/")
 	messages := 0
-	q := &thread.Query{Last: thole.MaxPage}
-	for {
-		page, err := thread.In(sp).Messages(ctx, id, q)
+	q := thole.ReadQuery{Stream: thread.Key(id), Types: []string{"message.added"}}
+	for e, err := range c.sp.Events(ctx, q) {
+		var a thread.Added
+		switch {
+		case err != nil:
+		case e.Data == nil:
+			return nil // erased: there is nothing to compare with
+		default:
+			err = e.As(&a)
+		}
+		if errors.Is(err, thole.ErrCorrupt) {
+			c.say("problem", c.sp.Name(), "thread %s: %v", id, err)
+			return nil
+		}
 		if err != nil {
-			d.say("problem", sp.Name(), "thread %s cannot be read: %v", id, err)
-			return
+			return err
 		}
-		messages += len(page.Items)
-		if q.Cursor = page.Next; q.Cursor == "" {
-			break
+		if e.Position.Compare(rec.Version) > 0 {
+			break // it came after the head was read
 		}
-	}
-	// The head also counts what a rollback took out; a reply counts once it has begun.
-	if messages > t.Messages+t.Turns {
-		d.say("problem", sp.Name(), "thread %s has %d messages in its journal, its head says %d", id, messages, t.Messages)
-	}
-}
-
-func (d *doctor) documentRecord(ctx context.Context, sp *thole.Space, rec thole.Record) {
-	docs := document.In(sp)
-	page, err := docs.List(ctx, nil)
-	if err != nil {
-		d.say("problem", sp.Name(), "documents cannot be listed: %v", err)
-		return
-	}
-	for _, doc := range page.Documents {
-		if doc.Version == rec.Version {
-			d.document(ctx, sp, docs, doc.Name, rec)
-			return
+		if a.Message != nil {
+			messages++
+		}
+		if a.Run != "" {
+			messages++ // the reply that the run makes
 		}
 	}
+	if messages != t.Messages {
+		c.say("problem", c.sp.Name(), "thread %s has %d messages in its journal, its head says %d", id, messages, t.Messages)
+	}
+	if _, err := thread.In(c.sp).Turns(ctx, id, nil); err != nil {
+		c.say("problem", c.sp.Name(), "thread %s cannot be read: %v", id, err)
+	}
+	return nil
 }
 
 // document replays the document's events and compares with its record.
-func (d *doctor) document(ctx context.Context, sp *thole.Space, docs *document.Documents, name string, rec thole.Record) {
+func (c *concepts) document(ctx context.Context, docs *document.Documents, name string, rec thole.Record) {
 	now, err := docs.Get(ctx, name, nil)
 	if err != nil {
-		d.say("problem", sp.Name(), "document %s: %v", name, err)
+		c.say("problem", c.sp.Name(), "document %s: %v", name, err)
 		return
 	}
-	past, err := docs.Replay(ctx, name, rec.Version)
-	switch {
-	case errors.Is(err, thole.ErrTrimmed):
-		return // its past was purged
-	case err != nil:
-		d.say("problem", sp.Name(), "document %s at %s: %v", name, rec.Version, err)
-	case now.Version == rec.Version && (past.Version != rec.Version || !sameJSON(now.Value, past.Value)):
-		d.say("problem", sp.Name(), "document %s is not what its events add up to at %s", name, rec.Version)
+	past, err := docs.Get(ctx, name, &document.GetOptions{At: rec.Version})
+	if err != nil {
+		c.say("problem", c.sp.Name(), "document %s at %s: %v", name, rec.Version, err)
+		return
+	}
+	if now.Version == rec.Version && !sameJSON(now.Value, past.Value) {
+		c.say("problem", c.sp.Name(), "document %s is not what its events add up to at %s", name, rec.Version)
 	}
 }
 
@@ -109,16 +126,24 @@ func sameJSON(a, b json.RawMessage) bool {
 }
 
 // run checks that who works has a lease, and that the thread is there.
-func (d *doctor) run(sp *thole.Space, rec thole.Record, recs map[string]thole.Record) {
+func (c *concepts) run(ctx context.Context, rec thole.Record) error {
 	var r run.Run
 	if err := rec.As(&r); err != nil {
-		d.say("problem", sp.Name(), "%v", err)
-		return
+		c.say("problem", c.sp.Name(), "%v", err)
+		return nil
 	}
-	if (r.Status == run.Running || r.Status == run.Waiting) && !recs[rec.Key+"/owner"].Exists() {
-		d.say("problem", sp.Name(), "%s is %s but nobody holds its lease", rec.Key, r.Status)
+	recs, err := c.sp.GetAll(ctx, rec.Key, rec.Key+"/owner", thread.Key(r.Thread))
+	if err != nil {
+		return err
 	}
-	if !r.Ended() && !recs[thread.Key(r.Thread)].Exists() {
-		d.say("problem", sp.Name(), "%s is %s in thread %s, which is gone", rec.Key, r.Status, r.Thread)
+	if recs[0].Version != rec.Version || r.Ended() {
+		return nil // it went on meanwhile, or is over
 	}
+	if r.Status != run.Queued && !recs[1].Exists() {
+		c.say("problem", c.sp.Name(), "%s is %s but nobody holds its lease", rec.Key, r.Status)
+	}
+	if !recs[2].Exists() {
+		c.say("problem", c.sp.Name(), "%s is %s in thread %s, which is gone", rec.Key, r.Status, r.Thread)
+	}
+	return nil
 }
