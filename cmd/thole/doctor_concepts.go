@@ -110,12 +110,13 @@ func (c *concepts) document(ctx context.Context, docs *document.Documents, name 
 		c.say("problem", c.sp.Name(), "document %s: %v", name, err)
 		return
 	}
-	past, err := docs.Get(ctx, name, &document.GetOptions{At: rec.Version})
-	if err != nil {
+	past, err := docs.Replay(ctx, name, rec.Version)
+	switch {
+	case errors.Is(err, thole.ErrTrimmed):
+		return // its past was purged
+	case err != nil:
 		c.say("problem", c.sp.Name(), "document %s at %s: %v", name, rec.Version, err)
-		return
-	}
-	if now.Version == rec.Version && !sameJSON(now.Value, past.Value) {
+	case now.Version == rec.Version && (past.Version != rec.Version || !sameJSON(now.Value, past.Value)):
 		c.say("problem", c.sp.Name(), "document %s is not what its events add up to at %s", name, rec.Version)
 	}
 }
