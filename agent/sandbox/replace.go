@@ -229,8 +229,13 @@ func (e *edit) readAside() (content []byte, release func(), err error) {
 func (e *edit) putBack(aside []byte, cause error) error {
 	err := exchange(e.dir, e.temp, e.name)
 	if err == nil {
-		ours, readErr := readRegular(e.parent, e.temp)
+		// Whoever opened ours while it had the name may be about to write it.
+		ours, release, readErr := e.readAside()
+		defer release()
 		if readErr == nil && Hash(ours) == e.hash {
+			if removeErr := e.parent.Remove(e.temp); removeErr == nil { // before the lease ends
+				e.temp = ""
+			}
 			if cause != nil {
 				return cause
 			}

@@ -197,7 +197,7 @@ func TestCancelReachesSubAgents(t *testing.T) {
 	for _, e := range s.Events("project:cancel") {
 		var data struct{ Run, Parent string }
 		json.Unmarshal(e.Data, &data) // not all have these
-		if e.Type != "run.queued" || data.Parent == "" {
+		if e.Type != "run.started" || data.Parent == "" {
 			continue
 		}
 		children++

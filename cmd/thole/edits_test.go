@@ -1,0 +1,203 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const editScript = `
+turns:
+  - prompt: '/Change agent \w from \d+ to \d+/'
+    steps:
+      - tool_calls: [{name: Read, input: {file_path: shared.txt}}]
+      - text: Now I change the one line that you asked for.
+        delay_ms: 1
+        capture: {who: 'Change agent (\w) from', from: 'Change agent \w from (\d+)', to: 'from \d+ to (\d+)'}
+        tool_calls: [{name: Edit, input: {file_path: shared.txt, old_string: "agent {{who}}: {{from}}\n", new_string: "agent {{who}}: {{to}}\n"}}]
+      - text: That is all.
+  - prompt: Change it slowly
+    steps:
+      - tool_calls: [{name: Read, input: {file_path: shared.txt}}]
+      - text: I will change the line that you asked for, but first I think about it for a while.
+        delay_ms: 40
+        tool_calls: [{name: Edit, input: {file_path: shared.txt, old_string: "agent A: 0\n", new_string: "agent A: mine\n"}}]
+      - expect: [CONFLICT, "yours, not applied"]
+        text: So it was not applied.
+`
+
+const editSpace = "/v1/spaces/project:edits"
+
+// sharedFile is what two agents and a person write to.
+func sharedFile(t *testing.T, s *server) string {
+	t.Helper()
+	path := filepath.Join(s.Project, "shared.txt")
+	gap := strings.Repeat("nobody changes this line\n", 5)
+	if err := os.WriteFile(path, []byte("agent A: 0\n"+gap+"agent B: 0\n"+gap), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestEditsOfAPersonAndTwoAgentsAreAllInTheFile has two runs edit one file at
+// once, while a person goes on appending lines to it slowly, quickly and like a
+// program in turn. What is not in the file afterwards is what a run says was
+// not applied; of the person's, nothing may be missing.
+func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
+	s := startServer(t, setup{Script: editScript})
+	path := sharedFile(t, s)
+	const rounds = 50
+	value := map[string]int{"A": 0, "B": 0}
+	person, notApplied := 0, 0
+	for round := range rounds {
+		runs := map[string]string{}
+		for who, n := range value {
+			runs[who] = s.ask(editSpace, fmt.Sprintf("Change agent %s from %d to %d", who, n, n+1))
+		}
+		typing := time.NewTicker([]time.Duration{20, 8, 1}[round%3] * time.Millisecond)
+		for open := true; open; {
+			<-typing.C
+			person++
+			appendLine(t, path, fmt.Sprintf("person %d\n", person))
+			open = slices.ContainsFunc([]string{"A", "B"}, func(who string) bool {
+				return slices.Contains([]string{"queued", "running"}, s.run(runs[who]).Status)
+			})
+		}
+		typing.Stop()
+		now, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for who, run := range runs {
+			if r := s.run(run); r.Status != "succeeded" {
+				t.Fatalf("round %d, agent %s: got %+v\n%s", round, who, r, s.LogTail())
+			}
+			if strings.Contains(string(now), fmt.Sprintf("agent %s: %d\n", who, value[who]+1)) {
+				value[who]++
+				continue
+			}
+			notApplied++
+			s.saysNotApplied(run)
+		}
+	}
+	s.hasAllLines(path, person)
+	t.Logf("%d rounds: %d edits of a person, %d of agents, %d more that were reported as not applied", rounds, person, value["A"]+value["B"], notApplied)
+	if value["A"]+value["B"] == 0 {
+		t.Error("no edit of an agent was ever applied")
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.Project, ".thole-*")); len(left) > 0 {
+		t.Errorf("work files left: %v", left)
+	}
+	s.Terminate()
+	mustBeHealthy(t, s.Store)
+}
+
+// hasAllLines looks for every line of the person: in the file, or, if it came
+// while another of theirs was being put back, in one beside it that a run named.
+func (s *server) hasAllLines(path string, person int) {
+	s.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	kept, err := filepath.Glob(path + ".thole-kept-*")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, k := range kept {
+		more, err := os.ReadFile(k)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		text = append(text, more...)
+		if !slices.ContainsFunc(s.Events("project:edits"), func(e event) bool { return strings.Contains(e.text, filepath.Base(k)) }) {
+			s.t.Errorf("%s was kept and nobody told", k)
+		}
+	}
+	there := map[string]bool{}
+	for _, line := range regexp.MustCompile(`(?m)^person \d+$`).FindAllString(string(text), -1) {
+		there[line] = true
+	}
+	for n := 1; n <= person; n++ {
+		if !there[fmt.Sprintf("person %d", n)] {
+			s.t.Errorf("the person's line %d is lost", n)
+		}
+	}
+}
+
+func appendLine(t *testing.T, path, line string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(line); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// saysNotApplied checks that a run's Edit failed and said so, to its user too.
+func (s *server) saysNotApplied(run string) {
+	s.t.Helper()
+	thread, _, _ := strings.Cut(run, "/runs/")
+	body := string(s.Must("GET", thread+"/messages", nil, nil).Body)
+	if !regexp.MustCompile(`nothing was applied|not applied|open for writing; try again`).MatchString(body) {
+		s.t.Errorf("an edit is not in the file, and the thread does not say so: %s", body)
+	}
+}
+
+// TestAnEditThatConflictsSaysExactlyWhatWasNotApplied changes the agent's line
+// after it was read and before it is written.
+func TestAnEditThatConflictsSaysExactlyWhatWasNotApplied(t *testing.T) {
+	s := startServer(t, setup{Script: editScript})
+	path := sharedFile(t, s)
+	run := s.ask(editSpace, "Change it slowly")
+	count := func(typ string) (n int, data json.RawMessage) {
+		for _, e := range s.Events("project:edits") {
+			if e.Type == typ {
+				n, data = n+1, e.Data
+			}
+		}
+		return n, data
+	}
+	eventually(t, 20*time.Second, "the agent has read the file", func() bool { n, _ := count("tool.completed"); return n == 1 })
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := strings.Replace(string(text), "agent A: 0\n", "agent A: yours\n", 1) + "and this\n"
+	if err := os.WriteFile(path, []byte(theirs), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.ended(run, 20*time.Second); r.Status != "succeeded" {
+		t.Fatalf("run: got %+v", r)
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != theirs {
+		t.Errorf("the file: got %q, %v; want the person's", now, err)
+	}
+	n, data := count("file.conflict")
+	var conflict struct {
+		Path     string
+		Ours     string `json:"ours_hash"`
+		Theirs   string `json:"theirs_hash"`
+		Rejected json.RawMessage
+	}
+	if err := json.Unmarshal(data, &conflict); err != nil || n != 1 || conflict.Path != "shared.txt" || conflict.Ours == conflict.Theirs {
+		t.Errorf("file.conflict: got %d, %s, %v", n, data, err)
+	}
+	if !strings.Contains(string(conflict.Rejected), "agent A: mine") {
+		t.Errorf("file.conflict does not hold what was not applied: %s", data)
+	}
+	s.saysNotApplied(run)
+	s.Terminate()
+	mustBeHealthy(t, s.Store)
+}
