@@ -101,7 +101,7 @@ func List(ctx context.Context, store *thole.Store, after string, limit int) ([]T
 }
 
 // Revoke ends a token: from the commit on, no process accepts it, and open
-// streams end at their next heartbeat. ErrNotFound if there is none.
+// streams end within a heartbeat's time. ErrNotFound if there is none.
 func Revoke(ctx context.Context, store *thole.Store, id string) error {
 	_, err := store.Space("global").Update(ctx, func(tx *thole.Tx) error {
 		rec, err := tx.Get(prefix + id)

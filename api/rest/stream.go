@@ -29,6 +29,7 @@ type stream struct {
 	last    func(*thole.Delivery) []byte // nil: it never ends; else a final frame after a delivery that ends it
 	first   []byte                       // not nil: this alone is said
 	wrote   time.Time
+	checked time.Time        // when the caller was last known to be who they are
 	spaces  []string         // more than one space: their names,
 	at      []thole.Position // and what was written of each
 }
@@ -49,6 +50,7 @@ func (s *stream) run() error {
 	ctx, cancel := context.WithCancelCause(s.c.r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.c.api.drain, func() { cancel(errDraining) })()
+	s.checked = time.Now()
 	err := s.write([]byte("retry: " + retryAfter + "\n"))
 	if s.first != nil && err == nil {
 		return s.write(s.first)
@@ -57,14 +59,14 @@ func (s *stream) run() error {
 		err = s.deliver(ctx)
 	}
 	switch {
+	case errors.As(err, new(*writeError)) && errors.Is(err, os.ErrDeadlineExceeded): // net/http ends the request's context for it
+		s.c.api.metrics.Dropped()
+		s.c.api.log.Info("dropped a watcher that does not read", "request", s.c.id, "after", s.c.api.opts.Stall)
+		panic(http.ErrAbortHandler) // nothing more can be said to it
 	case errors.Is(err, errEnd), s.c.r.Context().Err() != nil:
 		return nil
 	case errors.As(err, new(*writeError)):
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			s.c.api.metrics.Dropped()
-			s.c.api.log.Info("dropped a watcher that does not read", "request", s.c.id, "after", s.c.api.opts.Stall)
-		}
-		panic(http.ErrAbortHandler) // nothing more can be said to it
+		panic(http.ErrAbortHandler)
 	case errors.Is(err, errDraining), errors.Is(err, thole.ErrClosed):
 		s.write([]byte(": the server is going away; come back\n"))
 		return nil
@@ -91,7 +93,10 @@ func (s *stream) deliver(ctx context.Context) error {
 		batch, source, err := s.feed.next(wait)
 		switch {
 		case err == nil:
-			if err := s.writeBatch(batch, source); err != nil {
+			if err = s.check(); err == nil {
+				err = s.writeBatch(batch, source)
+			}
+			if err != nil {
 				return err
 			}
 		case ctx.Err() != nil:
@@ -100,7 +105,7 @@ func (s *stream) deliver(ctx context.Context) error {
 			return err
 		}
 		if time.Since(s.wrote) >= beat {
-			return s.heartbeat(ctx)
+			return s.heartbeat()
 		}
 		if wait.Err() != nil {
 			return nil // something was written meanwhile: the next beat is due later
@@ -109,15 +114,23 @@ func (s *stream) deliver(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// heartbeat keeps proxies from closing the connection. It is also when a token
-// that was revoked since stops working.
-func (s *stream) heartbeat(ctx context.Context) error {
-	if s.c.token != nil {
-		if err := s.c.identify(); err != nil {
-			return err
-		}
+// heartbeat keeps proxies from closing the connection.
+func (s *stream) heartbeat() error {
+	if err := s.check(); err != nil {
+		return err
 	}
 	return s.write([]byte(": heartbeat\n"))
+}
+
+// check identifies the caller again when a heartbeat's time has passed since it
+// was last done, however busy the stream is: a token that was revoked since, or
+// has expired, stops working then.
+func (s *stream) check() error {
+	if s.c.token == nil || time.Since(s.checked) < s.c.api.opts.Heartbeat {
+		return nil
+	}
+	s.checked = time.Now()
+	return s.c.identify()
 }
 
 // writeBatch sends deliveries of one space in one write.

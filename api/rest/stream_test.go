@@ -308,6 +308,9 @@ func TestAClientThatStopsReadingIsDroppedAndNobodyWaits(t *testing.T) {
 	}
 	<-done
 	poll(t, "the slow watcher to be dropped", func() bool { return sp.Watchers() == 1 })
+	poll(t, "it to be counted", func() bool {
+		return strings.Contains(string(s.do("GET", "/metrics", nil).body), "\nthole_watchers_dropped_total 1\n")
+	})
 }
 
 func poll(t *testing.T, what string, ok func() bool) {
@@ -397,5 +400,49 @@ func TestARevokedTokenLosesItsOpenStream(t *testing.T) {
 	}
 	if f, ok := w.next(); !ok || f.event != "error" || f.data.Code != "unauthorized" {
 		t.Errorf("got %v %s, want event: error with code unauthorized", ok, f.raw)
+	}
+}
+
+func TestARevokedTokenLosesAStreamThatIsNeverIdle(t *testing.T) {
+	s := serveWithTokens(t, &rest.Options{Heartbeat: 100 * time.Millisecond})
+	secret, tok, err := auth.Create(t.Context(), s.store, auth.Token{Grants: []auth.Grant{{Space: "*", Access: auth.Read}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.token = secret
+	w := s.watch("/v1/spaces/project:a/events")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(time.Millisecond) // far more often than heartbeats
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			if err := s.store.Space("project:a").Signal("app/x", "app.tick", 1); err != nil {
+				ended <- err
+				return
+			}
+		}
+		ended <- nil
+	}()
+	w.mustNext()
+	if err := auth.Revoke(t.Context(), s.store, tok.ID); err != nil {
+		t.Fatal(err)
+	}
+	var last frame
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+		f, ok := w.next()
+		if !ok {
+			break
+		}
+		last = f
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if last.event != "error" || last.data.Code != "unauthorized" {
+		t.Errorf("the last that came is %s, want event: error with code unauthorized", last.raw)
 	}
 }
