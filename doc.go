@@ -15,7 +15,7 @@
 //     replayed.
 //
 // Open a backend (package backend, or one of its engines directly), hand it to
-// [New], and work with the [Space] values that [Store.Space] returns. The
+// [Open], and work with the [Space] values that [Store.Space] returns. The
 // concepts (thread, run, document, lock, …) in state/ are built on this package
 // and on nothing else.
 package thole

@@ -1,7 +1,7 @@
 package thole_test
 
 import (
-	"bufio"
+	"bytes"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -36,33 +36,59 @@ var exceptions = map[string][]string{
 	"state/statetest":     {"backend/*"},        // stores to test concepts on
 }
 
+// testsMayImport is what the tests of every package but the leaves may import
+// beside that: stores to test on.
+var testsMayImport = []string{"backend/*", "state/statetest"}
+
+// testExceptions are the imports of tests beside all these rules.
+var testExceptions = map[string][]string{
+	"agent": {"examples"}, // a project for an agent to work on
+}
+
 func TestImportsPointDownOnly(t *testing.T) {
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
+	const fields = `{{.ImportPath}} {{join .Imports " "}};{{join .TestImports " "}} {{join .XTestImports " "}}`
+	out, err := exec.Command("go", "list", "-f", fields, "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
 	for line := range strings.Lines(string(out)) {
-		fields := strings.Fields(line)
-		pkg := local(fields[0])
-		allowed, known := mayImport[first(pkg)]
-		if !known {
+		code, tests, _ := strings.Cut(line, ";")
+		imports := strings.Fields(code)
+		pkg := local(imports[0])
+		if _, known := mayImport[first(pkg)]; !known {
 			t.Errorf("%s is in no wing of the house", pkg)
 		}
-		for _, imp := range fields[1:] {
-			if imp != module && !strings.HasPrefix(imp, module+"/") {
-				continue
+		for _, imp := range imports[1:] {
+			if ours(imp) && !allowed(pkg, local(imp)) {
+				t.Errorf("%s imports %s", pkg, local(imp))
 			}
-			to := local(imp)
-			ok := slices.Contains(allowed, first(to)) || slices.ContainsFunc(exceptions[pkg], func(e string) bool {
-				prefix, all := strings.CutSuffix(e, "*")
-				return e == to || all && strings.HasPrefix(to, prefix)
-			})
-			if !ok {
-				t.Errorf("%s imports %s", pkg, to)
+		}
+		for _, imp := range strings.Fields(tests) {
+			if ours(imp) && local(imp) != pkg && !allowed(pkg, local(imp)) && !testMayImport(pkg, local(imp)) {
+				t.Errorf("a test of %s imports %s", pkg, local(imp))
 			}
 		}
 	}
 }
+
+func allowed(pkg, imported string) bool {
+	return slices.Contains(mayImport[first(pkg)], first(imported)) || matches(exceptions[pkg], imported)
+}
+
+func testMayImport(pkg, imported string) bool {
+	return first(pkg) != "internal" && matches(testsMayImport, imported) || matches(testExceptions[pkg], imported)
+}
+
+// matches reports whether pkg is one of patterns, of which "dir/*" stands for
+// all that is in a folder.
+func matches(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		prefix, all := strings.CutSuffix(p, "*")
+		return p == pkg || all && strings.HasPrefix(pkg, prefix)
+	})
+}
+
+func ours(imp string) bool { return imp == module || strings.HasPrefix(imp, module+"/") }
 
 func local(imp string) string {
 	if imp == module {
@@ -87,14 +113,11 @@ func TestNoGoFileIsLongerThan800Lines(t *testing.T) {
 		if filepath.Ext(path) != ".go" {
 			return nil
 		}
-		f, err := os.Open(path)
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		n := 0
-		for s := bufio.NewScanner(f); s.Scan(); n++ {
-		}
+		n := bytes.Count(text, []byte("\n"))
 		if n > 800 {
 			t.Errorf("%s has %d lines", path, n)
 		}

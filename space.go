@@ -191,7 +191,7 @@ func (sp *Space) List(ctx context.Context, q ListQuery) ([]Record, error) {
 	if err := checkPrefix(q.Prefix); err != nil {
 		return nil, err
 	}
-	q.Limit = pageLimit(q.Limit)
+	q.Limit = PageLimit(q.Limit)
 	var out []Record
 	for limit := q.Limit; ; {
 		recs, err := sp.store.backend.List(ctx, sp.name, q)
@@ -246,7 +246,7 @@ func (sp *Space) Read(ctx context.Context, q ReadQuery) (Page, error) {
 	if sp.err != nil {
 		return Page{}, sp.err
 	}
-	q.Limit = pageLimit(q.Limit)
+	q.Limit = PageLimit(q.Limit)
 	p, err := sp.store.backend.Read(ctx, sp.name, q)
 	if err != nil {
 		return Page{}, fmt.Errorf("read %s: %w", sp.name, err)

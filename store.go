@@ -121,7 +121,7 @@ func (s *Store) Now() time.Time { return s.clock.now() }
 // Spaces lists the names of existing spaces in byte order. Limit is 1…MaxPage
 // (0: MaxPage); go on by setting After to the last name.
 func (s *Store) Spaces(ctx context.Context, q SpacesQuery) ([]string, error) {
-	q.Limit = pageLimit(q.Limit)
+	q.Limit = PageLimit(q.Limit)
 	return s.backend.Spaces(ctx, q)
 }
 
@@ -158,11 +158,4 @@ func (s *Store) written(batch []Commit, results []Result, err error) {
 	for i := range batch {
 		s.hubs.hint(batch[i].Space)
 	}
-}
-
-func pageLimit(limit int) int {
-	if limit <= 0 || limit > MaxPage {
-		return MaxPage
-	}
-	return limit
 }
