@@ -140,7 +140,7 @@ func renewLock(c *call, in Renewal) (none, error) {
 	if err != nil {
 		return none{}, err
 	}
-	return none{}, lock.In(c.handle(c.space.Name())).Renew(c.ctx, f, ttl)
+	return none{}, lock.In(c.handle(c.space.Name())).Renew(c.ctx, c.r.PathValue("name"), f, ttl)
 }
 
 func releaseLock(c *call) (none, error) {

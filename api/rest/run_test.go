@@ -257,6 +257,26 @@ func TestALockIsHeldByOneAndFencesTheOthers(t *testing.T) {
 	s.refuse(400, "invalid", "POST", locks, `{"name":"x","ttl":"1"}`)
 }
 
+func TestATokenRenewsItsOwnLockOnly(t *testing.T) {
+	s := serve(t, nil)
+	const locks = "/v1/spaces/project:a/locks"
+	var a, b, intent struct{ Token string }
+	s.want(201, &a, "POST", locks, `{"name":"a"}`)
+	s.want(201, &b, "POST", locks, `{"name":"b"}`)
+	s.want(201, &intent, "POST", locks, `{"name":"a","mode":"intent","owner":"me"}`)
+	thread := s.createThread("project:a", nil)
+	s.want(201, nil, "POST", "/v1/spaces/project:a/threads/"+thread+"/runs", `{"prompt":"x"}`)
+	var c claimed
+	s.want(200, &c, "POST", "/v1/runs/claim", `{"spaces":["project:a"]}`)
+	for _, method := range []string{"PUT", "DELETE"} {
+		for _, token := range []string{b.Token, c.Token} {
+			s.refuse(400, "invalid", method, locks+"/a", nil, "Thole-Fence", token)
+		}
+		s.want(204, nil, method, locks+"/a", nil, "Thole-Fence", intent.Token)
+		s.want(204, nil, method, locks+"/a", nil, "Thole-Fence", a.Token)
+	}
+}
+
 func TestAWorkerMayEnterThePrivateThreadOfItsRunOnly(t *testing.T) {
 	s := serveWithTokens(t, nil)
 	grant := auth.Grant{Space: "project:a", Access: auth.Write}

@@ -142,7 +142,7 @@ type Lock struct {
 // Renew moves the lock's end to its TTL from now. ErrFenced: it is not held any
 // more.
 func (l *Lock) Renew(ctx context.Context) error {
-	return l.locks.Renew(ctx, l.Fence, l.TTL)
+	return l.locks.Renew(ctx, l.Name, l.Fence, l.TTL)
 }
 
 // Release gives the lock back and stops keeping it. It may be called again.
@@ -152,9 +152,31 @@ func (l *Lock) Release(ctx context.Context) error {
 	return l.locks.Release(ctx, l.Name, l.Fence)
 }
 
+// leaseOf returns the lease of the lock called name that f proves, and its mode.
+// ErrInvalid: f is of something else.
+func leaseOf(name string, f thole.Fence) (lease string, mode Mode, err error) {
+	b, err := base(name)
+	if err != nil {
+		return "", "", err
+	}
+	lease, ok := strings.CutSuffix(f.Key, "/owner")
+	switch {
+	case !ok:
+		return "", "", fmt.Errorf("lock %q: %w: the fence is of no lock", name, thole.ErrInvalid)
+	case lease == b:
+		return lease, Exclusive, nil
+	case strings.HasPrefix(lease, b+"/intent/"):
+		return lease, Intent, nil
+	}
+	return "", "", fmt.Errorf("lock %q: %w: the fence is of another", name, thole.ErrInvalid)
+}
+
 // Renew moves the end of the lock that f proves to ttl (0: DefaultTTL) from
-// now. ErrFenced: it is not held any more.
-func (ls *Locks) Renew(ctx context.Context, f thole.Fence, ttl time.Duration) error {
+// now. ErrFenced: it is not held any more. ErrInvalid: f is not of this lock.
+func (ls *Locks) Renew(ctx context.Context, name string, f thole.Fence, ttl time.Duration) error {
+	if _, _, err := leaseOf(name, f); err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
 	if ttl == 0 {
 		ttl = DefaultTTL
 	}
@@ -165,18 +187,9 @@ func (ls *Locks) Renew(ctx context.Context, f thole.Fence, ttl time.Duration) er
 // it may be repeated. ErrFenced: another holds it by now. ErrInvalid: f is not
 // of this lock.
 func (ls *Locks) Release(ctx context.Context, name string, f thole.Fence) error {
-	b, err := base(name)
+	lease, mode, err := leaseOf(name, f)
 	if err != nil {
-		return err
-	}
-	lease, mode := strings.TrimSuffix(f.Key, "/owner"), Exclusive
-	switch {
-	case lease == f.Key:
-		return fmt.Errorf("release %q: %w: the fence is of no lock", name, thole.ErrInvalid)
-	case strings.HasPrefix(lease, b+"/intent/"):
-		mode = Intent
-	case lease != b:
-		return fmt.Errorf("release %q: %w: the fence is of another lock", name, thole.ErrInvalid)
+		return fmt.Errorf("release: %w", err)
 	}
 	_, err = ls.sp.Update(ctx, func(tx *thole.Tx) error {
 		l, err := tx.Lease(lease)
@@ -187,7 +200,7 @@ func (ls *Locks) Release(ctx context.Context, name string, f thole.Fence) error 
 			return fmt.Errorf("release lock %q: %w: it is held by %s", name, thole.ErrFenced, l.Holder)
 		}
 		tx.Release(lease)
-		tx.Emit(b, TypeReleased, Change{Name: name, Owner: l.Holder, Mode: mode})
+		tx.Emit("lock/"+url.PathEscape(name), TypeReleased, Change{Name: name, Owner: l.Holder, Mode: mode})
 		return nil
 	})
 	return err
