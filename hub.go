@@ -249,7 +249,7 @@ func (h *hub) push(d *Delivery) {
 	}
 }
 
-func weight(d *Delivery) int { return len(d.Data) + 256 }
+func weight(d *Delivery) int { return d.size() + 16*len(d.Refs) + 256 }
 
 // announce wakes who waits. The caller holds mu.
 func (h *hub) announce() {

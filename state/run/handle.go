@@ -78,8 +78,9 @@ func (h *Handle) Request() []thread.Block { return slices.Clone(h.request) }
 // agent, because of it.
 func (h *Handle) Space() *thole.Space { return h.sp }
 
-// Get returns the run.
-func (h *Handle) Get(ctx context.Context) (*Run, error) { return h.rs.Get(ctx, h.id) }
+// Get returns the run. Unlike [Runs.Get] it does not end one whose lease has run
+// out: a worker that is late, and that nobody has replaced, may go on.
+func (h *Handle) Get(ctx context.Context) (*Run, error) { return h.rs.peek(ctx, h.id) }
 
 // Update is Space.Update under the run's fence, in one commit with all text so
 // far: for what belongs together, such as a decision and the start of its tool

@@ -216,3 +216,18 @@ func TestALineOfRunsWhoseThreadsAreGoneIsPassed(t *testing.T) {
 		b.finish(h)
 	})
 }
+
+func TestALateWorkerDoesNotEndItsOwnRun(t *testing.T) {
+	each(t, func(b *bench) {
+		b.start("go", run.Request{})
+		h := b.claim()
+		b.e.Clock.Advance(time.Hour) // the machine slept
+		if r, err := h.Get(t.Context()); err != nil || r.Status != run.Running {
+			t.Fatalf("got %+v, %v; want a running run", r, err)
+		}
+		if err := h.Heartbeat(t.Context()); err != nil {
+			t.Error(err)
+		}
+		b.finish(h)
+	})
+}
