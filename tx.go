@@ -14,7 +14,7 @@ import (
 // the same, so a Tx is either applied to exactly what it saw or runs again.
 type Tx struct {
 	ctx      context.Context
-	sp       *Space
+	sp       *Space // as of now, so that reads, deadlines and the commit are of one time
 	now      time.Time
 	cached   bool       // Get may answer from memory
 	fromMem  bool       // and did
@@ -60,7 +60,9 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 	var turn *turn
 	defer func() { turn.leave() }()
 	for attempt := 0; ; attempt++ {
-		tx := &Tx{ctx: ctx, sp: sp, now: sp.time(), cached: attempt == 0}
+		then := *sp
+		then.asOf = sp.time()
+		tx := &Tx{ctx: ctx, sp: &then, now: then.asOf, cached: attempt == 0}
 		err := fn(tx)
 		if err == nil {
 			err = tx.err
@@ -89,7 +91,7 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 				continue // it was not our turn: what was read is old by now
 			}
 		}
-		res, err := sp.commit(ctx, tx.commit)
+		res, err := then.commit(ctx, tx.commit)
 		if err == nil {
 			sp.deliverNow(ctx, tx.sent)
 			return res, nil
@@ -153,7 +155,8 @@ func (tx *Tx) changed() (key string, err error) {
 // Context returns the context that Update was called with.
 func (tx *Tx) Context() context.Context { return tx.ctx }
 
-// Now returns the time that deadlines of this Tx count from.
+// Now returns the time of this Tx: its commit, events and records carry it, and
+// deadlines count from it.
 func (tx *Tx) Now() time.Time { return tx.now }
 
 // Get returns the record under key as this Tx sees it; absent or expired: the

@@ -354,3 +354,27 @@ func TestTextIsStoredAsItIs(t *testing.T) {
 		t.Errorf("got %s, %v", r.Value, err)
 	}
 }
+
+func TestWhatATxWritesCarriesTheTimeThatItSaw(t *testing.T) {
+	sp := open(t, nil).Space("user:1")
+	var now time.Time
+	_, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
+		now = tx.Now()
+		for sp.Store().Now().Equal(now) { // the clock has microseconds
+		}
+		tx.Put("app/x", 1, nil)
+		tx.Emit("app/x", "app.x", nil)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := sp.Get(t.Context(), "app/x")
+	if err != nil || !rec.Updated.Equal(now) {
+		t.Errorf("record: got %v, %v; want %v", rec.Updated, err, now)
+	}
+	page, err := sp.Read(t.Context(), thole.ReadQuery{})
+	if err != nil || len(page.Events) != 1 || !page.Events[0].Time.Equal(now) {
+		t.Errorf("events: got %+v, %v; want one at %v", page.Events, err, now)
+	}
+}

@@ -197,3 +197,39 @@ func TestWhatIsStoredIsLittleMoreThanWhatWasSaid(t *testing.T) {
 		}
 	})
 }
+
+func TestAChangeAnswersWhatAReadThenGives(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		ts := thread.In(e.Space("project:shop"))
+		same := func(what string, got, want any) {
+			t.Helper()
+			g, _ := json.Marshal(got)
+			w, _ := json.Marshal(want)
+			if string(g) != string(w) {
+				t.Errorf("%s: answered %s, but a read gives %s", what, g, w)
+			}
+		}
+		made, err := ts.Create(t.Context(), &thread.CreateOptions{Title: "old", TTL: 60})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, _ := ts.Get(t.Context(), made.ID)
+		same("create", made, read)
+		title := "new"
+		patched, err := ts.Patch(t.Context(), made.ID, thread.Patch{Title: &title}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, _ = ts.Get(t.Context(), made.ID)
+		same("patch", patched, read)
+		said, err := ts.Append(t.Context(), made.ID, thread.Message{Role: thread.User, Blocks: []thread.Block{thread.TextBlock("hi")}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := ts.Messages(t.Context(), made.ID, nil)
+		if err != nil || len(page.Items) != 1 {
+			t.Fatalf("messages: got %+v, %v", page, err)
+		}
+		same("append", said.Message, page.Items[0])
+	})
+}
