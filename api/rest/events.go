@@ -197,10 +197,11 @@ func (c *call) applicationEvent(path string, in NewEvent) (thole.Event, error) {
 	return thole.Event{Type: in.Type, Stream: in.Stream, Data: in.Data, Subject: in.Subject, Refs: in.Refs, Schema: in.Schema}, nil
 }
 
-// ownNouns are what Thole's own event types begin with.
+// ownNouns are what Thole's own event types begin with. The frames "error" and
+// "complete" have no dot, as no event from outside can.
 func ownNouns() []string {
 	return []string{"thread", "message", "run", "tool", "file", "todo", "lock", "document", "kv",
-		"decision", "task", "memory", "credits", "agent", "space", "token"}
+		"decision", "task", "memory", "credits", "agent", "space", "token", "outbox"}
 }
 
 // ownGround keeps commits from outside below app/, unless the caller is admin.

@@ -72,6 +72,7 @@ func TestBadInputIsAClearProblem(t *testing.T) {
 		{"value over the limit", "POST", events, `{"type":"a.b","data":"` + strings.Repeat("x", 600<<10) + `"}`, 413, "too_large", ""},
 		{"empty commit", "POST", commits, `{}`, 400, "invalid", ""},
 		{"type without a dot", "POST", events, `{"type":"ab"}`, 400, "invalid", "type"},
+		{"type of a stream's last frame", "POST", events, `{"type":"complete"}`, 400, "invalid", "type"},
 		{"NUL in a type", "POST", events, `{"type":"a.\u0000"}`, 400, "invalid", ""},
 		{"10 kB type", "POST", events, `{"type":"a.` + strings.Repeat("b", 10_000) + `"}`, 413, "too_large", ""},
 		{"key twice", "POST", commits, `{"writes":[{"key":"app/x","value":1},{"key":"app/x","value":2}]}`, 400, "invalid", ""},

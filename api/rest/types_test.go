@@ -1,0 +1,150 @@
+package rest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// root is the project's folder.
+const root = "../.."
+
+var dotted = regexp.MustCompile(`^[a-z]+\.[a-z_]+$`) // never changed
+
+// emitted finds the types of all events and signals that the project's code
+// emits: what is passed to Emit, emit or Signal as the type, and what an event's
+// Type is set to. A name stands for every text that its package gives it.
+func emitted(t *testing.T) []string {
+	t.Helper()
+	types := map[string]bool{"thread.expired": true} // of sweep.go: <kind>.expired, for records with Notify and no expirer
+	for _, dir := range goDirs(t) {
+		files := parse(t, dir)
+		texts := textsOf(files)
+		add := func(e ast.Expr) {
+			for _, s := range texts.of(e) {
+				if dotted.MatchString(s) {
+					types[s] = true
+				}
+			}
+		}
+		for _, f := range files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.CallExpr:
+					if sel, ok := n.Fun.(*ast.SelectorExpr); ok && len(n.Args) == 3 && slices.Contains([]string{"Emit", "emit", "Signal"}, sel.Sel.Name) {
+						add(n.Args[1])
+					}
+				case *ast.KeyValueExpr:
+					if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Type" {
+						add(n.Value)
+					}
+				}
+				return true
+			})
+		}
+	}
+	var all []string
+	for typ := range types {
+		all = append(all, typ)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// goDirs are the folders whose code may emit: not tests' helpers and measuring.
+func goDirs(t *testing.T) []string {
+	t.Helper()
+	dirs := []string{root}
+	for _, top := range []string{"state", "agent", "api", "cmd"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dirs
+}
+
+func parse(t *testing.T, dir string) []*ast.File {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+// texts are the texts that each name of a package is given.
+type texts map[string][]string
+
+func textsOf(files []*ast.File) texts {
+	all := make(texts)
+	give := func(name ast.Expr, value ast.Expr) {
+		if id, ok := name.(*ast.Ident); ok {
+			all[id.Name] = append(all[id.Name], all.of(value)...)
+		}
+	}
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ValueSpec:
+				for i := range min(len(n.Names), len(n.Values)) {
+					give(n.Names[i], n.Values[i])
+				}
+			case *ast.AssignStmt:
+				for i := range min(len(n.Lhs), len(n.Rhs)) {
+					give(n.Lhs[i], n.Rhs[i])
+				}
+			}
+			return true
+		})
+	}
+	return all
+}
+
+func (all texts) of(e ast.Expr) []string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if s, err := strconv.Unquote(e.Value); err == nil && e.Kind == token.STRING {
+			return []string{s}
+		}
+	case *ast.Ident:
+		return all[e.Name]
+	}
+	return nil
+}
+
+func TestNoEventOfTholesOwnCanBeForged(t *testing.T) {
+	types := emitted(t)
+	if len(types) < 30 {
+		t.Fatalf("only %d types were found: %q", len(types), types)
+	}
+	for _, typ := range types {
+		noun, _, _ := strings.Cut(typ, ".")
+		if !slices.Contains(ownNouns(), noun) {
+			t.Errorf("%s can be posted from outside", typ)
+		}
+	}
+}
