@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -145,6 +146,31 @@ func TestNoEventOfTholesOwnCanBeForged(t *testing.T) {
 		noun, _, _ := strings.Cut(typ, ".")
 		if !slices.Contains(ownNouns(), noun) {
 			t.Errorf("%s can be posted from outside", typ)
+		}
+	}
+}
+
+var row = regexp.MustCompile("(?m)^\\| `([a-z]+\\.[a-z_]+)`") // never changed
+
+func TestTheListOfEventsIsComplete(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "events.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+		listed = append(listed, m[1])
+	}
+	slices.Sort(listed)
+	listed = slices.Compact(listed)
+	for _, typ := range emitted(t) {
+		if !slices.Contains(listed, typ) {
+			t.Errorf("docs/events.md lacks %s", typ)
+		}
+	}
+	for _, typ := range listed {
+		if !slices.Contains(emitted(t), typ) {
+			t.Errorf("docs/events.md has %s, which nothing emits", typ)
 		}
 	}
 }
