@@ -28,9 +28,9 @@ type kind struct {
 	code   string
 }
 
-// kinds maps each sentinel to one status and one stable code, and back. Two
-// statuses depend on the request, not the error: see [call.conditional] and
-// [thole.ReusedKeyError].
+// kinds maps each error to one status and one stable code, and a code back to
+// the first error that has it. Two statuses depend on the request, not the
+// error: see [call.conditional] and [thole.ReusedKeyError].
 func kinds() []kind {
 	return []kind{
 		{thole.ErrNotFound, http.StatusNotFound, "not_found"},
@@ -44,6 +44,8 @@ func kinds() []kind {
 		{thole.ErrCancelled, http.StatusConflict, "cancelled"},
 		{thole.ErrCorrupt, http.StatusInternalServerError, "corrupt"},
 		{thole.ErrClosed, http.StatusServiceUnavailable, "closed"},
+		{context.Canceled, http.StatusServiceUnavailable, "closed"}, // by the server: a client that went away gets no answer
+		{context.DeadlineExceeded, http.StatusServiceUnavailable, "closed"},
 		{thole.ErrFull, http.StatusInsufficientStorage, "full"},
 		{auth.ErrUnauthorized, http.StatusUnauthorized, "unauthorized"},
 		{ErrForbidden, http.StatusForbidden, "forbidden"},
@@ -73,9 +75,6 @@ func kindOf(err error) kind {
 		if errors.Is(err, k.err) {
 			return k
 		}
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return kind{err, http.StatusServiceUnavailable, "cancelled"}
 	}
 	return all[len(all)-1]
 }
