@@ -71,7 +71,7 @@ func FoldStream[S any](ctx context.Context, sp *Space, stream string, fold Fold[
 	if at.IsZero() {
 		return fold.New(), Position{}, nil
 	}
-	f := folding[S]{Fold: fold, sp: sp, stream: stream, prefix: snapshotPrefix(fold.Name, fold.Version, stream)}
+	f := folding[S]{Fold: fold, sp: sp, stream: stream, prefix: snapshotPrefix(fold.Name, fold.Version, stream), past: sp.store.past()}
 	if f.Every <= 0 {
 		f.Every = 200
 	}
@@ -90,6 +90,7 @@ type folding[S any] struct {
 	sp     *Space
 	stream string
 	prefix string
+	past   int // see Store.past
 	state  S
 	pos    Position // of the last event applied
 
@@ -179,8 +180,14 @@ func (f *folding[S]) flush(ctx context.Context) {
 	if len(f.writes) == 0 {
 		return
 	}
-	plain := f.sp.store.Space(f.sp.name) // a fence guards the state, not its copies
-	_, err := plain.commit(WithoutIdempotencyKey(ctx), Commit{Writes: f.writes})
+	s := f.sp.store
+	s.purging.RLock()
+	defer s.purging.RUnlock()
+	var err error
+	if s.purges == f.past { // else they may hold what is to be forgotten
+		plain := s.Space(f.sp.name) // a fence guards the state, not its copies
+		_, err = plain.commit(WithoutIdempotencyKey(ctx), Commit{Writes: f.writes})
+	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 		f.sp.store.log.Warn("snapshots not stored", "space", f.sp.name, "fold", f.Name, "error", err)
 	}

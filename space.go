@@ -307,16 +307,34 @@ func (sp *Space) Purge(ctx context.Context, p Purge) error {
 			return err
 		}
 	}
-	if err := sp.store.backend.Purge(ctx, sp.name, p); err != nil {
-		return fmt.Errorf("purge %s: %w", sp.name, err)
-	}
+	err := sp.store.backend.Purge(ctx, sp.name, p)
+	// After an error, too: it may have removed what was named and failed behind.
 	sp.store.cache.dropSpace(sp.name)
 	sp.store.memo.dropSpace(sp.name)
 	sp.store.hubs.reset(sp.name)
+	sp.store.purged()
+	if err != nil {
+		return fmt.Errorf("purge %s: %w", sp.name, err)
+	}
 	if erases {
 		return sp.DeleteBelow(WithoutIdempotencyKey(ctx), "snap")
 	}
 	return nil
+}
+
+// purged keeps snapshots that are being made from being stored.
+func (s *Store) purged() {
+	s.purging.Lock()
+	defer s.purging.Unlock()
+	s.purges++
+}
+
+// past returns how many purges there were, in which what is read from now on
+// counts.
+func (s *Store) past() int {
+	s.purging.RLock()
+	defer s.purging.RUnlock()
+	return s.purges
 }
 
 // As reads a record's value into v. See [Decode].

@@ -45,6 +45,9 @@ type Store struct {
 	hubs    *hubs
 	expiry  expiry
 
+	purging sync.RWMutex // held for reading over the commit of a snapshot
+	purges  int          // so far
+
 	stop  context.CancelFunc
 	tasks sync.WaitGroup // every goroutine of the Store
 	once  sync.Once
