@@ -27,14 +27,25 @@ func Migrate(ctx context.Context, path string, dryRun bool) ([]string, error) {
 		return nil, f.explain(ctx, err)
 	}
 	defer c.close()
-	if _, err := f.version(c); err != nil {
+	if _, err := f.versionOf(c); err != nil {
 		return nil, f.explain(ctx, err)
 	}
 	steps, err := f.migrate(c, dryRun)
 	return steps, f.explain(ctx, err)
 }
 
-// version returns the schema version of the file, 0 for an empty one.
+// versionOf returns the schema version of the file, as it is at one moment:
+// another process may be making the schema.
+func (f *file) versionOf(c *conn) (int, error) {
+	if err := c.prepare(`BEGIN`).exec(); err != nil {
+		return 0, err
+	}
+	defer c.prepare(`ROLLBACK`).exec()
+	return f.version(c)
+}
+
+// version returns the schema version of the file, 0 for an empty one. It takes
+// more than one read, so c must be in a transaction.
 func (f *file) version(c *conn) (int, error) {
 	version, err := c.integer(`PRAGMA user_version`)
 	if err != nil {

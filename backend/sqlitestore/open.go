@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
@@ -42,8 +44,24 @@ func locate(path string, local bool) (file, error) {
 	return file{path: abs}, nil
 }
 
-// open returns the connection that writes, with a current schema and a WAL.
-func (f *file) open(ctx context.Context, cache int64) (_ *conn, err error) {
+// open returns the connection that writes, with a current schema and a WAL. Of
+// several that open a new file at once, each may hold what another waits for:
+// SQLite then tells one of them so at once, and it begins anew.
+func (f *file) open(ctx context.Context, cache int64) (*conn, error) {
+	for end := time.Now().Add(busyTimeout); ; {
+		c, err := f.tryOpen(ctx, cache)
+		if !errors.Is(err, sqlite3.BUSY) || time.Now().After(end) {
+			return c, err
+		}
+		select {
+		case <-time.After(time.Millisecond + rand.N(10*time.Millisecond)): // so that they do not meet again
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (f *file) tryOpen(ctx context.Context, cache int64) (_ *conn, err error) {
 	c, err := dial(ctx, f.path, f.vfs, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
 	if err != nil {
 		return nil, err
@@ -58,7 +76,7 @@ func (f *file) open(ctx context.Context, cache int64) (_ *conn, err error) {
 	if readOnly, _ := c.ReadOnly("main"); readOnly {
 		return nil, sqlite3.READONLY
 	}
-	version, err := f.version(c)
+	version, err := f.versionOf(c)
 	if err != nil {
 		return nil, err
 	}

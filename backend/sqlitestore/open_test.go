@@ -3,9 +3,11 @@ package sqlitestore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
@@ -187,4 +189,28 @@ func TestMigrateTellsWhatItWouldDo(t *testing.T) {
 		t.Fatalf("migrate again: got %q, %v; want nothing to do", steps, err)
 	}
 	commit(t, open(t, path, nil), "user:1", "a", `1`)
+}
+
+// Two that switch a new file to a write-ahead log at the same time used to fail
+// each other, and one that looked while another made the schema took the file
+// for a stranger's.
+func TestManyMayOpenANewFileAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	for round := range 100 {
+		path := filepath.Join(dir, fmt.Sprintf("%d.db", round))
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				s, err := sqlitestore.Open(t.Context(), path, nil)
+				if err != nil {
+					t.Errorf("round %d: %v", round, err)
+					return
+				}
+				if err := s.Close(); err != nil {
+					t.Errorf("round %d: close: %v", round, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
 }
