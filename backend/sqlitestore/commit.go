@@ -83,6 +83,10 @@ func (w *writer) apply(c *thole.Commit) (thole.Result, error) {
 
 // insert writes an event.
 func (w *writer) insert(sp *space, e *thole.Event) error {
+	if e.Position.Seq > maxSeq {
+		return fmt.Errorf("%w: sqlite store %s has room for %d positions in a space and no more; continue %s in another space",
+			thole.ErrFull, w.file.path, maxSeq, sp.head.Space)
+	}
 	st, err := w.stream(sp, e.Stream)
 	if err != nil {
 		return err
@@ -97,8 +101,8 @@ func (w *writer) insert(sp *space, e *thole.Event) error {
 	if err != nil {
 		return err
 	}
-	s := w.prepare(`INSERT INTO event (space, seq, stream, type, time, schema, actor, subject, cause, refs, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
-	s.int(sp.id).int(int64(e.Position.Seq)).int(st.id).text(e.Type).int(e.Time.UnixMicro()).int(int64(e.Schema))
+	s := w.prepare(`INSERT INTO event (id, stream, type, time, schema, actor, subject, cause, refs, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+	s.int(eventID(sp.id, e.Position.Seq)).int(st.id).text(e.Type).int(e.Time.UnixMicro()).int(int64(e.Schema))
 	s.optional(e.Actor).optional(e.Subject).optional(e.Cause).json(refs).json(e.Data)
 	if err := s.exec(); err != nil {
 		return err
@@ -108,28 +112,36 @@ func (w *writer) insert(sp *space, e *thole.Event) error {
 	return nil
 }
 
-// put sets a record, or deletes it if it has no value.
+// put sets a record, or deletes it if it has no value. Its row is known from
+// the checks as a rule, which saves the search for its key.
 func (w *writer) put(sp *space, r *thole.Record) error {
+	v, err := w.record(sp, r.Key)
+	if err != nil {
+		return err
+	}
 	at := inSpace{sp.id, r.Key}
 	if r.Value == nil {
-		// A warm cache knows what is absent.
-		if v, ok := w.records.get(at); ok && v.seq == 0 {
+		if v.seq == 0 {
 			return nil
 		}
 		w.records.put(at, version{})
-		return w.prepare(`DELETE FROM record WHERE space = ? AND key = ?`).int(sp.id).text(r.Key).exec()
+		return w.prepare(`DELETE FROM record WHERE id = ?`).int(v.id).exec()
 	}
-	s := w.prepare(`INSERT INTO record (space, key, version, updated, expires, notify, schema, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (space, key) DO UPDATE SET version = excluded.version, updated = excluded.updated, expires = excluded.expires,
-			notify = excluded.notify, schema = excluded.schema, value = excluded.value`)
-	notify := int64(0)
-	if r.Notify {
-		notify = 1
+	var s *stmt
+	if v.seq == 0 {
+		s = w.prepare(`INSERT INTO record (version, updated, expires, notify, schema, value, space, key) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`)
+	} else {
+		s = w.prepare(`UPDATE record SET version = ?, updated = ?, expires = ?, notify = ?, schema = ?, value = ? WHERE id = ?`)
 	}
-	s.int(sp.id).text(r.Key).int(int64(r.Version.Seq)).int(r.Updated.UnixMicro()).time(r.Expires)
-	s.int(notify).int(int64(r.Schema)).json(r.Value)
-	w.records.put(at, version{seq: r.Version.Seq, expires: r.Expires, notify: r.Notify})
-	return s.exec()
+	s.int(int64(r.Version.Seq)).int(r.Updated.UnixMicro()).time(r.Expires).int(flag(r.Notify)).int(int64(r.Schema)).json(r.Value)
+	if v.seq == 0 {
+		err = s.int(sp.id).text(r.Key).exec()
+		v.id = w.LastInsertRowID()
+	} else {
+		err = s.int(v.id).exec()
+	}
+	w.records.put(at, version{id: v.id, seq: r.Version.Seq, expires: r.Expires, notify: r.Notify})
+	return err
 }
 
 // position gives a seq its epoch; seq 0 is the zero Position. Epochs of a

@@ -47,7 +47,7 @@ func (w *writer) load(name string, c *thole.Chunk) error {
 			return fmt.Errorf("%w: event at %s is outside of the head's epochs", thole.ErrInvalid, e.Position)
 		}
 		// A chunk may be sent again.
-		s := w.prepare(`DELETE FROM event WHERE space = ? AND seq = ?`).int(sp.id).int(int64(e.Position.Seq))
+		s := w.prepare(`DELETE FROM event WHERE id = ?`).int(eventID(sp.id, e.Position.Seq))
 		if err := s.exec(); err != nil {
 			return err
 		}
@@ -93,17 +93,20 @@ func (w *writer) stage(name string, head thole.Head) (*space, error) {
 	}
 	s = w.prepare(`INSERT INTO space (name, staged, oldest, last, epochs) VALUES (?, 1, ?, ?, ?)`).text(name)
 	s.text(head.Oldest.String()).text(head.Last.String()).json(encodeEpochs(head.Epochs))
-	if err := s.exec(); err != nil {
-		return nil, err
-	}
-	sp.id = w.LastInsertRowID()
-	return sp, nil
+	return sp, w.created(sp, s.exec())
+}
+
+// dropEvents removes a space's events before seq.
+func (w *writer) dropEvents(id int64, seq uint64) error {
+	return w.prepare(`DELETE FROM event WHERE id >= ? AND id < ?`).int(eventID(id, 0)).int(eventID(id, seq)).exec()
 }
 
 // drop removes a space with all that it holds.
 func (w *writer) drop(id int64) error {
+	if err := w.dropEvents(id, endSeq); err != nil {
+		return err
+	}
 	for _, sql := range []string{
-		`DELETE FROM event WHERE space = ?`,
 		`DELETE FROM stream WHERE space = ?`,
 		`DELETE FROM record WHERE space = ?`,
 		`DELETE FROM space WHERE id = ?`,

@@ -82,8 +82,8 @@ func (w *writer) purge(name string, p thole.Purge) error {
 		if position(&sp.head, at.Seq) != at {
 			continue
 		}
-		s := w.prepare(`UPDATE event SET actor = NULL, cause = NULL, subject = NULL, refs = NULL, data = NULL WHERE space = ? AND seq = ?`)
-		if err := s.int(sp.id).int(int64(at.Seq)).exec(); err != nil {
+		s := w.prepare(`UPDATE event SET actor = NULL, cause = NULL, subject = NULL, refs = NULL, data = NULL WHERE id = ?`)
+		if err := s.int(eventID(sp.id, at.Seq)).exec(); err != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (w *writer) trim(sp *space, before thole.Position) error {
 	if err := w.touch(sp); err != nil {
 		return err
 	}
-	if err := w.prepare(`DELETE FROM event WHERE space = ? AND seq < ?`).int(sp.id).int(int64(sp.head.Oldest.Seq)).exec(); err != nil {
+	if err := w.dropEvents(sp.id, sp.head.Oldest.Seq); err != nil {
 		return err
 	}
 	return w.prepare(`DELETE FROM stream WHERE space = ? AND NOT EXISTS (SELECT 1 FROM event WHERE stream = stream.id)`).int(sp.id).exec()
@@ -140,6 +140,13 @@ func (s *Store) Check(ctx context.Context) error {
 		}
 		if err := st.done(); err != nil {
 			return err
+		}
+		misplaced, err := c.integer(`SELECT count(*) FROM event JOIN stream ON stream.id = event.stream WHERE event.id >> 40 <> stream.space`)
+		if err != nil {
+			return err
+		}
+		if misplaced > 0 {
+			found = append(found, fmt.Sprintf("%d events are of another space than their stream", misplaced))
 		}
 		if len(found) > 0 {
 			return fmt.Errorf("%w: sqlite store %s: %q", thole.ErrCorrupt, s.path, found)

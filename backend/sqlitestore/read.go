@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/thole-dev/thole"
 )
@@ -191,11 +190,11 @@ func (s *Store) Read(ctx context.Context, space string, q thole.ReadQuery) (thol
 		if err := h.Resume(q.After); err != nil {
 			return err
 		}
-		scan := newScan(h, q)
+		scan := newScan(id, h, q)
 		if filters(q) {
-			page, err = scan.filtered(c, id)
+			page, err = scan.filtered(c)
 		} else {
-			page, err = scan.plain(c, id)
+			page, err = scan.plain(c)
 		}
 		return err
 	})
@@ -215,26 +214,28 @@ func filters(q thole.ReadQuery) bool {
 
 // scan is a walk over the events of a space or a stream.
 type scan struct {
+	space int64
 	head  *thole.Head
 	q     thole.ReadQuery
-	after int64 // seqs greater than it
+	after int64 // events with an id greater than it
 	until int64 // and less than it
 }
 
-func newScan(h *thole.Head, q thole.ReadQuery) *scan {
-	sc := &scan{head: h, q: q, after: int64(q.After.Seq), until: math.MaxInt64}
+func newScan(space int64, h *thole.Head, q thole.ReadQuery) *scan {
+	sc := &scan{space: space, head: h, q: q, after: eventID(space, q.After.Seq), until: eventID(space, endSeq)}
 	if q.Before.IsZero() {
 		return sc
 	}
 	// Positions compare by epoch first: all of an older epoch is before.
-	sc.until = 0
+	var until uint64
 	for _, e := range h.Epochs {
 		switch {
 		case e.Name < q.Before.Epoch:
-			sc.until = int64(e.Last) + 1
+			until = e.Last + 1
 		case e.Name == q.Before.Epoch:
-			sc.until = min(int64(q.Before.Seq), int64(e.Last)+1)
+			until = min(q.Before.Seq, e.Last+1)
 		}
 	}
+	sc.until = eventID(space, until)
 	return sc
 }

@@ -6,14 +6,15 @@ import (
 
 // The columns of a walk. The first ones are all that a filter looks at.
 const (
-	filterColumns = `e.seq, s.name, e.type, e.time, e.actor, e.subject`
+	filterColumns = `e.id, s.name, e.type, e.time, e.actor, e.subject`
 	allColumns    = filterColumns + `, e.schema, e.cause, e.refs, e.data`
-	inJournal     = ` FROM event AS e JOIN stream AS s ON s.id = e.stream WHERE e.space = ? AND e.seq > ? AND e.seq < ? ORDER BY e.seq `
-	inStream      = ` FROM stream AS s JOIN event AS e ON e.stream = s.id WHERE s.space = ? AND e.seq > ? AND e.seq < ? AND s.name = ? ORDER BY e.seq `
+	inJournal     = ` FROM event AS e JOIN stream AS s ON s.id = e.stream WHERE e.id > ? AND e.id < ? ORDER BY e.id `
+	inStream      = ` FROM stream AS s JOIN event AS e ON e.stream = s.id WHERE e.id > ? AND e.id < ? AND s.space = ? AND s.name = ? ORDER BY e.id `
+	one           = `SELECT ` + allColumns + ` FROM event AS e JOIN stream AS s ON s.id = e.stream WHERE e.id = ?`
 )
 
 // walk binds a query for the scan: four statements for each list of columns.
-func (sc *scan) walk(c *conn, columns string, space int64, limit int) *stmt {
+func (sc *scan) walk(c *conn, columns string, limit int) *stmt {
 	from, order := inJournal, `ASC`
 	if sc.q.Stream != "" {
 		from = inStream
@@ -21,18 +22,18 @@ func (sc *scan) walk(c *conn, columns string, space int64, limit int) *stmt {
 	if sc.q.Backward {
 		order = `DESC`
 	}
-	s := c.prepare(`SELECT ` + columns + from + order + ` LIMIT ?`).int(space).int(sc.after).int(sc.until)
+	s := c.prepare(`SELECT ` + columns + from + order + ` LIMIT ?`).int(sc.after).int(sc.until)
 	if sc.q.Stream != "" {
-		s.text(sc.q.Stream)
+		s.int(sc.space).text(sc.q.Stream)
 	}
 	return s.int(int64(limit))
 }
 
 // plain reads a page of all events of the walk.
-func (sc *scan) plain(c *conn, space int64) (page thole.Page, err error) {
+func (sc *scan) plain(c *conn) (page thole.Page, err error) {
 	limit := thole.PageLimit(sc.q.Limit)
 	page.Events = make([]thole.Event, 0, min(limit, 64))
-	s := sc.walk(c, allColumns, space, limit+1)
+	s := sc.walk(c, allColumns, limit+1)
 	for s.next() {
 		if len(page.Events) == limit {
 			page.Next = page.Events[limit-1].Position
@@ -51,9 +52,9 @@ func (sc *scan) plain(c *conn, space int64) (page thole.Page, err error) {
 
 // filtered reads a page of the events that match. It reads the data of those
 // only.
-func (sc *scan) filtered(c *conn, space int64) (page thole.Page, err error) {
+func (sc *scan) filtered(c *conn) (page thole.Page, err error) {
 	limit := thole.PageLimit(sc.q.Limit)
-	s := sc.walk(c, filterColumns, space, maxScan+1)
+	s := sc.walk(c, filterColumns, maxScan+1)
 	var last thole.Event
 	for n := 0; err == nil && s.next(); n++ {
 		if len(page.Events) == limit || n == maxScan {
@@ -61,8 +62,7 @@ func (sc *scan) filtered(c *conn, space int64) (page thole.Page, err error) {
 			break
 		}
 		if last = s.toMeta(sc.head); sc.q.Match(last) {
-			full := c.prepare(`SELECT ` + allColumns + inJournal).int(space)
-			full.int(int64(last.Position.Seq) - 1).int(int64(last.Position.Seq) + 1)
+			full := c.prepare(one).int(eventID(sc.space, last.Position.Seq))
 			e := last
 			if full.next() {
 				err = full.rest(&e)
@@ -82,7 +82,7 @@ func (sc *scan) filtered(c *conn, space int64) (page thole.Page, err error) {
 // toMeta reads the filter columns.
 func (s *stmt) toMeta(h *thole.Head) thole.Event {
 	return thole.Event{
-		Position: position(h, uint64(s.ColumnInt64(0))),
+		Position: position(h, seqOf(s.ColumnInt64(0))),
 		Stream:   s.ColumnText(1),
 		Type:     s.ColumnText(2),
 		Time:     s.colTime(3),

@@ -11,18 +11,40 @@ type migration struct {
 	sql  string
 }
 
+// The parts of event.id.
+const (
+	seqBits  = 40
+	endSeq   = 1<<seqBits - 1 // after every seq
+	maxSeq   = endSeq - 1
+	maxSpace = 1<<(63-seqBits) - 1
+)
+
+// eventID is the row of the event at seq of a space. All seqs that are too
+// large for the file count as endSeq.
+func eventID(space int64, seq uint64) int64 {
+	return space<<seqBits | int64(min(seq, endSeq))
+}
+
+// seqOf is the seq in an event's id.
+func seqOf(id int64) uint64 { return uint64(id) & endSeq }
+
 // migrations is the history of the schema.
 //
 //	space ──┬─< stream ──< event     one row per event; its position's epoch
 //	        │                        follows from its seq and space.epochs
 //	        └─< record               the current value under a key
 //
+//	event.id   0 │ space.id: 23 bits │ seq: 40 bits
+//
 // Times are Unix microseconds, positions text, seqs and versions integers,
 // JSON text. The views show all of it in words. Beyond that:
 //
-//   - A stream's name is stored once. Its version is the largest seq of its
-//     events, one step in the index (stream, seq), so that an append writes no
-//     second row.
+//   - An event's id is its place in the file: the events of a space are one
+//     range of rows, in their order, without an index. A file has room for
+//     2²³−1 spaces and a space in it for 2⁴⁰−2 positions (maxSpace, maxSeq).
+//   - A stream's name is stored once. Its events are in their order in the index
+//     event_stream, whose entries end in event.id; the last one is the stream's
+//     version, so that an append writes no second row.
 //   - event.data is the last column: a scan that filters by the ones before it
 //     does not touch the pages a long value overflows to.
 //   - A staged space is an import that is not complete; nothing shows it.
@@ -47,9 +69,7 @@ CREATE TABLE stream (
 ) STRICT;
 
 CREATE TABLE event (
-	id      INTEGER PRIMARY KEY,
-	space   INTEGER NOT NULL,
-	seq     INTEGER NOT NULL CHECK (seq > 0),
+	id      INTEGER PRIMARY KEY, -- space.id << 40 | seq
 	stream  INTEGER NOT NULL REFERENCES stream (id),
 	type    TEXT    NOT NULL,
 	time    INTEGER NOT NULL, -- Unix microseconds
@@ -58,12 +78,13 @@ CREATE TABLE event (
 	subject TEXT,
 	cause   TEXT,
 	refs    TEXT, -- JSON array
-	data    TEXT, -- JSON
-	UNIQUE (space, seq),
-	UNIQUE (stream, seq)
+	data    TEXT -- JSON
 ) STRICT;
 
+CREATE INDEX event_stream ON event (stream);
+
 CREATE TABLE record (
+	id      INTEGER PRIMARY KEY,
 	space   INTEGER NOT NULL REFERENCES space (id),
 	key     TEXT    NOT NULL,
 	version INTEGER NOT NULL CHECK (version > 0), -- seq
@@ -72,7 +93,7 @@ CREATE TABLE record (
 	notify  INTEGER NOT NULL CHECK (notify IN (0, 1)),
 	schema  INTEGER NOT NULL,
 	value   TEXT    NOT NULL, -- JSON
-	PRIMARY KEY (space, key)
+	UNIQUE (space, key)
 ) STRICT;
 
 CREATE INDEX record_expires ON record (expires, space) WHERE expires IS NOT NULL;
@@ -89,18 +110,18 @@ CREATE VIEW streams AS
 SELECT p.name AS space, s.name AS stream, e.events,
 	(SELECT epoch FROM epochs WHERE epochs.space = p.id AND epochs.first <= e.last ORDER BY epochs.first DESC LIMIT 1)
 		|| printf('-%016d', e.last) AS last
-FROM (SELECT stream, count(*) AS events, max(seq) AS last FROM event GROUP BY stream) AS e
+FROM (SELECT stream, count(*) AS events, max(id) & 0xFFFFFFFFFF AS last FROM event GROUP BY stream) AS e
 JOIN stream AS s ON s.id = e.stream JOIN space AS p ON p.id = s.space
 WHERE NOT p.staged;
 
 CREATE VIEW events AS
 SELECT p.name AS space,
-	(SELECT epoch FROM epochs WHERE epochs.space = p.id AND epochs.first <= e.seq ORDER BY epochs.first DESC LIMIT 1)
-		|| printf('-%016d', e.seq) AS position,
+	(SELECT epoch FROM epochs WHERE epochs.space = p.id AND epochs.first <= e.id & 0xFFFFFFFFFF ORDER BY epochs.first DESC LIMIT 1)
+		|| printf('-%016d', e.id & 0xFFFFFFFFFF) AS position,
 	s.name AS stream, e.type,
 	strftime('%Y-%m-%dT%H:%M:%S', e.time / 1000000, 'unixepoch') || printf('.%06dZ', e.time % 1000000) AS time,
 	e.actor, e.cause, e.subject, e.refs, e.schema, e.data
-FROM event AS e JOIN stream AS s ON s.id = e.stream JOIN space AS p ON p.id = e.space
+FROM space AS p JOIN event AS e ON e.id BETWEEN p.id << 40 AND p.id << 40 | 0xFFFFFFFFFF JOIN stream AS s ON s.id = e.stream
 WHERE NOT p.staged;
 
 CREATE VIEW records AS

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -49,9 +50,10 @@ type stream struct {
 	last uint64
 }
 
-// version is what checks need to know of a record; seq 0 means that there is
-// none.
+// version is what checks need to know of a record, and its row; seq 0 means
+// that there is none.
 type version struct {
+	id      int64
 	seq     uint64
 	expires time.Time
 	notify  bool
@@ -167,9 +169,9 @@ func (w *writer) stream(sp *space, name string) (stream, error) {
 		return st, nil
 	}
 	var st stream
-	s := w.prepare(`SELECT id, (SELECT max(seq) FROM event WHERE stream = stream.id) FROM stream WHERE space = ? AND name = ?`)
+	s := w.prepare(`SELECT id, (SELECT max(id) FROM event WHERE stream = stream.id) FROM stream WHERE space = ? AND name = ?`)
 	if s.int(sp.id).text(name).next() {
-		st = stream{id: s.ColumnInt64(0), last: uint64(s.ColumnInt64(1))}
+		st = stream{id: s.ColumnInt64(0), last: seqOf(s.ColumnInt64(1))}
 	}
 	if err := s.done(); err != nil {
 		return st, err
@@ -187,9 +189,9 @@ func (w *writer) record(sp *space, key string) (version, error) {
 		return v, nil
 	}
 	var v version
-	s := w.prepare(`SELECT version, expires, notify FROM record WHERE space = ? AND key = ?`)
+	s := w.prepare(`SELECT id, version, expires, notify FROM record WHERE space = ? AND key = ?`)
 	if s.int(sp.id).text(key).next() {
-		v = version{seq: uint64(s.ColumnInt64(0)), expires: s.colTime(1), notify: s.ColumnBool(2)}
+		v = version{id: s.ColumnInt64(0), seq: uint64(s.ColumnInt64(1)), expires: s.colTime(2), notify: s.ColumnBool(3)}
 	}
 	if err := s.done(); err != nil {
 		return v, err
@@ -208,10 +210,18 @@ func (w *writer) touch(sp *space) error {
 		return nil
 	}
 	s := w.prepare(`INSERT INTO space (name, oldest, last, epochs) VALUES (?, '', '', '[]')`).text(sp.head.Space)
-	if err := s.exec(); err != nil {
+	return w.created(sp, s.exec())
+}
+
+// created gives sp the id of the row that was just inserted, or returns err.
+func (w *writer) created(sp *space, err error) error {
+	if err != nil {
 		return err
 	}
-	sp.id = w.LastInsertRowID()
+	if sp.id = w.LastInsertRowID(); sp.id > maxSpace {
+		return fmt.Errorf("%w: sqlite store %s has room for %d spaces and no more; keep the next ones in another file",
+			thole.ErrFull, w.file.path, maxSpace)
+	}
 	return nil
 }
 

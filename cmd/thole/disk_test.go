@@ -94,7 +94,7 @@ func TestDoctorFindsWhatIsDamaged(t *testing.T) {
 	old := oldStore(t)
 	for name, damage := range map[string]string{
 		"a change that is gone": `DELETE FROM event WHERE id = (SELECT max(id) FROM event WHERE type = 'document.changed')`,
-		"an event no JSON":      `UPDATE event SET data = '{"a":' WHERE seq = 5`,
+		"an event no JSON":      `UPDATE event SET data = '{"a":' WHERE id & 0xFFFFFFFFFF = 5`,
 		"a record no JSON":      `UPDATE record SET value = '{' WHERE key LIKE 'thread/%'`,
 		"a record of tomorrow":  `UPDATE record SET version = 9999 WHERE key LIKE 'thread/%'`,
 		"a head too far":        `UPDATE space SET last = substr(last, 1, 13) || '0000000000009999'`,
