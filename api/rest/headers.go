@@ -3,7 +3,6 @@ package rest
 import (
 	"encoding/hex"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/thole-dev/thole"
@@ -65,29 +64,17 @@ func matchesTag(header, tag string) bool {
 	return false
 }
 
-// A fence travels as "<position>@<key>", the key percent-encoded; clients take
-// it as it is. A header may hold several, separated by commas: a run's and a
-// lock's.
-
-func formatFence(f thole.Fence) string {
-	if f.Token.IsZero() {
-		return ""
-	}
-	return f.Token.String() + "@" + url.PathEscape(f.Key)
-}
-
+// parseFence reads a lease's token, as [thole.Fence.String] writes it.
 func parseFence(s string) (thole.Fence, error) {
-	position, escaped, _ := strings.Cut(strings.TrimSpace(s), "@")
-	key, err := url.PathUnescape(escaped)
-	if err == nil && strings.HasSuffix(key, "/owner") {
-		at, err := thole.ParsePosition(position)
-		if err == nil && !at.IsZero() {
-			return thole.Fence{Key: key, Token: at}, nil
-		}
+	f, err := thole.ParseFence(strings.TrimSpace(s))
+	if err != nil || !strings.HasSuffix(f.Key, "/owner") {
+		return thole.Fence{}, invalid("Thole-Fence", "%.80q is not a token from here", s)
 	}
-	return thole.Fence{}, invalid("Thole-Fence", "%.80q is not a token from here", s)
+	return f, nil
 }
 
+// parseFences reads headers that may hold several tokens, separated by commas:
+// a run's and a lock's.
 func parseFences(headers []string) ([]thole.Fence, error) {
 	var fences []thole.Fence
 	for _, h := range headers {

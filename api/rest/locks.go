@@ -60,7 +60,7 @@ func acquireLock(c *call, in NewLock) (HeldLock, error) {
 		return HeldLock{}, err
 	}
 	c.created("locks", l.Name)
-	return HeldLock{Name: l.Name, Owner: l.Owner, Mode: l.Mode, TTL: l.TTL.Seconds(), Token: formatFence(l.Fence)}, nil
+	return HeldLock{Name: l.Name, Owner: l.Owner, Mode: l.Mode, TTL: l.TTL.Seconds(), Token: l.Fence.String()}, nil
 }
 
 // whileServing is the call's context, which also ends when the server goes

@@ -127,7 +127,7 @@ func TestAWrongMethodSaysWhichAreRight(t *testing.T) {
 
 func TestHeadersOverTheLimitAreRefused(t *testing.T) {
 	s := serve(t, nil)
-	srv := rest.NewServer(s.api, nil)
+	srv := rest.NewServer(s.api)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/state/run"
@@ -224,6 +225,9 @@ func TestALockIsHeldByOneAndFencesTheOthers(t *testing.T) {
 	if got := r.header.Get("Location"); got != locks+"/src%2Fapp.ts" {
 		t.Errorf("Location %s", got)
 	}
+	if f, err := thole.ParseFence(held.Token); err != nil || f.Key != "lock/src%2Fapp.ts/owner" {
+		t.Errorf("the token %s is %+v, %v", held.Token, f, err)
+	}
 	p := s.refuse(409, "conflict", "POST", locks, `{"name":"src/app.ts","owner":"b"}`)
 	if p.Holder != "a" {
 		t.Errorf("the conflict does not say who has it: %+v", p)
@@ -253,6 +257,8 @@ func TestALockIsHeldByOneAndFencesTheOthers(t *testing.T) {
 	s.refuse(409, "fenced", "PUT", locks+"/src/app.ts", nil, "Thole-Fence", held.Token)
 	s.refuse(400, "invalid", "DELETE", locks+"/src/app.ts", nil)
 	s.refuse(400, "invalid", "DELETE", locks+"/src/app.ts", nil, "Thole-Fence", "x")
+	noLease := thole.Fence{Key: "kv/n/k", Token: thole.Position{Epoch: "0001deadbeef", Seq: 1}}
+	s.refuse(400, "invalid", "PUT", "/v1/spaces/project:a/kv/n/k", `{"data":1}`, "Thole-Fence", noLease.String())
 	s.refuse(400, "invalid", "POST", locks, `{"name":"x","ttl":-1}`)
 	s.refuse(400, "invalid", "POST", locks, `{"name":"x","ttl":"1"}`)
 }

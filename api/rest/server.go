@@ -17,14 +17,10 @@ type Server struct {
 	http *http.Server
 }
 
-// NewServer returns a server of api. handler is what answers: api itself, or
-// something around it; nil is api.
-func NewServer(api *API, handler http.Handler) *Server {
-	if handler == nil {
-		handler = api
-	}
+// NewServer returns a server of api.
+func NewServer(api *API) *Server {
 	return &Server{api: api, http: &http.Server{
-		Handler:           handler,
+		Handler:           api,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,

@@ -37,7 +37,7 @@ func TestAPanicIsOneFailedRequestAndNoMore(t *testing.T) {
 
 func TestShutdownFinishesRequestsAndEndsStreams(t *testing.T) {
 	s := serve(t, nil)
-	srv := rest.NewServer(s.api, nil)
+	srv := rest.NewServer(s.api)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

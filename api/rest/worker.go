@@ -123,7 +123,7 @@ func (c *call) claimed(ctx context.Context, space string, h *run.Handle) (Claime
 	if err != nil {
 		return ClaimedRun{}, err
 	}
-	return ClaimedRun{Space: space, Run: shown(r), Turn: h.Turn(), Request: h.Request(), Token: formatFence(h.Fence())}, nil
+	return ClaimedRun{Space: space, Run: shown(r), Turn: h.Turn(), Request: h.Request(), Token: h.Fence().String()}, nil
 }
 
 // attach returns the handle of the worker that calls, on its run in the thread
