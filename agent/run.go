@@ -83,7 +83,7 @@ func (a *Agent) Serve(ctx context.Context, sp *thole.Space, o *ServeOptions) err
 	if opts.Unnamed {
 		names = append(names, "")
 	}
-	runs := run.In(sp.As("agent:"+a.opts.Name), a.opts.Runs) // also when the run names no agent
+	runs := run.In(sp.As("agent:"+a.opts.Name), a.opts.Runs)
 	slots := make(chan struct{}, opts.Workers)
 	errs := make(chan error, len(names))
 	var wg sync.WaitGroup
@@ -101,7 +101,7 @@ func (a *Agent) serve(ctx context.Context, runs *run.Runs, name string, slots ch
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		h, err := runs.Claim(ctx, &run.ClaimOptions{Agent: name, Wait: time.Minute})
+		h, err := runs.Claim(ctx, &run.ClaimOptions{Agent: name, Name: a.opts.Name, Wait: time.Minute})
 		switch {
 		case err == nil:
 			wg.Go(func() {

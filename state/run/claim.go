@@ -12,7 +12,8 @@ import (
 
 // ClaimOptions of [Runs.Claim].
 type ClaimOptions struct {
-	Agent  string        // whose runs; "": those of no agent
+	Agent  string        // whose runs; "": those that name no agent
+	Name   string        // the agent that takes it, for a run that names none
 	Wait   time.Duration // how long to wait for one; 0: not at all
 	Holder string        // who takes it, for people; default a new id
 }
@@ -73,7 +74,7 @@ func (rs *Runs) claim(ctx context.Context, o *ClaimOptions) (*Handle, error) {
 		}
 		for _, rec := range recs {
 			after = rec.Key
-			h, err := rs.take(ctx, strings.TrimPrefix(rec.Key, prefix), rec.Key, o.Holder)
+			h, err := rs.take(ctx, strings.TrimPrefix(rec.Key, prefix), rec, o)
 			if h != nil || err != nil {
 				return h, err
 			}
@@ -81,19 +82,31 @@ func (rs *Runs) claim(ctx context.Context, o *ClaimOptions) (*Handle, error) {
 	}
 }
 
-// take starts one run for holder; nil if somebody else was faster.
-func (rs *Runs) take(ctx context.Context, id, ready, holder string) (*Handle, error) {
+// take starts the run that is ready; nil if somebody else was faster. It does so
+// in the name of who asked, whose message that puts into the history.
+func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimOptions) (*Handle, error) {
+	var by ready
+	if err := rec.As(&by); err != nil {
+		return nil, err
+	}
+	sp := rs.sp.Because(id)
+	if by.AskedBy != "" {
+		sp = sp.As(by.AskedBy)
+	}
 	var r *Run
-	res, err := rs.sp.Update(ctx, func(tx *thole.Tx) error {
+	res, err := sp.Update(ctx, func(tx *thole.Tx) error {
 		var err error
 		r = nil
 		found, err := load(tx, id)
 		if err != nil && !errors.Is(err, thole.ErrNotFound) && !errors.Is(err, thole.ErrInvalid) {
 			return err
 		}
+		tx.Delete(rec.Key)
 		if err != nil || found.Status != Queued || !found.Ready || found.Reserved {
-			tx.Delete(ready) // a leftover
-			return nil
+			return nil // a leftover
+		}
+		if found.Agent == "" {
+			found.Agent = o.Name
 		}
 		err = found.begin(tx)
 		if errors.Is(err, thole.ErrNotFound) { // its thread is gone
@@ -102,7 +115,7 @@ func (rs *Runs) take(ctx context.Context, id, ready, holder string) (*Handle, er
 			return err
 		}
 		r = found
-		return tx.Acquire(key(id), holder, rs.opts.Lease)
+		return tx.Acquire(key(id), o.Holder, rs.opts.Lease)
 	})
 	if err != nil || r == nil {
 		return nil, err

@@ -83,9 +83,10 @@ func (h *Handle) begin(ctx context.Context) error {
 		return err
 	}
 	defer w.Close()
+	asker := h.rs.sp.Because(h.id).Under(h.fence)
 	for {
 		var gone error
-		_, err := h.sp.Update(ctx, func(tx *thole.Tx) error {
+		_, err := asker.Update(ctx, func(tx *thole.Tx) error {
 			gone = nil
 			r, err := load(tx, h.id)
 			switch {

@@ -8,6 +8,13 @@
 // in a durable queue. A worker holds the run's lease and writes under its
 // fence; when the lease runs out, the run has crashed.
 //
+// The journal says who did what and why. What asks for a run (run.queued) names
+// who asked, and the request as its cause. The user's message enters the history
+// when the run starts, together with run.started: that commit still names who
+// asked, and the run as its cause, unless it is the request itself that starts
+// the run (see [Runs.Do]). From then on all that is done in the run is its
+// agent's, because of the run.
+//
 // A sub-agent's run names its Parent and works in a private thread of its own,
 // so that the parent's history shows only the tool call it came from; cancelling
 // the parent cancels it too.
@@ -63,8 +70,9 @@ type Run struct {
 	ID           string           `json:"id,omitempty"`
 	Thread       string           `json:"thread"`
 	Status       string           `json:"status"`
-	Agent        string           `json:"agent,omitempty"`
-	Model        string           `json:"model,omitempty"` // asked for, then: chosen
+	Agent        string           `json:"agent,omitempty"`    // who is to work on it, then: who does
+	AskedBy      string           `json:"asked_by,omitempty"` // the actor that started it
+	Model        string           `json:"model,omitempty"`    // asked for, then: chosen
 	Policy       string           `json:"policy,omitempty"`
 	OnDisconnect string           `json:"on_disconnect,omitempty"` // continue or cancel
 	Parent       string           `json:"parent,omitempty"`        // the run whose sub-agent this is
@@ -186,6 +194,11 @@ func setDefault[T comparable](v *T, def T) {
 }
 
 func key(id string) string { return "run/" + id }
+
+// ready is the value of the record under readyKey.
+type ready struct {
+	AskedBy string `json:"asked_by,omitempty"`
+}
 
 func (r *Run) stream() string { return thread.Key(r.Thread) }
 

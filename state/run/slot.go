@@ -68,7 +68,7 @@ func (s *slot) promote(tx *thole.Tx) error {
 		s.Active, r.Ready = r.ID, true
 		r.put(tx)
 		if !r.Reserved {
-			tx.Put(r.readyKey(), struct{}{}, nil)
+			tx.Put(r.readyKey(), ready{AskedBy: r.AskedBy}, nil)
 		}
 	}
 	s.put(tx)
@@ -91,7 +91,6 @@ func (r *Run) begin(tx *thole.Tx) error {
 	r.asked = r.Request
 	r.Status, r.Started, r.Turn, r.Request, r.Ready = Running, tx.Now(), turn, nil, false
 	r.put(tx)
-	tx.Delete(r.readyKey())
 	if r.Timeout > 0 {
 		tx.Put(deadlineKey(r.ID), struct{}{}, &thole.WriteOptions{Expires: tx.Now().Add(seconds(r.Timeout))})
 	}

@@ -110,7 +110,7 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 		return nil, nil, err
 	}
 	r := &Run{
-		ID: thole.NewID("run"), Status: Queued, Agent: req.Agent, Model: req.Model, Policy: req.Policy,
+		ID: thole.NewID("run"), Status: Queued, Agent: req.Agent, AskedBy: rs.sp.Actor(), Model: req.Model, Policy: req.Policy,
 		OnDisconnect: req.OnDisconnect, Parent: req.Parent, ResumedFrom: req.ResumedFrom, Request: req.blocks(),
 		Options: req.Options, Timeout: int64((req.Timeout + time.Second - 1) / time.Second),
 		Created: tx.Now(), Reserved: holder != "",
