@@ -1,6 +1,6 @@
 # Everything a contributor runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help dev build test check unit race faults bench stranger install-tools
+.PHONY: help dev build test check unit race faults walk bench stranger install-tools
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -11,17 +11,18 @@ dev: ## Start Thole here: SQLite file, loopback, sample agent
 build: ## Build bin/thole
 	go build -trimpath -o bin/thole ./cmd/thole
 
-test: install-tools check race faults ## Everything; installs what it needs
+test: install-tools check race faults walk ## Everything; installs what it needs
 
 install-tools:
-	@scripts/install.sh gcc libc6-dev procps
+	@scripts/install.sh gcc libc6-dev procps curl
 
-check: ## gofmt, vet, staticcheck
+check: ## gofmt, vet, staticcheck, tidy modules
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
-	go vet ./...
+	go mod tidy -diff
+	go vet ./... && go vet -tags faults ./cmd/thole
 	GOOS=darwin go vet ./...
 	GOOS=windows go build ./...
-	go tool staticcheck ./...
+	go tool staticcheck -tags faults ./...
 	cd bench && go vet ./...
 
 unit: ## All tests, embedded stores only, no C compiler needed
@@ -32,6 +33,9 @@ race: ## All tests under the race detector
 
 faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left
 	go test -tags faults -timeout 15m -count=1 -v ./cmd/thole/...
+
+walk: ## The README's way: dev, the sample's turns three times at once, three watchers
+	scripts/walk.sh
 
 bench: ## Measure beside the raw limits and a peer; see docs/measurements.md
 	cd bench && go run . $(BENCH)

@@ -1,6 +1,8 @@
 #!/bin/bash
 # Proves the README on a bare Debian: debootstrap in a folder, Go beside it,
-# empty caches, a fresh clone of HEAD, and then only what the README says.
+# empty caches, a fresh clone of HEAD, and then only what the README says: it
+# installs make and curl, starts dev, plays the sample with three watchers, and
+# runs everything.
 #
 # usage: scripts/stranger.sh [FOLDER [COMMAND]]
 # FOLDER is made if it does not exist, and kept. Needs root and debootstrap; the
@@ -8,12 +10,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=${1:-$(mktemp -d)/debian}
-command=${2:-make test}
+command=${2:-apt-get update -qq && apt-get install -y -qq make curl >/dev/null && scripts/walk.sh && make test}
 
 if [ ! -e "$root/usr" ]; then
 	mirror=$(grep -rhoE '^(URIs: *|deb )[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | awk '{print $NF; exit}')
 	release=$(. /etc/os-release && echo "$VERSION_CODENAME")
-	debootstrap --variant=minbase --include=ca-certificates,curl,git,make "$release" "$root" "$mirror"
+	debootstrap --variant=minbase --include=ca-certificates "$release" "$root" "$mirror"
 fi
 for f in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
 	cp -L "$f" "$root$f"

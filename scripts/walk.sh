@@ -1,0 +1,48 @@
+#!/bin/bash
+# The README's first command, the sample's turns in three threads at once, and
+# three watchers: two from the start, one that comes late. All of it as a user
+# would type it, in a fresh clone; it ends with 0 if the files were edited and
+# all watchers saw the same.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$(mktemp -d)
+pids=()
+trap 'kill "${pids[@]}" 2>/dev/null || true; wait' EXIT
+start() { # FILE COMMAND…: runs it in the background with its output in FILE
+	local file=$1
+	shift
+	"$@" >"$file" 2>&1 &
+	pids+=($!)
+}
+until_true() { # COMMAND…: waits until it holds
+	for _ in $(seq 1200); do
+		if "$@"; then return; fi
+		kill -0 "${pids[@]}" || break # one of them ended by itself
+		sleep 0.25
+	done
+	echo "waited in vain for: $*" >&2
+	tail "$out"/* >&2
+	return 1
+}
+
+go build -o "$out/thole" ./cmd/thole # go run would do; its child is harder to stop
+start "$out/dev" "$out/thole" dev
+until_true grep -q 'listening on' "$out/dev"
+cat "$out/dev"
+start "$out/first" "$out/thole" tail project:sample --after=
+start "$out/second" "$out/thole" tail project:sample --server http://127.0.0.1:8465 --after=
+
+for i in 1 2 3; do examples/turns.sh >"$out/turns$i" & turns[i]=$!; done
+until_true grep -q 'tool.completed' "$out/first"
+start "$out/late" "$out/thole" tail project:sample --server http://127.0.0.1:8465 --after=
+for i in 1 2 3; do wait "${turns[i]}"; done
+cat "$out/turns1"
+
+events=$("$out/thole" log project:sample --limit 100000 --json | wc -l)
+for who in first second late; do
+	until_true sh -c "[ \$(wc -l <$out/$who) -ge $events ]"
+	cmp "$out/first" "$out/$who"
+done
+grep -q royalblue thole-sample/src/components/Button.js
+"$out/thole" doctor
+echo "three watchers saw the same $events events; the files were edited"
