@@ -29,7 +29,7 @@ const (
 func (ts *Threads) Destroy(ctx context.Context, id string, opts *DestroyOptions) error {
 	var children []string
 	more := false
-	_, err := ts.sp.Update(ctx, func(tx *thole.Tx) error {
+	res, err := ts.sp.Update(ctx, func(tx *thole.Tx) error {
 		children = nil
 		if opts != nil {
 			ifMatch(tx, id, opts.IfMatch)
@@ -65,6 +65,13 @@ func (ts *Threads) Destroy(ctx context.Context, id string, opts *DestroyOptions)
 	if err != nil {
 		return fmt.Errorf("destroy thread %s: %w", id, err)
 	}
+	ctx = thole.WithoutIdempotencyKey(ctx)
+	if res.Repeated { // the first call may not have come further
+		if children, err = ts.destroyed(ctx, id, res); err != nil {
+			return err
+		}
+		more = true
+	}
 	if more {
 		for r, err := range ts.sp.Records(ctx, Key(id)+"/child/") {
 			if err != nil {
@@ -76,11 +83,34 @@ func (ts *Threads) Destroy(ctx context.Context, id string, opts *DestroyOptions)
 			return err
 		}
 	}
-	ctx = thole.WithoutIdempotencyKey(ctx)
 	for _, child := range children {
 		if err := ts.Destroy(ctx, child, nil); err != nil && !errors.Is(err, thole.ErrNotFound) {
 			return err
 		}
 	}
 	return nil
+}
+
+// destroyed returns the sub-agents' threads that went with the thread in an
+// earlier call, as far as its event tells.
+func (ts *Threads) destroyed(ctx context.Context, id string, res thole.Result) (children []string, _ error) {
+	events, err := ts.sp.Repeat(ctx, res)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range events {
+		var final thole.Expired
+		if e.Type != "thread.destroyed" || e.Stream != Key(id) || e.Data == nil {
+			continue
+		}
+		if err := e.As(&final); err != nil {
+			return nil, err
+		}
+		for name := range final.Below {
+			if child, ok := strings.CutPrefix(name, "child/"); ok {
+				children = append(children, child)
+			}
+		}
+	}
+	return children, nil
 }

@@ -33,6 +33,9 @@ const (
 // maxMetadata bounds a thread's metadata, which is rewritten with each message.
 const maxMetadata = 16 << 10
 
+// maxTTL is a hundred years, in seconds.
+const maxTTL = 100 * 365 * 24 * 60 * 60
+
 // Thread is the head of a thread: all but what was said.
 type Thread struct {
 	ID         string                     `json:"id,omitempty"`
@@ -165,8 +168,8 @@ func (t *Thread) check() error {
 	switch {
 	case t.Visibility != ForSpace && t.Visibility != Private:
 		return fmt.Errorf("%w: visibility %.40q is neither space nor private", thole.ErrInvalid, t.Visibility)
-	case t.TTL < 0:
-		return fmt.Errorf("%w: ttl %d is negative", thole.ErrInvalid, t.TTL)
+	case t.TTL < 0 || t.TTL > maxTTL:
+		return fmt.Errorf("%w: ttl %d is not 0 to %d seconds", thole.ErrInvalid, t.TTL, int64(maxTTL))
 	case t.RunScope != "" && t.RunScope != "thread" && t.RunScope != "user":
 		return fmt.Errorf("%w: run scope %.40q is neither thread nor user", thole.ErrInvalid, t.RunScope)
 	}
