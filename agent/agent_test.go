@@ -90,3 +90,43 @@ func TestTheRunRecordsTheModelThatARuleChose(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatAnAgentDoesInARunThatNamesNoneIsItsOwn(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("sample", nil)
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			_ = a.Serve(ctx, e.sp.As("system"), &ServeOptions{Unnamed: true}) // ends with ctx
+		}()
+		runs := run.In(e.sp, nil)
+		r, err := runs.Start(t.Context(), e.thread, run.Request{Prompt: "Create a button component"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the run's end", func() bool {
+			r, err := runs.Get(t.Context(), r.ID)
+			return err == nil && r.Ended()
+		})
+		stop()
+		<-served
+		types := []string{"tool.*", "file.*", "decision.*", "todo.*", "message.delta", "message.completed", "run.finished"}
+		for _, typ := range append(types, "lock.*") {
+			for _, ev := range e.events(typ) {
+				if ev.Actor != "agent:coder" && !strings.HasPrefix(ev.Actor, "tool:") || ev.Cause != r.ID {
+					t.Errorf("%s by %q because of %q, want the agent's because of its run", ev.Type, ev.Actor, ev.Cause)
+				}
+			}
+		}
+		for _, typ := range types {
+			if len(e.events(typ)) == 0 {
+				t.Errorf("no %s", typ)
+			}
+		}
+		asked := e.events("message.added")
+		if len(asked) != 1 || asked[0].Actor != "user:42" || asked[0].Cause != r.ID {
+			t.Errorf("message.added: got %+v, want one by user:42", asked)
+		}
+	})
+}
