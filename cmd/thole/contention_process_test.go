@@ -39,6 +39,8 @@ const loadVariable = "THOLE_TEST_LOAD"
 // must be all changes, in the same order.
 func (l load) together(t *testing.T) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
 	saw := make([]string, l.processes)
 	var ready, done sync.WaitGroup
 	begin := make(chan struct{})
@@ -46,7 +48,8 @@ func (l load) together(t *testing.T) {
 		ready.Add(1)
 		done.Go(func() {
 			var err error
-			if saw[i], err = l.process(t.Context(), ready.Done, begin); err != nil {
+			if saw[i], err = l.process(ctx, ready.Done, begin); err != nil {
+				cancel() // the others wait for its changes
 				t.Errorf("process %d: %v\n%s", i+1, err, saw[i])
 			}
 		})

@@ -125,7 +125,7 @@ func positions(events []event) (all []string) {
 func write(ctx context.Context, t *testing.T, s *server, restarts *sync.RWMutex, writer int) {
 	for n := 0; ctx.Err() == nil; {
 		restarts.RLock()
-		r, err := s.Do(ctx, "PUT", fmt.Sprintf("/v1/spaces/%s/kv/cut/%d-%d", cutSpace, writer, n%100), map[string]any{"data": n})
+		r, err := s.Do(t.Context(), "PUT", fmt.Sprintf("/v1/spaces/%s/kv/cut/%d-%d", cutSpace, writer, n%100), map[string]any{"data": n})
 		restarts.RUnlock()
 		if err == nil && r.Status != http.StatusOK && r.Status != http.StatusServiceUnavailable {
 			t.Errorf("write: %d %s", r.Status, r.Body)
