@@ -2,6 +2,7 @@ package thole
 
 import (
 	"encoding/hex"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -17,29 +18,12 @@ func NewID(prefix string) string {
 	return string(hex.AppendEncode(b, id[:]))
 }
 
-// CheckID reports, as ErrInvalid, an id that is not prefix + "_" + 1…64
-// characters of a–z, 0–9. Ids from outside are checked before they become part
-// of a key.
+// CheckID reports, as ErrInvalid, an id that is not prefix + "_" + 32 lower-case
+// hex digits. Ids from outside are checked before they become part of a key.
 func CheckID(prefix, id string) error {
-	rest, ok := cutPrefix(id, prefix)
-	if ok && rest != "" && len(rest) <= 64 {
-		for _, c := range []byte(rest) {
-			if !('a' <= c && c <= 'z' || '0' <= c && c <= '9') {
-				ok = false
-				break
-			}
-		}
-		if ok {
-			return nil
-		}
+	digits, ok := strings.CutPrefix(id, prefix+"_")
+	if !ok || len(digits) != 32 || strings.Trim(digits, "0123456789abcdef") != "" {
+		return invalidf("%.80q is not an id of the form %s_<32 hex digits>", id, prefix)
 	}
-	return invalidf("%.80q is not an id of the form %s_<hex>", id, prefix)
-}
-
-func cutPrefix(id, prefix string) (string, bool) {
-	n := len(prefix)
-	if len(id) <= n || id[:n] != prefix || id[n] != '_' {
-		return "", false
-	}
-	return id[n+1:], true
+	return nil
 }

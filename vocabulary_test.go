@@ -75,7 +75,9 @@ func TestIdsSortByTimeAndAreChecked(t *testing.T) {
 	if !slices.IsSorted(ids) {
 		t.Error("ids do not sort by the time they were made")
 	}
-	for _, bad := range []string{"", "thrd", "thrd_", "run_1", "thrd_A", "thrd_a/b", "thrd_a b", "thrd_" + strings.Repeat("a", 65)} {
+	for _, bad := range []string{"", "thrd", "thrd_", "thrd_1", "thrd_zz", "run_" + strings.Repeat("a", 32),
+		"thrd_" + strings.Repeat("a", 31), "thrd_" + strings.Repeat("a", 33), "thrd_" + strings.Repeat("z", 32),
+		"thrd_" + strings.Repeat("A", 32), "thrd_" + strings.Repeat("a", 31) + "/", "thrd_" + strings.Repeat("a", 30) + "ü"} {
 		if err := thole.CheckID("thrd", bad); !errors.Is(err, thole.ErrInvalid) {
 			t.Errorf("%q: got %v, want ErrInvalid", bad, err)
 		}

@@ -99,7 +99,7 @@ func TestWrongSecretsAreUnauthorized(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := strings.Repeat("A", len(secret)-len(tok.ID)-1)
-	for _, bad := range []string{"", ".", "x", tok.ID, tok.ID + ".", tok.ID + "." + other, secret + "A", "tok_../x." + other, "tok_00." + other} {
+	for _, bad := range []string{"", ".", "x", tok.ID, tok.ID + ".", tok.ID + "." + other, secret + "A", "tok_../x." + other, "tok_00000000000000000000000000000000." + other} {
 		if _, err := auth.NewTokens(store).Authenticate(t.Context(), bad); !errors.Is(err, auth.ErrUnauthorized) {
 			t.Errorf("%q: %v, want ErrUnauthorized", bad, err)
 		}
@@ -107,7 +107,7 @@ func TestWrongSecretsAreUnauthorized(t *testing.T) {
 }
 
 func TestGrantsGiveWhatTheySayAndNoMore(t *testing.T) {
-	const a, b = "thrd_aa", "thrd_bb"
+	const a, b = "thrd_000000000000000000000000000000aa", "thrd_000000000000000000000000000000bb"
 	grants := []auth.Grant{
 		{Space: "project:*", Access: auth.Read},
 		{Space: "project:shop", Access: auth.Write, Threads: []string{a}},

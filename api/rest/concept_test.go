@@ -193,7 +193,7 @@ func TestADocumentTakesEveryKindOfPatchAndKeepsItsPast(t *testing.T) {
 		s.refuse(400, "invalid", "GET", path+"?at=x", nil)
 		s.refuse(400, "invalid", "PUT", path, `{"val":1}`)
 	}
-	s.refuse(404, "not_found", "GET", "/v1/spaces/project:a/threads/thrd_00/state", nil)
+	s.refuse(404, "not_found", "GET", "/v1/spaces/project:a/threads/thrd_00000000000000000000000000000000/state", nil)
 }
 
 func TestAConversationIsPostedAndReadBack(t *testing.T) {
@@ -241,7 +241,10 @@ func TestAConversationIsPostedAndReadBack(t *testing.T) {
 	s.refuse(400, "invalid", "POST", path+"/messages", `{"role":"boss","blocks":[{"type":"text","content":"x"}]}`)
 	s.refuse(400, "invalid", "POST", path+"/messages", `{"role":"user","blocks":"x"}`)
 	s.refuse(400, "invalid", "GET", "/v1/spaces/project:a/threads/..%2Fx", nil)
-	s.refuse(404, "not_found", "GET", "/v1/spaces/project:a/threads/thrd_00", nil)
+	s.refuse(404, "not_found", "GET", "/v1/spaces/project:a/threads/thrd_00000000000000000000000000000000", nil)
+	for _, bad := range []string{"thrd_zz", "thrd_00", "x"} {
+		s.refuse(400, "invalid", "GET", "/v1/spaces/project:a/threads/"+bad, nil)
+	}
 	s.want(204, nil, "DELETE", path, nil)
 	s.refuse(404, "not_found", "GET", path, nil)
 }
@@ -326,7 +329,7 @@ func TestADecisionIsWrittenBeforeTheActAndItsOutcomeOnce(t *testing.T) {
 	s.refuse(409, "conflict", "POST", one+"/outcome", `{"outcome":"failed"}`)
 	s.refuse(400, "invalid", "POST", one+"/outcome", `{"outcome":"great"}`)
 	s.refuse(400, "invalid", "POST", path, `{}`)
-	s.refuse(404, "not_found", "GET", path+"/dec_00", nil)
+	s.refuse(404, "not_found", "GET", path+"/dec_00000000000000000000000000000000", nil)
 	s.want(200, &list, "GET", path+"?incomplete=true", nil)
 	if list.Items == nil || len(list.Items) != 0 {
 		t.Errorf("incomplete after the outcome: %+v", list.Items)

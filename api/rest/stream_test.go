@@ -354,7 +354,7 @@ func TestDrainingEndsStreamsAndReadiness(t *testing.T) {
 
 func TestANarrowedGrantSeesOnlyItsThreads(t *testing.T) {
 	s := serveWithTokens(t, nil)
-	const mine, other = "thrd_aa", "thrd_bb"
+	const mine, other = "thrd_000000000000000000000000000000aa", "thrd_000000000000000000000000000000bb"
 	sp := s.store.Space("project:a")
 	add := func(stream string) {
 		t.Helper()

@@ -277,7 +277,7 @@ func TestCompactedTurnsShowASummaryAndStayReadable(t *testing.T) {
 		if got, want := texts(p.Items), "u:q0 a:a0 u:q1 a:a1 u:q2 a:a2 u:q3 a:a3"; got != want || p.Next != "" {
 			t.Errorf("older page: got %q (next %q), want %q", got, p.Next, want)
 		}
-		if err := ts.Compact(t.Context(), id, "turn_0", "x"); !errors.Is(err, thole.ErrNotFound) {
+		if err := ts.Compact(t.Context(), id, "turn_00000000000000000000000000000000", "x"); !errors.Is(err, thole.ErrNotFound) {
 			t.Errorf("an unknown turn: got %v, want ErrNotFound", err)
 		}
 	})
