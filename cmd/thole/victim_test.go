@@ -1,0 +1,167 @@
+//go:build faults
+
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A run of the model below goes through these phases:
+//
+//	thinking … decision.planned … started … effect … outcome … talking … end
+const killScript = `
+turns:
+  - prompt: Think, then make effect
+    steps:
+      - text: Let me think about this for quite a while before I do anything at all.
+        capture: {n: 'Think, then make effect (\w+)'}
+        delay_ms: 50
+        tool_calls:
+          - name: Bash
+            input: {command: "echo {{n}} >> effects", description: Make the effect that was asked for}
+      - text: It is done.
+  - prompt: Make effect
+    steps:
+      - text: At once.
+        capture: {n: 'Make effect (\w+)'}
+        tool_calls:
+          - name: Bash
+            input: {command: "touch started-{{n}}; sleep 0.4; echo {{n}} >> effects; touch effect-{{n}}; sleep 0.4"}
+      - expect: [whether it had its effect is unknown]
+        text: It may be done.
+  - prompt: Tell story
+    steps:
+      - delay_ms: 25
+        text: >-
+          Once there was a boat with one oar and a good pin to hold it. The pin was called a thole,
+          and it had one task: to stay where it was while everything around it moved. It stayed in
+          the calm of the morning, and it stayed when the wind came up. The oar grumbled, the water
+          pulled, the boat went round in circles twice; the pin endured. In the evening they were home.
+`
+
+const killSpace = "project:kill"
+
+// victim is a server whose agent's runs are cut short.
+type victim struct {
+	*server
+	rec *recorder
+}
+
+// newVictim starts a server for runs of killScript, with a short lease.
+func newVictim(t *testing.T) *victim {
+	s := startServer(t, setup{Script: killScript, Lease: 600 * time.Millisecond})
+	return &victim{s, newRecorder(t, s, killSpace)}
+}
+
+type runView struct {
+	ID, Thread, Status, Error, Turn string
+}
+
+// begin starts a run in a new thread.
+func (v *victim) begin(prompt string) runView {
+	v.t.Helper()
+	var thread struct{ ID string }
+	v.Must("POST", "/v1/spaces/"+killSpace+"/threads", map[string]any{}, &thread)
+	return v.run(thread.ID, map[string]any{"prompt": prompt})
+}
+
+func (v *victim) run(thread string, request map[string]any) (r runView) {
+	v.t.Helper()
+	v.Must("POST", "/v1/spaces/"+killSpace+"/threads/"+thread+"/runs", request, &r)
+	return r
+}
+
+// ended waits for the end of a run.
+func (v *victim) ended(r runView) (now runView) {
+	v.t.Helper()
+	eventually(v.t, 20*time.Second, "the end of "+r.ID, func() bool {
+		v.Must("GET", "/v1/spaces/"+killSpace+"/threads/"+r.Thread+"/runs/"+r.ID, nil, &now)
+		return !slices.Contains([]string{"queued", "running", "waiting"}, now.Status)
+	})
+	return now
+}
+
+// die kills the server and starts it again; what was acknowledged must be
+// there, and no process of the dead one.
+func (v *victim) die() []event {
+	v.t.Helper()
+	v.Kill()
+	<-v.rec.ended
+	eventually(v.t, 10*time.Second, "the end of what the killed server had started", func() bool { return len(v.Processes()) == 0 })
+	mustBeHealthy(v.t, v.Store)
+	v.Start()
+	journal := v.rec.compare()
+	v.rec.attach()
+	return journal
+}
+
+// crashed checks that a run is found crashed, with as many effects without
+// outcome as it left, goes on from there, and comes to its end.
+func (v *victim) crashed(r runView, open int) {
+	v.t.Helper()
+	if got := v.ended(r); got.Status != "crashed" {
+		v.t.Fatalf("a run whose server was killed: got %s %s, want crashed", got.Status, got.Error)
+	}
+	if got := v.statuses(r, "&incomplete=true"); len(got) != open || open == 1 && got[0] != "planned" {
+		v.t.Errorf("decisions without outcome after the crash: got %v, want %d planned", got, open)
+	}
+	v.interrupted(r, open)
+	next := v.run(r.Thread, map[string]any{"resumed_from": r.ID})
+	if got := v.ended(next); got.Status != "succeeded" {
+		v.t.Fatalf("the run that goes on: got %s %s, want succeeded", got.Status, got.Error)
+	}
+	if got := v.statuses(r, "&incomplete=true"); len(got) != open || open == 1 && got[0] != "unknown" {
+		v.t.Errorf("decisions without outcome after going on: got %v, want %d unknown", got, open)
+	}
+}
+
+// statuses returns those of a run's decisions.
+func (v *victim) statuses(r runView, query string) (all []string) {
+	v.t.Helper()
+	var page struct{ Items []struct{ Status string } }
+	v.Must("GET", "/v1/spaces/"+killSpace+"/decisions?run="+r.ID+query, nil, &page)
+	for _, d := range page.Items {
+		all = append(all, d.Status)
+	}
+	return all
+}
+
+// interrupted checks that a killed run's turn reads as interrupted, and its
+// unfinished tool calls too.
+func (v *victim) interrupted(r runView, calls int) {
+	v.t.Helper()
+	var page struct {
+		Items []struct {
+			Run, Status string
+			Response    []struct{ Type, Status string }
+		}
+	}
+	v.Must("GET", "/v1/spaces/"+killSpace+"/threads/"+r.Thread+"/turns", nil, &page)
+	for _, turn := range page.Items {
+		if turn.Run != r.ID {
+			continue
+		}
+		n := 0
+		for _, b := range turn.Response {
+			if b.Type == "tool" && b.Status == "interrupted" {
+				n++
+			}
+		}
+		if turn.Status != "interrupted" || n != calls {
+			v.t.Errorf("the turn of a killed run: got %s with %d interrupted calls, want interrupted with %d", turn.Status, n, calls)
+		}
+		return
+	}
+	v.t.Errorf("the turn of %s is not in its thread", r.ID)
+}
+
+// effects counts how often an effect was made.
+func (v *victim) effects(name string) int {
+	data, _ := os.ReadFile(filepath.Join(v.Project, "effects"))
+	return strings.Count(string(data), name+"\n")
+}
