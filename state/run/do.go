@@ -34,10 +34,14 @@ func (rs *Runs) Do(ctx context.Context, threadID string, req Request, fn func(co
 		return fmt.Errorf("run in %s: %w: workers are being drained", threadID, thole.ErrClosed)
 	}
 	defer leave()
+	if ctx.Err() != nil {
+		return fmt.Errorf("run in %s: %w", threadID, context.Cause(ctx))
+	}
 	holder := thole.NewID("worker")
 	var r *Run
 	var rest []string
-	res, err := rs.sp.Update(ctx, func(tx *thole.Tx) (err error) {
+	// Not to be cut off: a run that began must be known here, to be ended.
+	res, err := rs.sp.Update(context.WithoutCancel(ctx), func(tx *thole.Tx) (err error) {
 		r, rest, err = rs.start(tx, threadID, req, holder)
 		return err
 	})
@@ -85,8 +89,11 @@ func (h *Handle) begin(ctx context.Context) error {
 	defer w.Close()
 	asker := h.rs.sp.Because(h.id).Under(h.fence)
 	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		var gone error
-		_, err := asker.Update(ctx, func(tx *thole.Tx) error {
+		_, err := asker.Update(context.WithoutCancel(ctx), func(tx *thole.Tx) error { // as in Do
 			gone = nil
 			r, err := load(tx, h.id)
 			switch {

@@ -72,6 +72,78 @@ func TestARunEndsHoweverLongItsError(t *testing.T) {
 	})
 }
 
+// hesitant runs before first, once, before it commits.
+type hesitant struct {
+	*memstore.Store
+	before atomic.Pointer[func(batch []thole.Commit)]
+}
+
+func (h *hesitant) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	if f := h.before.Load(); f != nil {
+		(*f)(batch)
+	}
+	return h.Store.Commit(ctx, batch)
+}
+
+func TestARunThatBeginsAsItsCallerLeavesIsCancelled(t *testing.T) {
+	for _, queued := range []bool{false, true} {
+		f := &hesitant{Store: memstore.New()}
+		s, err := thole.Open(t.Context(), f, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		b := &bench{t: t, sp: s.Space("project:shop")}
+		b.rs, b.ts = run.In(b.sp, nil), thread.In(b.sp)
+		th, err := b.ts.Create(t.Context(), &thread.CreateOptions{Assistant: "coder"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.id = th.ID
+		var first *run.Handle
+		if queued {
+			b.start("first", run.Request{})
+			first = b.claim()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		leave := func(batch []thole.Commit) {
+			for _, c := range batch {
+				for _, e := range c.Events {
+					if e.Type == "run.started" {
+						cancel()
+						time.Sleep(20 * time.Millisecond)
+					}
+				}
+			}
+		}
+		f.before.Store(&leave)
+		done := make(chan error, 1)
+		go func() {
+			done <- b.rs.Do(ctx, b.id, run.Request{Prompt: "go"}, func(ctx context.Context, _ *run.Handle) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		if queued {
+			for len(b.queue()) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			b.finish(first)
+		}
+		if err := <-done; !errors.Is(err, thole.ErrCancelled) {
+			t.Errorf("queued %v: got %v, want cancelled", queued, err)
+		}
+		all, err := b.rs.List(t.Context(), b.id, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := all.Items[len(all.Items)-1]; r.Status != run.Cancelled {
+			t.Errorf("queued %v: got %s, want cancelled", queued, r.Status)
+		}
+	}
+}
+
 // forgetful applies a commit and then says that it does not know.
 type forgetful struct {
 	*memstore.Store
