@@ -50,7 +50,11 @@ type attempt struct {
 
 // take acquires the lock if it is the caller's turn; else *HeldError.
 func (a *attempt) take(ctx context.Context) (*Lock, error) {
-	res, err := a.locks.sp.Update(ctx, func(tx *thole.Tx) error {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	// Not to be cut off: who has the lock must know it, to give it back.
+	res, err := a.locks.sp.Update(context.WithoutCancel(ctx), func(tx *thole.Tx) error {
 		l, err := tx.Lease(a.lease)
 		if err != nil {
 			return err

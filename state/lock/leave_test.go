@@ -1,0 +1,47 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/state/lock"
+)
+
+// hesitant runs before, once, before it commits.
+type hesitant struct {
+	*memstore.Store
+	before atomic.Pointer[func()]
+}
+
+func (h *hesitant) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	if f := h.before.Swap(nil); f != nil {
+		(*f)()
+	}
+	return h.Store.Commit(ctx, batch)
+}
+
+func TestALockThatIsAcquiredAsItsCallerLeavesIsGivenBack(t *testing.T) {
+	h := &hesitant{Store: memstore.New()}
+	s, err := thole.Open(t.Context(), h, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ls := lock.In(s.Space("project:shop"))
+	ctx, cancel := context.WithCancel(t.Context())
+	leave := func() { cancel(); time.Sleep(20 * time.Millisecond) }
+	h.before.Store(&leave)
+	err = ls.Do(ctx, "a", &lock.Options{TTL: time.Hour}, func(ctx context.Context, _ *thole.Space) error { return ctx.Err() })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want canceled", err)
+	}
+	time.Sleep(50 * time.Millisecond) // for a commit that nobody waits for
+	if info, err := ls.Get(t.Context(), "a"); err != nil || info.Holder != nil {
+		t.Errorf("the lock is held by %+v, %v", info.Holder, err)
+	}
+}
