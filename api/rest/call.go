@@ -29,7 +29,7 @@ type call struct {
 	token *auth.Token  // nil: everything is allowed
 	space *thole.Space // of {space}: acts as the caller, because of this request
 	scope auth.Scope   // what the caller may see of it
-	query url.Values   //
+	query url.Values   // see [call.args]
 	raw   []byte       // the body
 	code  int          // status of success, if not the route's
 }
@@ -40,6 +40,9 @@ func (c *call) admit() error {
 		return err
 	}
 	if err := c.api.limiter.allow(c.callerKey()); err != nil {
+		return err
+	}
+	if err := c.knownQuery(); err != nil {
 		return err
 	}
 	name := c.r.PathValue("space")
@@ -196,10 +199,43 @@ func spacePath(space string, parts ...string) string {
 	return b.String()
 }
 
+// knownQuery reports parameters that the route does not have: a typo in one must
+// not silently read something else.
+func (c *call) knownQuery() error {
+	if _, err := url.ParseQuery(c.r.URL.RawQuery); err != nil {
+		return invalid("query", "cannot be read: %v", err)
+	}
+	for name := range c.query {
+		if !c.route.declares(name) {
+			return invalid(brief(name), "is no parameter here; see /docs")
+		}
+	}
+	return nil
+}
+
 // Query parameters. A value that cannot be read is ErrInvalid, naming it.
 
+// args returns the values of a parameter of the route. One that the route does
+// not declare could never be given, so asking for it is a bug.
+func (c *call) args(name string) []string {
+	if !c.route.declares(name) {
+		panic(fmt.Sprintf("%s %s does not declare its parameter %s", c.route.method, c.route.path, name))
+	}
+	return c.query[name]
+}
+
+// arg returns the first value of a parameter; "" when it is absent.
+func (c *call) arg(name string) string {
+	if all := c.args(name); len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
+func (c *call) has(name string) bool { return len(c.args(name)) > 0 }
+
 func (c *call) limit(def int) (int, error) {
-	s := c.query.Get("limit")
+	s := c.arg("limit")
 	if s == "" {
 		return def, nil
 	}
@@ -211,15 +247,15 @@ func (c *call) limit(def int) (int, error) {
 }
 
 func (c *call) position(name string) (thole.Position, error) {
-	p, err := thole.ParsePosition(c.query.Get(name))
+	p, err := thole.ParsePosition(c.arg(name))
 	if err != nil {
-		return p, invalid(name, "%.60q is not a position", c.query.Get(name))
+		return p, invalid(name, "%.60q is not a position", c.arg(name))
 	}
 	return p, nil
 }
 
 func (c *call) time(name string) (time.Time, error) {
-	s := c.query.Get(name)
+	s := c.arg(name)
 	if s == "" {
 		return time.Time{}, nil
 	}
@@ -231,7 +267,7 @@ func (c *call) time(name string) (time.Time, error) {
 }
 
 func (c *call) flag(name string) (bool, error) {
-	switch s := c.query.Get(name); s {
+	switch s := c.arg(name); s {
 	case "", "false", "0":
 		return false, nil
 	case "true", "1":
@@ -243,7 +279,7 @@ func (c *call) flag(name string) (bool, error) {
 
 func (c *call) list(name string) []string {
 	var out []string
-	for _, v := range c.query[name] {
+	for _, v := range c.args(name) {
 		for part := range strings.SplitSeq(v, ",") {
 			if part = strings.TrimSpace(part); part != "" {
 				out = append(out, part)

@@ -59,8 +59,8 @@ func listDecisions(c *call) (page[decision.Decision], error) {
 		return page[decision.Decision]{}, err
 	}
 	p, err := decision.In(c.space).List(c.ctx, &decision.ListOptions{
-		Incomplete: incomplete, Thread: c.query.Get("thread"), Run: c.query.Get("run"),
-		After: c.query.Get("cursor"), Limit: limit,
+		Incomplete: incomplete, Thread: c.arg("thread"), Run: c.arg("run"),
+		After: c.arg("cursor"), Limit: limit,
 	})
 	return pageOf(c.visibleDecisions(p.Decisions), p.Next), err
 }

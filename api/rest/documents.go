@@ -56,7 +56,7 @@ func listDocuments(c *call) (page[document.Info], error) {
 	if err != nil {
 		return page[document.Info]{}, err
 	}
-	p, err := document.In(c.space).List(c.ctx, &document.ListOptions{After: c.query.Get("cursor"), Limit: limit})
+	p, err := document.In(c.space).List(c.ctx, &document.ListOptions{After: c.arg("cursor"), Limit: limit})
 	return pageOf(p.Documents, p.Next), err
 }
 

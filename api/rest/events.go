@@ -12,9 +12,9 @@ import (
 func eventRoutes() []route {
 	return []route{
 		{method: "GET", path: "/v1/spaces/{space}/events", tag: "events", access: read, scoped: true,
-			query:   slices.Concat(readParams(), watchParams()[2:]),
+			query:   append(readParams(), param{"stream", "string", "only this stream"}),
 			summary: "Read the journal, or watch it with Accept: text/event-stream",
-			do:      gives(func(c *call) (page[wireEvent], error) { return c.readEvents() }),
+			do:      gives(func(c *call) (page[wireEvent], error) { return c.readEvents(c.list("stream")...) }),
 			stream:  func(c *call) error { return c.watchSpace(c.list("stream")...) }},
 		{method: "POST", path: "/v1/spaces/{space}/events", tag: "events", access: write, status: 201,
 			summary: "Add an application event", do: takes(addEvent)},
@@ -27,13 +27,14 @@ func eventRoutes() []route {
 	}
 }
 
+// readParams are the query parameters of a journal, as pages or as a stream.
 func readParams() []param {
 	return append(pagingParams(),
 		param{"after", "string", "only events after this position; of a stream: resume there, empty: from the oldest, absent: from now"},
 		param{"before", "string", "only events before this position"},
 		param{"order", "string", "asc (default) or desc: newest first"},
 		param{"types", "string", "only these types, separated by commas; noun.* stands for any verb"},
-		param{"stream", "string", "only this stream"},
+		param{"channel", "string", "of an event stream: messages (the conversation: thread.*, message.*, run.*, tool.*) or sync (everything else)"},
 		param{"actor", "string", "only what this actor did"},
 		param{"since", "string", "only events at or after this time (RFC 3339)"},
 		param{"until", "string", "only events before this time (RFC 3339)"},
@@ -48,7 +49,7 @@ func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
 		return page[wireEvent]{}, err
 	}
 	privacy := c.newPrivacy(c.space)
-	streams, err = visible(c.scope, append(streams, c.list("stream")...))
+	streams, err = visible(c.scope, streams)
 	if err != nil {
 		return page[wireEvent]{}, err
 	}
@@ -97,7 +98,7 @@ func (c *call) readQuery() (q thole.ReadQuery, err error) {
 			return q, err
 		}
 	}
-	switch order := c.query.Get("order"); order {
+	switch order := c.arg("order"); order {
 	case "", "asc":
 	case "desc":
 		q.Backward = true
@@ -109,7 +110,7 @@ func (c *call) readQuery() (q thole.ReadQuery, err error) {
 	} else if !cursor.IsZero() {
 		q.After = cursor
 	}
-	q.Types, q.Actor = c.list("types"), c.query.Get("actor")
+	q.Types, q.Actor = c.list("types"), c.arg("actor")
 	return q, nil
 }
 

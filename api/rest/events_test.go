@@ -236,3 +236,44 @@ func TestMetricsCountRequestsByRoute(t *testing.T) {
 		t.Error("metrics name a space")
 	}
 }
+
+// TestAParameterIsKnownOrRefused calls every operation with one that none has,
+// and with each of its own.
+func TestAParameterIsKnownOrRefused(t *testing.T) {
+	s := serve(t, nil)
+	thread := s.createThread("project:a", nil)
+	s.want(201, nil, "POST", "/v1/spaces/project:a/threads/"+thread+"/runs", `{"prompt":"x"}`)
+	const zero = "00000000000000000000000000000000"
+	fill := strings.NewReplacer("{space}", "project:a", "{thread}", thread, "{run}", "run_"+zero, "{turn}", "turn_"+zero,
+		"{block}", "blk_"+zero, "{decision}", "dec_"+zero, "{sha256}", zero+zero, "{", "", "}", "")
+	doc, err := openapi3.NewLoader().LoadFromData(s.want(200, nil, "GET", "/openapi.json", nil).body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, item := range doc.Paths.Map() {
+		path = fill.Replace(path)
+		for method, op := range item.Operations() {
+			if p := s.refuse(400, "invalid", method, path+"?limti=5", nil); p.Field != "limti" {
+				t.Errorf("%s %s: field = %q, want limti (%s)", method, path, p.Field, p.Detail)
+			}
+			if method != "GET" {
+				continue
+			}
+			queries := []string{""}
+			for _, p := range op.Parameters {
+				if p.Value.In == "query" {
+					queries = append(queries, "?"+p.Value.Name+"=")
+				}
+			}
+			for _, q := range queries {
+				if r := s.do(method, path+q, nil); r.status >= 500 || q != "" && r.status == 400 {
+					t.Errorf("%s %s%s: %d %s", method, path, q, r.status, r.body)
+				}
+				if op.Responses.Status(200).Value.Content.Get("text/event-stream") != nil && !strings.Contains(path, "/v1/events") {
+					s.watch(path+q, "Accept", "text/event-stream").cancel()
+				}
+			}
+		}
+	}
+	s.refuse(400, "invalid", "GET", "/v1/spaces?limit=1;cursor=%zz", nil)
+}

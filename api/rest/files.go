@@ -20,7 +20,7 @@ func listFiles(c *call) (page[file.File], error) {
 	if err != nil {
 		return page[file.File]{}, err
 	}
-	p, err := file.In(c.space).List(c.ctx, &file.ListOptions{After: c.query.Get("cursor"), Limit: limit})
+	p, err := file.In(c.space).List(c.ctx, &file.ListOptions{After: c.arg("cursor"), Limit: limit})
 	return pageOf(p.Files, p.Next), err
 }
 

@@ -32,7 +32,7 @@ func listValues(c *call) (page[kv.Entry], error) {
 	if err != nil {
 		return page[kv.Entry]{}, err
 	}
-	p, err := s.List(c.ctx, ns, &kv.ListOptions{Prefix: c.query.Get("prefix"), After: c.query.Get("cursor"), Limit: limit})
+	p, err := s.List(c.ctx, ns, &kv.ListOptions{Prefix: c.arg("prefix"), After: c.arg("cursor"), Limit: limit})
 	return pageOf(p.Entries, p.Next), err
 }
 
@@ -82,7 +82,7 @@ func deleteValue(c *call) (none, error) {
 // seconds reads a query parameter that is a number of seconds, 1 or more; 0
 // when it is absent.
 func (c *call) seconds(name string) (time.Duration, error) {
-	s := c.query.Get(name)
+	s := c.arg(name)
 	if s == "" {
 		return 0, nil
 	}

@@ -113,7 +113,7 @@ func listLocks(c *call) (page[LockInfo], error) {
 	if err != nil {
 		return page[LockInfo]{}, err
 	}
-	p, err := lock.In(c.space).List(c.ctx, &lock.ListOptions{After: c.query.Get("cursor"), Limit: limit})
+	p, err := lock.In(c.space).List(c.ctx, &lock.ListOptions{After: c.arg("cursor"), Limit: limit})
 	var items []LockInfo
 	for _, l := range p.Locks {
 		items = append(items, lockInfo(l))

@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/thole-dev/thole/api/auth"
 )
@@ -131,3 +132,7 @@ func (rt *route) success() int {
 }
 
 func (rt *route) mutates() bool { return rt.method != http.MethodGet }
+
+func (rt *route) declares(name string) bool {
+	return slices.ContainsFunc(rt.query, func(p param) bool { return p.name == name })
+}

@@ -151,11 +151,11 @@ func streamRun(c *call) error {
 	if err := decode(c.raw, &in, c.route.do.shape); err != nil {
 		return err
 	}
-	opts, err := c.watchOptions([]string{threadStream(c.r.PathValue("thread"))})
+	streams, err := visible(c.scope, []string{threadStream(c.r.PathValue("thread"))})
 	if err != nil {
 		return err
 	}
-	w, err := c.attachTo(c.space, opts) // before the start, so that nothing is missed
+	w, err := c.attachTo(c.space, &thole.WatchOptions{Streams: streams}) // before the start, so that nothing is missed
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func listRuns(c *call) (page[*run.Run], error) {
 	if err != nil {
 		return page[*run.Run]{}, err
 	}
-	p, err := c.runs().List(c.ctx, c.r.PathValue("thread"), &run.ListOptions{Limit: limit, Cursor: c.query.Get("cursor")})
+	p, err := c.runs().List(c.ctx, c.r.PathValue("thread"), &run.ListOptions{Limit: limit, Cursor: c.arg("cursor")})
 	for i, r := range p.Items {
 		p.Items[i] = shown(r)
 	}

@@ -55,7 +55,7 @@ func listSpaces(c *call) (page[Space], error) {
 // where to go on. It looks at a bounded number of spaces, so it may return
 // fewer.
 func (c *call) readable(limit int) (names []string, next string, err error) {
-	q := thole.SpacesQuery{After: c.query.Get("cursor"), Limit: limit}
+	q := thole.SpacesQuery{After: c.arg("cursor"), Limit: limit}
 	for range 10 {
 		found, err := c.api.store.Spaces(c.ctx, q)
 		if err != nil {

@@ -43,7 +43,9 @@ func (s *stream) run() error {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no")
-	h.Set("Thole-Position", s.feed.cursor())
+	if at := s.feed.cursor(); at != "" { // there is no position yet
+		h.Set("Thole-Position", at)
+	}
 	s.c.w.WriteHeader(http.StatusOK)
 	s.rc = http.NewResponseController(s.c.w)
 

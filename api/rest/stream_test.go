@@ -113,6 +113,9 @@ func (w *watcher) mustNext() frame {
 func TestAnEventStreamHasTheFormatOfTheDesign(t *testing.T) {
 	s := serve(t, nil)
 	w := s.watch("/v1/spaces/project:a/events?after=")
+	if got, ok := w.header["Thole-Position"]; ok {
+		t.Errorf("Thole-Position of an empty space = %q, want none", got)
+	}
 	for name, want := range map[string]string{
 		"Content-Type": "text/event-stream", "Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no",
 	} {
@@ -281,7 +284,7 @@ func TestSeveralSpacesShareOneResumableConnection(t *testing.T) {
 }
 
 func TestAClientThatStopsReadingIsDroppedAndNobodyWaits(t *testing.T) {
-	s := serve(t, &rest.Options{Stall: 50 * time.Millisecond})
+	s := serve(t, &rest.Options{Stall: 500 * time.Millisecond})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.http.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)

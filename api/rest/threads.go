@@ -12,6 +12,7 @@ func threadRoutes() []route {
 	const all, one = "/v1/spaces/{space}/threads", "/v1/spaces/{space}/threads/{thread}"
 	history := []param{
 		{"last", "integer", "at most this many, the newest; default 50"},
+		{"limit", "integer", "the same as last"},
 		{"cursor", "string", "next_cursor of the page before: what is older"},
 		{"at", "string", "as the history was at this position"},
 	}
@@ -31,7 +32,7 @@ func threadRoutes() []route {
 			summary: "Read the conversation as messages, oldest first", do: gives(listMessages)},
 		{method: "GET", path: one + "/turns", tag: "threads", access: read, query: history,
 			summary: "Read the conversation as turns, oldest first", do: gives(listTurns)},
-		{method: "GET", path: one + "/events", tag: "threads", access: read, query: append(readParams(), watchParams()[2:]...),
+		{method: "GET", path: one + "/events", tag: "threads", access: read, query: readParams(),
 			summary: "Read the thread's events, or watch them with Accept: text/event-stream",
 			do:      gives(func(c *call) (page[wireEvent], error) { return c.readEvents(threadStream(c.r.PathValue("thread"))) }),
 			stream:  func(c *call) error { return c.watchSpace(threadStream(c.r.PathValue("thread"))) }},
@@ -78,7 +79,7 @@ func listThreads(c *call) (page[thread.Entry], error) {
 	if err != nil {
 		return page[thread.Entry]{}, err
 	}
-	o := thread.ListOptions{Limit: limit, Cursor: c.query.Get("cursor"), Assistant: c.query.Get("assistant"), Children: children}
+	o := thread.ListOptions{Limit: limit, Cursor: c.arg("cursor"), Assistant: c.arg("assistant"), Children: children}
 	var items []thread.Entry
 	for range 10 { // bounded work; the cursor goes on
 		p, err := thread.In(c.space).List(c.ctx, &o)
@@ -188,9 +189,9 @@ func (c *call) historyQuery() (*thread.Query, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &thread.Query{Cursor: c.query.Get("cursor"), At: at}
+	q := &thread.Query{Cursor: c.arg("cursor"), At: at}
 	for _, name := range []string{"last", "limit"} { // one word for it here, the other everywhere
-		if s := c.query.Get(name); s != "" {
+		if s := c.arg(name); s != "" {
 			n, err := strconv.Atoi(s)
 			if err != nil || n < 1 {
 				return nil, invalid(name, "%.40q is not a number from 1 to %d", s, thole.MaxPage)

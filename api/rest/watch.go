@@ -28,13 +28,13 @@ func (c *call) resume() (cursor string, from bool) {
 	if id := c.r.Header.Get("Last-Event-ID"); id != "" {
 		return id, true
 	}
-	return c.query.Get("after"), c.query.Has("after")
+	return c.arg("after"), c.has("after")
 }
 
 // filter reads types and channel.
 func (c *call) filter() (types []string, keep func(*thole.Delivery) bool, err error) {
 	types = c.list("types")
-	switch ch := c.query.Get("channel"); ch {
+	switch ch := c.arg("channel"); ch {
 	case "":
 	case "messages":
 		keep = func(d *thole.Delivery) bool { return isConversation(d.Type) }
