@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -38,8 +39,14 @@ func drained(t *testing.T, s *server, prompts ...string) (runs []string, stream 
 	ended, started := make(chan error, 1), make(chan bool, len(prompts))
 	watch := s.URL + drainSpace + "/events"
 	go func() {
+		atWork := map[string]bool{}
 		ended <- watchStream(t.Context(), s.http, watch, "", func(f frame) error {
-			if f.Event == "run.started" {
+			var e event
+			if err := json.Unmarshal([]byte(f.Data), &e); err != nil {
+				return err
+			}
+			if (f.Event == "tool.started" || f.Event == "message.delta") && !atWork[e.Stream] {
+				atWork[e.Stream] = true
 				started <- true
 			}
 			return nil
