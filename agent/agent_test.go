@@ -35,6 +35,24 @@ func TestTheSampleEditsTheFilesInThreeTurns(t *testing.T) {
 	})
 }
 
+func TestTheSampleSaysThatItsProjectMustBeFresh(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("sample", nil)
+		prompts := []string{"Create a button component", "Make it blue", "Add a click handler"}
+		for _, prompt := range prompts {
+			e.ask(a, prompt, run.Succeeded)
+		}
+		before := e.file("src/App.js") + e.file("src/components/Button.js")
+		for _, prompt := range prompts {
+			r := e.ask(a, prompt, run.Failed)
+			wantContains(t, prompt, r.Error, "remove the project's folder (thole-sample) and start anew")
+		}
+		if after := e.file("src/App.js") + e.file("src/components/Button.js"); after != before {
+			t.Errorf("files: got %s, want them as they were", after)
+		}
+	})
+}
+
 func TestWithoutToolHistoryTheSecondTurnKnowsNoFile(t *testing.T) {
 	each(t, func(t *testing.T, e *env) {
 		a := e.agent("sample", func(o *Options) { o.ToolHistory = WithoutTools })

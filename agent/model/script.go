@@ -29,6 +29,7 @@ import (
 //	  - prompt: Make it blue
 //	    steps:
 //	      - expect: [Create a button, '/Write\b.*Button/']
+//	        otherwise: first create a button   # what the error says if not
 //	        capture: {file: 'Write.*?"path":"([^"]+)"'}
 //	        text: "Now {{file}}."
 //	        tool_calls: [{name: Read, input: {path: "{{file}}"}}]

@@ -24,6 +24,7 @@ type turn struct {
 
 type step struct {
 	Expect    []pattern         `yaml:"expect"`
+	Otherwise string            `yaml:"otherwise"`
 	Capture   map[string]string `yaml:"capture"`
 	Text      string            `yaml:"text"`
 	ToolCalls []call            `yaml:"tool_calls"`
@@ -131,7 +132,11 @@ func (t *turn) prepare() error {
 func (t *turn) values(k int, prompt string) (map[string]string, error) {
 	for _, want := range t.Steps[k].Expect {
 		if !want.in(prompt) {
-			return nil, fmt.Errorf("expected %q in the prompt, which is:\n%s", want.text, clip(prompt))
+			err := fmt.Errorf("expected %q in the prompt, which is:\n%s", want.text, clip(prompt))
+			if hint := t.Steps[k].Otherwise; hint != "" {
+				err = fmt.Errorf("%s: %w", hint, err)
+			}
+			return nil, err
 		}
 	}
 	values := map[string]string{}
