@@ -382,3 +382,25 @@ func TestDecisionsInAPrivateThreadStayThere(t *testing.T) {
 		}
 	}
 }
+
+func TestASummaryStandsForTheTurnsBeforeIt(t *testing.T) {
+	s := serve(t, nil)
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+	var turns []string
+	for _, text := range []string{"one", "two", "three"} {
+		var m struct{ Turn string }
+		s.want(201, &m, "POST", path+"/messages", `{"role":"system","blocks":[{"type":"text","content":"`+text+`"}]}`)
+		turns = append(turns, m.Turn)
+	}
+	s.want(204, nil, "POST", path+"/compact", map[string]string{"upto": turns[1], "summary": "in short"})
+	body := string(s.want(200, nil, "GET", path+"/turns", nil).body)
+	if !strings.Contains(body, "in short") || strings.Contains(body, "two") || !strings.Contains(body, "three") {
+		t.Errorf("turns: %s", body)
+	}
+	s.refuse(400, "invalid", "POST", path+"/compact", map[string]string{"upto": turns[1]})
+	s.refuse(400, "invalid", "POST", path+"/compact", map[string]string{"upto": "x", "summary": "x"})
+	s.refuse(404, "not_found", "POST", path+"/compact", map[string]string{"upto": "turn_" + strings.Repeat("0", 32), "summary": "x"})
+	var open struct{ Turn string }
+	s.want(201, &open, "POST", path+"/messages", `{"role":"user","blocks":[{"type":"text","content":"four"}]}`)
+	s.refuse(409, "conflict", "POST", path+"/compact", map[string]string{"upto": open.Turn, "summary": "x"})
+}

@@ -32,6 +32,8 @@ func threadRoutes() []route {
 			summary: "Read the conversation as messages, oldest first", do: gives(listMessages)},
 		{method: "GET", path: one + "/turns", tag: "threads", access: read, query: history,
 			summary: "Read the conversation as turns, oldest first", do: gives(listTurns)},
+		{method: "POST", path: one + "/compact", tag: "threads", access: write,
+			summary: "Let a summary stand for all turns up to one that has ended", do: takes(compactThread)},
 		{method: "GET", path: one + "/events", tag: "threads", access: read, query: readParams(),
 			summary: "Read the thread's events, or watch them with Accept: text/event-stream",
 			do:      gives(func(c *call) (page[wireEvent], error) { return c.readEvents(threadStream(c.r.PathValue("thread"))) }),
@@ -220,4 +222,15 @@ func listTurns(c *call) (page[*thread.Turn], error) {
 	ts, id := c.threads()
 	p, err := ts.Turns(c.ctx, id, q)
 	return pageOf(p.Items, p.Next), err
+}
+
+// Compaction says what a summary stands for.
+type Compaction struct {
+	UpTo    string `json:"upto" jsonschema:"description=the last turn that the summary stands for"`
+	Summary string `json:"summary"`
+}
+
+func compactThread(c *call, in Compaction) (none, error) {
+	ts, id := c.threads()
+	return none{}, ts.Compact(c.ctx, id, in.UpTo, in.Summary)
 }
