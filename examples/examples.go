@@ -15,22 +15,17 @@ import (
 	"github.com/thole-dev/thole/agent/model"
 )
 
-//go:embed button script.yaml scripts
+//go:embed button script.yaml
 var files embed.FS
 
 // Script returns the recorded turns on the sample project: "Create a button
 // component", "Make it blue", "Add a click handler".
-func Script() (*model.Script, error) { return script("script.yaml") }
-
-// Demo returns another recorded script by its name in scripts/, such as "slow".
-func Demo(name string) (*model.Script, error) { return script("scripts/" + name + ".yaml") }
-
-func script(path string) (*model.Script, error) {
-	data, err := files.ReadFile(path)
+func Script() (*model.Script, error) {
+	data, err := files.ReadFile("script.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
-	return model.ParseScript(path, data)
+	return model.ParseScript("script.yaml", data)
 }
 
 // Project returns the sample project.

@@ -1,10 +1,11 @@
 package examples
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/thole-dev/thole/agent/model"
 )
 
 func TestLayOutFillsAnEmptyFolderAndLeavesAFullOne(t *testing.T) {
@@ -30,12 +31,12 @@ func TestAllScriptsParse(t *testing.T) {
 	if _, err := Script(); err != nil {
 		t.Error(err)
 	}
-	names, err := fs.Glob(files, "scripts/*.yaml")
+	names, err := filepath.Glob("scripts/*.yaml")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("scripts = %v, %v; want some", names, err)
 	}
 	for _, name := range names {
-		if _, err := script(name); err != nil {
+		if _, err := model.OpenScript(name); err != nil {
 			t.Error(err)
 		}
 	}
