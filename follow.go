@@ -30,10 +30,14 @@ func (s *Store) poll(ctx context.Context) {
 
 // follow reads into each hub what the journal has beyond it.
 func (s *Store) follow(ctx context.Context, names []string) {
-	places := make(map[string]place, len(names))
+	type known struct {
+		*hub // it, not one that takes its place meanwhile
+		at   place
+	}
+	places := make(map[string]known, len(names))
 	for _, name := range names {
 		if h := s.hubs.find(name); h != nil {
-			places[name] = h.place()
+			places[name] = known{h, h.place()}
 		}
 	}
 	heads, err := s.backend.Heads(ctx, names...)
@@ -44,9 +48,8 @@ func (s *Store) follow(ctx context.Context, names []string) {
 		return
 	}
 	for _, head := range heads {
-		h := s.hubs.find(head.Space)
-		at, known := places[head.Space]
-		if h == nil || !known || !at.begun {
+		h, at := places[head.Space].hub, places[head.Space].at
+		if h == nil || !at.begun {
 			continue
 		}
 		// The head was read after the place, so a place that it does not resume
