@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/state/file"
 )
 
 // versioned is what answers with a version have in common.
@@ -361,6 +363,51 @@ func TestAChangeOfAFileThatIsNotCurrentIsRefused(t *testing.T) {
 	if len(list.Items) != 1 {
 		t.Errorf("files: %+v", list.Items)
 	}
+}
+
+func TestAFilesPastConflictsAndFoundChangesAreTold(t *testing.T) {
+	s := serve(t, nil)
+	const files, history = "/v1/spaces/project:a/files/src/app.ts", "/v1/spaces/project:a/file-history/src/app.ts"
+	b64 := base64.StdEncoding.EncodeToString
+	one, two, three := file.Hash([]byte("one")), file.Hash([]byte("two")), file.Hash([]byte("three"))
+	s.want(201, nil, "POST", files, map[string]any{"before_hash": "", "after_hash": one, "contents": map[string]string{"after": b64([]byte("one"))}})
+	s.want(201, nil, "POST", files, map[string]any{"before_hash": one, "after_hash": two})
+	if r := s.want(200, nil, "GET", "/v1/spaces/project:a/blobs/"+one, nil); string(r.body) != "one" {
+		t.Errorf("the content that was kept is %q", r.body)
+	}
+	s.refuse(400, "invalid", "POST", files, map[string]any{"before_hash": two, "after_hash": three, "contents": map[string]string{"after": "?"}})
+	s.refuse(400, "invalid", "POST", files, map[string]any{"before_hash": two, "after_hash": three, "contents": map[string]string{"after": b64([]byte("two"))}})
+	var found file.File
+	s.want(200, &found, "PUT", files, map[string]string{"hash": three})
+	if found.Actor != file.Outside || found.Hash != three {
+		t.Errorf("found: %+v", found)
+	}
+	s.refuse(400, "invalid", "PUT", files, `{"hash":"x"}`)
+
+	var past []file.Entry
+	cursor := ""
+	for range 3 {
+		var page struct {
+			Items []file.Entry
+			Next  string `json:"next_cursor"`
+		}
+		s.want(200, &page, "GET", history+"?limit=1&cursor="+cursor, nil)
+		past, cursor = append(past, page.Items...), page.Next
+	}
+	if len(past) != 3 || past[0].After != three || !past[0].Found || past[1].After != two || past[2].After != one || !past[2].Kept || cursor != "" {
+		t.Errorf("history %+v, then cursor %q", past, cursor)
+	}
+	s.want(200, nil, "GET", "/v1/spaces/project:a/file-history/unknown", nil)
+	s.refuse(400, "invalid", "GET", history+"?cursor=x", nil)
+
+	w := s.watch("/v1/spaces/project:a/events?types=file.conflict&after=")
+	const conflicts = "/v1/spaces/project:a/file-conflicts/src/app.ts"
+	s.want(204, nil, "POST", conflicts, map[string]any{"base_hash": one, "ours_hash": two, "theirs_hash": three, "rejected": []int{1}})
+	var c file.Conflict
+	if err := json.Unmarshal(w.mustNext().data.Data, &c); err != nil || c.Path != "src/app.ts" || c.Theirs != three || c.Actor != "user:local" || string(c.Rejected) != "[1]" {
+		t.Errorf("heard %+v, %v", c, err)
+	}
+	s.refuse(400, "invalid", "POST", conflicts, `{"base_hash":"x"}`)
 }
 
 func TestDecisionsInAPrivateThreadStayThere(t *testing.T) {
