@@ -46,8 +46,8 @@ type Todo struct {
 	Content  string    `json:"content"`
 	Status   Status    `json:"status"`   // default pending
 	Priority Priority  `json:"priority"` // default medium
-	Created  time.Time `json:"created,omitzero"`
-	Updated  time.Time `json:"updated,omitzero"`
+	Created  time.Time `json:"created_at,omitzero"`
+	Updated  time.Time `json:"updated_at,omitzero"`
 	Actor    string    `json:"actor,omitempty"` // who changed it last
 }
 

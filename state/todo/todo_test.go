@@ -1,6 +1,7 @@
 package todo_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -163,6 +164,21 @@ func TestEventsTellOnlyWhatChanged(t *testing.T) {
 		list, _ := todos.List(ctx, id)
 		if got, want := fmt.Sprint(replay(t, sp, id)), fmt.Sprint(list.Todos); got != want {
 			t.Errorf("events replay to %s, want %s", got, want)
+		}
+	})
+}
+
+func TestATodoNamesItsTimesAsThreadsAndRunsDo(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		sp := e.Space("project:shop").As("user:42")
+		added, err := todo.In(sp).Add(t.Context(), thread(t, sp), todo.Todo{ID: "1", Content: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, _ := added[0].Created.MarshalText()
+		want := fmt.Sprintf(`{"id":"1","content":"a","status":"pending","priority":"medium","created_at":"%s","updated_at":"%[1]s","actor":"user:42"}`, at)
+		if got, err := json.Marshal(added[0]); err != nil || string(got) != want {
+			t.Errorf("got %s, %v; want %s", got, err, want)
 		}
 	})
 }
