@@ -13,7 +13,7 @@ root=${1:-$(mktemp -d)/debian}
 command=${2:-apt-get update -qq && apt-get install -y -qq make curl >/dev/null && scripts/walk.sh && make test}
 
 if [ ! -e "$root/usr" ]; then
-	mirror=$(grep -rhoE '^(URIs: *|deb )[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | awk '{print $NF; exit}')
+	mirror=$(grep -rhoE '^(URIs: *|deb )[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | awk '$NF ~ "/debian/?$" {print $NF; exit}')
 	release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 	debootstrap --variant=minbase --include=ca-certificates "$release" "$root" "$mirror"
 fi
