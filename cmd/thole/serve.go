@@ -108,7 +108,7 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 	if err != nil {
 		return err
 	}
-	srv := rest.NewServer(api, nil)
+	srv := rest.NewServer(api)
 	scheme, serve := "http", func() error { return srv.Serve(l) }
 	if secure != nil {
 		scheme, serve = "https", func() error { return srv.ServeTLS(l, secure) }
