@@ -60,9 +60,13 @@ type NewThread struct {
 }
 
 func createThread(c *call, in NewThread) (*thread.Thread, error) {
+	ttl, err := seconds("ttl", float64(in.TTL), maxSeconds)
+	if err != nil {
+		return nil, err
+	}
 	t, err := thread.In(c.space).Create(c.ctx, &thread.CreateOptions{
 		Assistant: in.Assistant, Title: in.Title, Visibility: in.Visibility,
-		Metadata: in.Metadata, TTL: in.TTL, RunScope: in.RunScope,
+		Metadata: in.Metadata, TTL: ttl, RunScope: in.RunScope,
 	})
 	if err != nil {
 		return nil, err

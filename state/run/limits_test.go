@@ -266,7 +266,7 @@ func TestALineOfRunsWhoseThreadsAreGoneIsPassed(t *testing.T) {
 		ctx := t.Context()
 		var ids []string
 		for range 101 {
-			th, err := b.ts.Create(ctx, &thread.CreateOptions{Assistant: "coder", Owner: "user:1", RunScope: "user"})
+			th, err := b.ts.Create(ctx, &thread.CreateOptions{Assistant: "coder", Owner: "user:1", RunScope: thread.PerUser})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -506,7 +506,7 @@ func TestOneRunPerUserWhenTheThreadSaysSo(t *testing.T) {
 	each(t, func(b *bench) {
 		var ids []string
 		for range 2 {
-			th, err := b.ts.Create(t.Context(), &thread.CreateOptions{Owner: "user:42", RunScope: "user", Assistant: "coder"})
+			th, err := b.ts.Create(t.Context(), &thread.CreateOptions{Owner: "user:42", RunScope: thread.PerUser, Assistant: "coder"})
 			if err != nil {
 				t.Fatal(err)
 			}

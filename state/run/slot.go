@@ -21,7 +21,7 @@ type slot struct {
 const maxQueue = 256
 
 func slotKey(t *thread.Thread) string {
-	if t.RunScope == "user" && t.Owner != "" {
+	if t.RunScope == thread.PerUser && t.Owner != "" {
 		return "slot/" + url.PathEscape(t.Owner)
 	}
 	return thread.Key(t.ID) + "/slot"

@@ -187,7 +187,7 @@ func (r *Run) adopt(tx *thole.Tx, threadID string) (string, error) {
 		return "", err
 	}
 	t, err := thread.Create(tx, thread.CreateOptions{
-		Assistant: r.Agent, Visibility: thread.Private, Owner: pt.Owner, TTL: pt.TTL, Parent: pt.ID,
+		Assistant: r.Agent, Visibility: thread.Private, Owner: pt.Owner, TTL: seconds(pt.TTL), Parent: pt.ID,
 	})
 	if err != nil {
 		return "", err

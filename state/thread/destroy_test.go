@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
@@ -56,6 +57,22 @@ func TestARepeatedDestroyFinishesTheFirst(t *testing.T) {
 	}
 }
 
+func TestATTLIsKeptInWholeSeconds(t *testing.T) {
+	s, err := thole.Open(t.Context(), memstore.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ts := thread.In(s.Space("project:shop"))
+	th, err := ts.Create(t.Context(), &thread.CreateOptions{TTL: 1500 * time.Millisecond})
+	if err != nil || th.TTL != 2 {
+		t.Errorf("got %+v, %v; want a ttl of 2", th, err)
+	}
+	if _, err := ts.Create(t.Context(), &thread.CreateOptions{TTL: -1}); !errors.Is(err, thole.ErrInvalid) {
+		t.Errorf("negative: got %v, want ErrInvalid", err)
+	}
+}
+
 func TestATTLThatIsTooLongIsRefused(t *testing.T) {
 	s, err := thole.Open(t.Context(), memstore.New(), nil)
 	if err != nil {
@@ -63,9 +80,15 @@ func TestATTLThatIsTooLongIsRefused(t *testing.T) {
 	}
 	defer s.Close()
 	ts := thread.In(s.Space("project:shop"))
-	th, err := ts.Create(t.Context(), &thread.CreateOptions{TTL: 18_446_744_075})
-	if !errors.Is(err, thole.ErrInvalid) {
-		_, getErr := ts.Get(t.Context(), th.ID)
-		t.Errorf("got %v, and then %v; want ErrInvalid", err, getErr)
+	if _, err := ts.Create(t.Context(), &thread.CreateOptions{TTL: 101 * 365 * 24 * time.Hour}); !errors.Is(err, thole.ErrInvalid) {
+		t.Errorf("create: got %v, want ErrInvalid", err)
+	}
+	th, err := ts.Create(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seconds := int64(18_446_744_075) // which would be a moment, in 64 bits of nanoseconds
+	if _, err := ts.Patch(t.Context(), th.ID, thread.Patch{TTL: &seconds}, nil); !errors.Is(err, thole.ErrInvalid) {
+		t.Errorf("patch: got %v, want ErrInvalid", err)
 	}
 }

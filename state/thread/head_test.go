@@ -117,7 +117,7 @@ func TestAThreadExpiresAfterItsLastAppend(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp := e.Space("project:shop")
 		ts := thread.In(sp)
-		id := create(t, ts, &thread.CreateOptions{Title: "gone", TTL: 3600})
+		id := create(t, ts, &thread.CreateOptions{Title: "gone", TTL: time.Hour})
 		do(t, sp, func(tx *thole.Tx) error { tx.Put(thread.Key(id)+"/state", map[string]int{"n": 1}, nil); return nil })
 		e.Clock.Advance(50 * time.Minute)
 		say(t, ts, id, thread.User, "still here")
@@ -209,7 +209,7 @@ func TestAChangeAnswersWhatAReadThenGives(t *testing.T) {
 				t.Errorf("%s: answered %s, but a read gives %s", what, g, w)
 			}
 		}
-		made, err := ts.Create(t.Context(), &thread.CreateOptions{Title: "old", TTL: 60})
+		made, err := ts.Create(t.Context(), &thread.CreateOptions{Title: "old", TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ type Patch struct {
 	Assistant  *string                    `json:"assistant,omitempty"`
 	Title      *string                    `json:"title,omitempty"`
 	Visibility *string                    `json:"visibility,omitempty"`
-	TTL        *int64                     `json:"ttl,omitempty"`
+	TTL        *int64                     `json:"ttl,omitempty"`      // seconds; 0: it stays
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"` // merged as RFC 7396: null removes a key
 }
 

@@ -30,6 +30,12 @@ const (
 	Private  = "private" // its owner
 )
 
+// Run scopes: where at most one run is active at a time.
+const (
+	PerThread = "thread" // the default
+	PerUser   = "user"   // among all threads of the owner that have this scope
+)
+
 // maxMetadata bounds a thread's metadata, which is rewritten with each message.
 const maxMetadata = 16 << 10
 
@@ -46,7 +52,7 @@ type Thread struct {
 	Owner      string                     `json:"owner,omitempty"`      // the actor it belongs to
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
 	TTL        int64                      `json:"ttl,omitempty"`       // seconds after its last change; 0: it stays
-	RunScope   string                     `json:"run_scope,omitempty"` // "user": one active run per owner, not per thread
+	RunScope   string                     `json:"run_scope,omitempty"` // thread (or empty) or user
 	Parent     string                     `json:"parent,omitempty"`    // the thread whose run made it for a sub-agent
 	ActiveRun  string                     `json:"active_run,omitempty"`
 	Turns      int                        `json:"turn_count"`
@@ -93,9 +99,9 @@ type CreateOptions struct {
 	Visibility string // space (default) or private
 	Owner      string // default: the actor
 	Metadata   map[string]json.RawMessage
-	TTL        int64  // seconds after its last change; 0: it stays
-	RunScope   string // "user": one active run per owner in this space; default per thread
-	Parent     string // the thread whose sub-agent works in it
+	TTL        time.Duration // after its last change, in whole seconds rounded up; 0: it stays
+	RunScope   string        // PerThread (default) or PerUser
+	Parent     string        // the thread whose sub-agent works in it
 }
 
 // Create makes a thread and emits thread.created. Nil opts mean the defaults.
@@ -143,7 +149,7 @@ func (ts *Threads) repeated(ctx context.Context, res thole.Result) (*Thread, err
 func Create(tx *thole.Tx, o CreateOptions) (*Thread, error) {
 	t := &Thread{
 		ID: thole.NewID("thrd"), Assistant: o.Assistant, Title: o.Title, Visibility: o.Visibility, Owner: o.Owner,
-		Metadata: o.Metadata, TTL: o.TTL, RunScope: o.RunScope, Parent: o.Parent, Status: Idle, Created: tx.Now(),
+		Metadata: o.Metadata, TTL: wholeSeconds(o.TTL), RunScope: o.RunScope, Parent: o.Parent, Status: Idle, Created: tx.Now(),
 	}
 	if t.Visibility == "" {
 		t.Visibility = ForSpace
@@ -164,13 +170,25 @@ func Create(tx *thole.Tx, o CreateOptions) (*Thread, error) {
 	return t, nil
 }
 
+// wholeSeconds rounds away from zero.
+func wholeSeconds(d time.Duration) int64 {
+	n := int64(d / time.Second)
+	switch rest := d % time.Second; {
+	case rest > 0:
+		n++
+	case rest < 0:
+		n--
+	}
+	return n
+}
+
 func (t *Thread) check() error {
 	switch {
 	case t.Visibility != ForSpace && t.Visibility != Private:
 		return fmt.Errorf("%w: visibility %.40q is neither space nor private", thole.ErrInvalid, t.Visibility)
 	case t.TTL < 0 || t.TTL > maxTTL:
 		return fmt.Errorf("%w: ttl %d is not 0 to %d seconds", thole.ErrInvalid, t.TTL, int64(maxTTL))
-	case t.RunScope != "" && t.RunScope != "thread" && t.RunScope != "user":
+	case t.RunScope != "" && t.RunScope != PerThread && t.RunScope != PerUser:
 		return fmt.Errorf("%w: run scope %.40q is neither thread nor user", thole.ErrInvalid, t.RunScope)
 	}
 	if t.Parent != "" {
