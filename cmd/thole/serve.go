@@ -28,20 +28,25 @@ const (
 
 // server is what dev and serve have in common.
 type server struct {
-	app     *app
-	listen  string
-	cert    string
-	key     string
-	origins []string
-	rate    int
-	grace   time.Duration
-	verbose bool
+	app         *app
+	listen      string
+	cert        string
+	key         string
+	origins     []string
+	maxBody     int64
+	maxWatchers int
+	rate        int
+	grace       time.Duration
+	verbose     bool
 }
 
 func (s *server) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.listen, "listen", defaultListen, "address to listen on; port 0 picks a free one")
 	f.StringArrayVar(&s.origins, "cors-origin", nil, "web origin that may call from a browser; may be given more than once")
+	f.Int64Var(&s.maxBody, "max-body", 5<<20, "bytes that a request's body may have")
+	f.IntVar(&s.maxWatchers, "max-watchers", 10_000, "event streams that may be open on one space; 0: no bound")
+	f.IntVar(&s.rate, "rate", 0, "requests a second that one caller may make; 0: no bound")
 	f.DurationVar(&s.grace, "grace", 10*time.Second, "how long to wait for requests and runs at the end")
 	f.BoolVarP(&s.verbose, "verbose", "v", false, "log every request")
 }
@@ -60,7 +65,6 @@ SIGTERM does not wait for them.`,
 	s.flags(c)
 	c.Flags().StringVar(&s.cert, "tls-cert", "", "certificate file (PEM); serves HTTPS")
 	c.Flags().StringVar(&s.key, "tls-key", "", "key file (PEM)")
-	c.Flags().IntVar(&s.rate, "rate", 0, "requests a second that one caller may make; 0: no bound")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		return s.run(cmd.Context(), cmd.OutOrStdout(), setup{
 			authenticate: func(st *thole.Store) rest.Authenticator { return auth.NewTokens(st) },
@@ -85,6 +89,9 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 	if s.verbose {
 		level = slog.LevelDebug
 	}
+	if s.maxBody < 1 || s.maxWatchers < 0 || s.rate < 0 {
+		return errors.New("--max-body takes 1 or more; --max-watchers and --rate take 0 or more")
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	secure, err := s.certificate()
 	if err != nil {
@@ -97,7 +104,7 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	opts := &rest.Options{
-		Origins: s.origins, Rate: s.rate, Version: versionString(),
+		Origins: s.origins, MaxBody: s.maxBody, MaxWatchers: s.maxWatchers, Rate: s.rate, Version: versionString(),
 		Logger: log, Metrics: counts, Runner: with.runner,
 	}
 	if with.authenticate != nil {
