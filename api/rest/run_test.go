@@ -85,6 +85,53 @@ func TestAWorkerInAnyLanguageCanRunARun(t *testing.T) {
 	t.Log(types)
 }
 
+func TestAWorkerInAnyLanguageWaitsForASignal(t *testing.T) {
+	s := serve(t, nil)
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+	var c claimed
+	s.want(201, nil, "POST", path+"/runs", `{"prompt":"x"}`)
+	s.want(200, &c, "POST", "/v1/runs/claim", `{"spaces":["project:a"]}`)
+	one, fence := path+"/runs/"+c.Run.ID, []string{"Thole-Fence", c.Token}
+	var got struct {
+		Arrived bool
+		Data    json.RawMessage
+	}
+	status := func() string {
+		var r aRun
+		s.want(200, &r, "GET", one, nil)
+		return r.Status
+	}
+	s.want(204, nil, "POST", one+"/signals", `{"name":"early","data":1}`)
+	s.want(200, &got, "POST", one+"/wait", `{"name":"early"}`, fence...)
+	if !got.Arrived || string(got.Data) != "1" || status() != "running" {
+		t.Errorf("a signal that was there: %+v, the run is %s", got, status())
+	}
+	s.want(200, &got, "POST", one+"/wait", `{"name":"approval","wait_seconds":1}`, fence...)
+	if got.Arrived || status() != "waiting" {
+		t.Errorf("no signal: %+v, the run is %s", got, status())
+	}
+	answer := make(chan reply, 1)
+	go func() {
+		answer <- s.do("POST", one+"/wait", `{"name":"approval","wait_seconds":20}`, append(fence, "Idempotency-Key", "k")...)
+	}()
+	sp := s.store.Space("project:a")
+	poll(t, "the worker to wait", func() bool { return sp.Watchers() == 1 })
+	s.want(204, nil, "POST", one+"/signals", `{"name":"approval","data":{"ok":true}}`)
+	if r := <-answer; r.status != 200 || !strings.Contains(string(r.body), `"arrived":true,"data":{"ok":true}`) || status() != "running" {
+		t.Errorf("after the signal: %d %s, the run is %s", r.status, r.body, status())
+	}
+	go func() { answer <- s.do("POST", one+"/wait", `{"name":"approval"}`, fence...) }()
+	poll(t, "the worker to wait again", func() bool { return status() == "waiting" })
+	s.want(200, nil, "POST", one+"/cancel", nil)
+	if r := <-answer; r.status != 409 || r.problem(t).Code != "cancelled" {
+		t.Errorf("after the cancel: %d %s", r.status, r.body)
+	}
+	for _, body := range []string{`{}`, `{"name":"x","wait_seconds":0.5}`, `{"name":"x","wait_seconds":301}`} {
+		s.refuse(400, "invalid", "POST", one+"/wait", body, fence...)
+	}
+	s.refuse(400, "invalid", "POST", one+"/wait", `{"name":"x"}`)
+}
+
 // worker works on the next run of a space as do says.
 func (s *server) worker(space string, do func(ctx context.Context, h *run.Handle) error) (done chan error) {
 	done = make(chan error, 1)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
@@ -25,6 +26,8 @@ func workerRoutes() []route {
 			summary: "Take the oldest run that waits for a worker of an agent; 404 when there is none in time", do: takes(claimRun)},
 		{method: "POST", path: one + "/heartbeat", tag: "workers", access: write,
 			summary: "Renew a run's lease; says whether the run is to end", do: gives(beatRun)},
+		{method: "POST", path: one + "/wait", tag: "workers", access: write,
+			summary: "Wait for a signal, such as an approval; the run has status waiting meanwhile", do: takes(waitRun)},
 		{method: "POST", path: one + "/finish", tag: "workers", access: write,
 			summary: "End a run; one that is to be cancelled becomes cancelled", do: takes(finishRun)},
 		{method: "POST", path: turn, tag: "workers", access: write, status: 201,
@@ -164,6 +167,49 @@ func beatRun(c *call) (*run.Run, error) {
 		return nil, err
 	}
 	return shown(r), nil
+}
+
+// NewWait says what a run waits for.
+type NewWait struct {
+	Name        string  `json:"name" jsonschema:"description=of the signal"`
+	WaitSeconds float64 `json:"wait_seconds,omitempty" jsonschema:"description=how long this request may take, 1 to 300; default 30. The run waits on afterwards"`
+}
+
+// Signalled is what came of a wait.
+type Signalled struct {
+	Arrived bool            `json:"arrived" jsonschema:"description=false: not yet; call again"`
+	Data    json.RawMessage `json:"data,omitempty" jsonschema:"description=the signal's; it is taken from the run with this answer"`
+}
+
+// errNotYet ends a wait whose signal did not come in time.
+var errNotYet = errors.New("the signal has not come yet")
+
+// waitRun takes a signal. The worker renews the lease meanwhile, as always.
+func waitRun(c *call, in NewWait) (Signalled, error) {
+	wait, err := seconds("wait_seconds", in.WaitSeconds, maxWait)
+	if err != nil {
+		return Signalled{}, err
+	}
+	switch {
+	case wait == 0:
+		wait = 30 * time.Second
+	case wait < time.Second:
+		return Signalled{}, invalid("wait_seconds", "%v is less than 1", in.WaitSeconds)
+	}
+	h, err := c.attach()
+	if err != nil {
+		return Signalled{}, err
+	}
+	serving, cancel := c.whileServing()
+	defer cancel()
+	// Under the key of the request a second look would be a repeat of the first.
+	ctx, stop := context.WithTimeoutCause(thole.WithoutIdempotencyKey(serving), wait, errNotYet)
+	defer stop()
+	data, err := h.Wait(ctx, in.Name)
+	if errors.Is(err, errNotYet) {
+		return Signalled{}, nil
+	}
+	return Signalled{Arrived: err == nil, Data: data}, err
 }
 
 // RunEnd is how a run ends.

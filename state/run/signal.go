@@ -68,7 +68,11 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 	}
 	defer w.Close()
 	for {
-		data, ok, err := h.receive(ctx, name)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		// Not cut off half-way: a signal that was taken must be returned.
+		data, ok, err := h.receive(context.WithoutCancel(ctx), name)
 		if ok || err != nil {
 			return data, err
 		}
