@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/thread"
 )
 
 const crashReason = "its worker's lease ran out"
@@ -57,7 +58,8 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 }
 
 // reap ends the run if its worker is dead: what the sweep would do, for when it
-// ran in a process that knew nothing of runs.
+// ran in a process that knew nothing of runs. It also ends a queued run whose
+// thread is gone, which a worker would do.
 func (rs *Runs) reap(ctx context.Context, id string) error {
 	sp := rs.sp.Store().Space(rs.sp.Name())
 	ctx = thole.WithoutIdempotencyKey(ctx)
@@ -66,6 +68,13 @@ func (rs *Runs) reap(ctx context.Context, id string) error {
 		orphans = false
 		r, err := load(tx, id)
 		if err != nil || r.Ended() {
+			return err
+		}
+		if r.Status == Queued && !r.Reserved {
+			_, err := thread.Load(tx, r.Thread)
+			if errors.Is(err, thole.ErrNotFound) {
+				err = r.drop(tx)
+			}
 			return err
 		}
 		if dead, err := r.dead(tx); err != nil || !dead {

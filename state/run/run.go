@@ -261,15 +261,20 @@ func load(tx *thole.Tx, id string) (*Run, error) {
 }
 
 // Get returns the run. One whose worker has let its lease run out is ended as
-// crashed first, should no sweep have done so. Errors: ErrNotFound, ErrInvalid
+// crashed first, should no sweep have done so; one that is queued in a thread
+// that is gone, as cancelled. Errors: ErrNotFound, ErrInvalid
 // for a bad id.
 func (rs *Runs) Get(ctx context.Context, id string) (*Run, error) {
 	r, err := rs.peek(ctx, id)
-	if err != nil || r.Ended() || r.Status == Queued {
+	if err != nil || r.Ended() {
 		return r, err
 	}
-	beat, err := rs.sp.Get(ctx, key(id)+"/beat")
-	if err != nil || beat.Exists() {
+	needs := key(id) + "/beat"
+	if r.Status == Queued && !r.Reserved {
+		needs = thread.Key(r.Thread)
+	}
+	rec, err := rs.sp.Get(ctx, needs)
+	if err != nil || rec.Exists() {
 		return r, err
 	}
 	if err := rs.reap(ctx, id); err != nil {

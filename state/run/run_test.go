@@ -583,6 +583,38 @@ func TestDestroyingAThreadEndsWhatIsQueuedInIt(t *testing.T) {
 	})
 }
 
+func TestRunsBehindTheActiveOneEndWithTheirThread(t *testing.T) {
+	each(t, func(b *bench) {
+		b.start("active", run.Request{})
+		h := b.claim()
+		var queued []*run.Run
+		for range 5 {
+			queued = append(queued, b.start("queued", run.Request{}))
+		}
+		if err := b.ts.Destroy(t.Context(), b.id, nil); err != nil {
+			t.Fatal(err)
+		}
+		b.status(queued[4].ID, run.Cancelled) // to look is enough
+		b.finish(h)
+		if _, err := b.rs.Claim(t.Context(), &run.ClaimOptions{Agent: "coder"}); !errors.Is(err, thole.ErrNotFound) {
+			t.Errorf("claim: got %v, want ErrNotFound", err)
+		}
+		for e, err := range b.sp.Records(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r run.Run
+			if id, below, _ := strings.Cut(strings.TrimPrefix(e.Key, "run/"), "/"); strings.HasPrefix(e.Key, "run/") && below == "" {
+				if err := e.As(&r); err != nil || !r.Ended() {
+					t.Errorf("%s: got %s, %v; want it ended", id, r.Status, err)
+				}
+				continue
+			}
+			t.Errorf("%s is left", e.Key)
+		}
+	})
+}
+
 func TestBadRequestsAreRefused(t *testing.T) {
 	each(t, func(b *bench) {
 		for name, req := range map[string]run.Request{

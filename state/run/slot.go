@@ -20,11 +20,13 @@ type slot struct {
 // maxQueue bounds how many runs may wait in one slot.
 const maxQueue = 256
 
+// slotKey lies outside the thread: who waits in one that is destroyed must still
+// hear of it.
 func slotKey(t *thread.Thread) string {
 	if t.RunScope == thread.PerUser && t.Owner != "" {
 		return "slot/" + url.PathEscape(t.Owner)
 	}
-	return thread.Key(t.ID) + "/slot"
+	return "slot/%/" + t.ID // which no escaped name is
 }
 
 func loadSlot(tx *thole.Tx, key string) (*slot, error) {

@@ -25,7 +25,8 @@ const (
 // sub-agents' threads. Its event thread.destroyed carries the final state in
 // the shape of thole.Expired, as thread.expired does when a ttl runs out. The
 // events stay in the journal. A run that is active finds its thread gone and
-// ends. Errors: ErrNotFound; *ConflictError when IfMatch does not hold.
+// ends; those that wait are cancelled when it does, or when a worker or a reader
+// comes upon them. Errors: ErrNotFound; *ConflictError when IfMatch does not hold.
 func (ts *Threads) Destroy(ctx context.Context, id string, opts *DestroyOptions) error {
 	var children []string
 	more := false
