@@ -81,10 +81,11 @@ func (a *Agent) begin(ctx context.Context, c *Context, b model.Block) (*running,
 	case len(b.Input) > maxInput:
 		shown = r.tooLarge()
 	}
+	op := thole.NewID("op")
 	var err error
-	r.call.ID, err = c.startTool(ctx, b.Name, shown)
+	r.call.ID, err = c.handle.StartTool(ctx, b.Name, shown, op)
 	if errors.Is(err, thole.ErrTooLarge) { // escapes made it longer
-		r.call.ID, err = c.startTool(ctx, b.Name, r.tooLarge())
+		r.call.ID, err = c.handle.StartTool(ctx, b.Name, r.tooLarge(), op)
 	}
 	return r, err
 }

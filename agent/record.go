@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
@@ -57,12 +56,6 @@ func (c *Context) addUsage(ctx context.Context, u model.Usage) error {
 	return c.handle.AddUsage(ctx, c.model, run.Usage{
 		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, TotalTokens: u.TotalTokens,
 	})
-}
-
-// startTool returns the id of the call's block. Once the run is to end, it is
-// *run.CancelledError.
-func (c *Context) startTool(ctx context.Context, name string, input json.RawMessage) (string, error) {
-	return c.handle.StartTool(ctx, name, input, thole.NewID("op"))
 }
 
 func (c *Context) finishTool(ctx context.Context, block, text string, meta map[string]any, failed bool) error {

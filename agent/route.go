@@ -11,18 +11,12 @@ import (
 // Rule sends the requests that meet all its conditions to a model. A rule
 // without conditions meets every request.
 type Rule struct {
-	Name        string         // recorded on the run with the choice
+	Name        string         // for messages
 	MinPrompt   int            // the prompt has at least this many characters
 	MaxPrompt   int            // and at most this many; zero: no bound
 	Attachments bool           // the request has attachments
 	Pattern     *regexp.Regexp // the prompt matches
 	Model       string         // a key of Options.Models
-}
-
-// Route is the choice of a model for a request.
-type Route struct {
-	Rule  string `json:"rule"` // the rule's name; "request": the request named the model; "default": no rule met it
-	Model string `json:"model"`
 }
 
 func (r *Rule) meets(req *Request) bool {
@@ -35,17 +29,17 @@ func (r *Rule) meets(req *Request) bool {
 
 // route chooses the model for a request: the one that it names, else that of
 // the first rule that it meets, else the default.
-func (a *Agent) route(req *Request) (Route, error) {
+func (a *Agent) route(req *Request) (string, error) {
 	if req.Model != "" {
 		if _, ok := a.opts.Models[req.Model]; !ok {
-			return Route{}, fmt.Errorf("%w: there is no model %q; there are %s", thole.ErrInvalid, req.Model, a.modelNames())
+			return "", fmt.Errorf("%w: there is no model %q; there are %s", thole.ErrInvalid, req.Model, a.modelNames())
 		}
-		return Route{Rule: "request", Model: req.Model}, nil
+		return req.Model, nil
 	}
 	for i := range a.opts.Routes {
 		if r := &a.opts.Routes[i]; r.meets(req) {
-			return Route{Rule: r.Name, Model: r.Model}, nil
+			return r.Model, nil
 		}
 	}
-	return Route{Rule: "default", Model: a.opts.Model}, nil
+	return a.opts.Model, nil
 }

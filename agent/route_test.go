@@ -22,14 +22,14 @@ func TestTheFirstRuleThatARequestMeetsChoosesTheModel(t *testing.T) {
 	}}
 	for _, c := range []struct {
 		req  Request
-		want Route
+		want string
 	}{
-		{Request{Prompt: "Architect it", Attachments: []Attachment{{}}}, Route{"pictures", "eyes"}},
-		{Request{Prompt: "Architect it"}, Route{"architecture", "big"}},
-		{Request{Prompt: "Grün, ja?"}, Route{"short", "small"}},
-		{Request{Prompt: string(make([]byte, 100))}, Route{"long", "big"}},
-		{Request{Prompt: "Make it blue, please"}, Route{"default", "other"}},
-		{Request{Prompt: "Architect it", Model: "small"}, Route{"request", "small"}},
+		{Request{Prompt: "Architect it", Attachments: []Attachment{{}}}, "eyes"},
+		{Request{Prompt: "Architect it"}, "big"},
+		{Request{Prompt: "Grün, ja?"}, "small"},
+		{Request{Prompt: string(make([]byte, 100))}, "big"},
+		{Request{Prompt: "Make it blue, please"}, "other"},
+		{Request{Prompt: "Architect it", Model: "small"}, "small"},
 	} {
 		if got, err := a.route(&c.req); err != nil || got != c.want {
 			t.Errorf("route(%.30q) = %v, %v; want %v", c.req.Prompt, got, err, c.want)

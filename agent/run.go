@@ -178,17 +178,15 @@ func (a *Agent) carryOut(ctx context.Context, c *Context, r *run.Run, o RunOptio
 		return fmt.Errorf("refused: %w", err)
 	}
 	hooks.afterMessage(ctx, c, roleUser, req.Prompt)
-	route, err := a.route(&req)
-	if err != nil {
+	if c.model, err = a.route(&req); err != nil {
 		return err
 	}
-	if err := c.handle.SetModel(ctx, route.Model); err != nil {
+	if err := c.handle.SetModel(ctx, c.model); err != nil {
 		return err
 	}
-	c.model = route.Model
 	ask := model.Request{System: a.system(c, &req), Tools: a.toolList(c)}
 	ask.Messages = append(a.messages(before, &req), since...)
-	err = a.converse(ctx, c, a.opts.Models[route.Model], ask)
+	err = a.converse(ctx, c, a.opts.Models[c.model], ask)
 
 	// What was written was written, however the run ended.
 	end, cancel := afterwards(ctx)

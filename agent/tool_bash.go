@@ -53,8 +53,10 @@ func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, er
 		"command": in.Command, "exit_code": res.ExitCode, "output": cut(res.Output, maxResult),
 	}}
 	switch {
-	case err != nil && (ctx.Err() != nil || errors.Is(err, sandbox.ErrTimeout)):
-		out.Text += fmt.Sprintf("\n[stopped: %v; all its processes are gone]", stopCause(ctx, err))
+	case ctx.Err() != nil && err != nil:
+		out.Text += fmt.Sprintf("\n[stopped: %v; all its processes are gone]", context.Cause(ctx))
+	case errors.Is(err, sandbox.ErrTimeout):
+		out.Text += fmt.Sprintf("\n[stopped: %v; all its processes are gone]", err)
 	case err != nil:
 		out.Text += fmt.Sprintf("\n[%v]", err)
 	case res.Signal != "":
@@ -74,11 +76,4 @@ func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, er
 		out.Text = "[no output, exit status 0]"
 	}
 	return out, err
-}
-
-func stopCause(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }
