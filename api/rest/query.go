@@ -1,0 +1,101 @@
+package rest
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// knownQuery reports parameters that the route does not have: a typo in one must
+// not silently read something else.
+func (c *call) knownQuery() error {
+	if _, err := url.ParseQuery(c.r.URL.RawQuery); err != nil {
+		return invalid("query", "cannot be read: %v", err)
+	}
+	for name := range c.query {
+		if !c.route.declares(name) {
+			return invalid(brief(name), "is no parameter here; see /docs")
+		}
+	}
+	return nil
+}
+
+// Query parameters. A value that cannot be read is ErrInvalid, naming it.
+
+// args returns the values of a parameter of the route. One that the route does
+// not declare could never be given, so asking for it is a bug.
+func (c *call) args(name string) []string {
+	if !c.route.declares(name) {
+		panic(fmt.Sprintf("%s %s does not declare its parameter %s", c.route.method, c.route.path, name))
+	}
+	return c.query[name]
+}
+
+// arg returns the first value of a parameter; "" when it is absent.
+func (c *call) arg(name string) string {
+	if all := c.args(name); len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
+func (c *call) has(name string) bool { return len(c.args(name)) > 0 }
+
+func (c *call) limit(def int) (int, error) {
+	s := c.arg("limit")
+	if s == "" {
+		return def, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return 0, invalid("limit", "%.40q is not a number from 1 to %d", s, thole.MaxPage)
+	}
+	return min(n, thole.MaxPage), nil
+}
+
+func (c *call) position(name string) (thole.Position, error) {
+	p, err := thole.ParsePosition(c.arg(name))
+	if err != nil {
+		return p, invalid(name, "%.60q is not a position", c.arg(name))
+	}
+	return p, nil
+}
+
+func (c *call) time(name string) (time.Time, error) {
+	s := c.arg(name)
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return t, invalid(name, "%.60q is not a time such as 2026-01-31T12:00:00Z", s)
+	}
+	return t, nil
+}
+
+func (c *call) flag(name string) (bool, error) {
+	switch s := c.arg(name); s {
+	case "", "false", "0":
+		return false, nil
+	case "true", "1":
+		return true, nil
+	default:
+		return false, invalid(name, "%.40q is neither true nor false", s)
+	}
+}
+
+func (c *call) list(name string) []string {
+	var out []string
+	for _, v := range c.args(name) {
+		for part := range strings.SplitSeq(v, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				out = append(out, part)
+			}
+		}
+	}
+	return out
+}
