@@ -71,7 +71,8 @@ type Backend interface {
 	// Load imports a part of a space with its positions, versions and times.
 	// The space must not exist before the first chunk; nothing of it is
 	// visible in any other method before the chunk with Done. A chunk whose
-	// Head differs from the first one's starts the import over.
+	// Head differs from the first one's starts the import over. A chunk that
+	// [Chunk.Validate] refuses is ErrInvalid and changes nothing.
 	Load(ctx context.Context, space string, c Chunk) error
 
 	// Purge removes what p names, durably, and does not take a position. It is

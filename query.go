@@ -128,6 +128,32 @@ func (h *Head) Trim(before Position) error {
 	return nil
 }
 
+// Validate returns ErrInvalid for a chunk that no backend loads: its head has no
+// epochs, or an event or a record has a position that lies in none of them.
+func (c *Chunk) Validate() error {
+	if len(c.Head.Epochs) == 0 {
+		return invalidf("the head has no epoch")
+	}
+	for i := range c.Events {
+		if at := c.Events[i].Position; !c.Head.holds(at) {
+			return invalidf("event at %q is outside of the head's epochs", at)
+		}
+	}
+	for i := range c.Records {
+		if r := &c.Records[i]; !c.Head.holds(r.Version) {
+			return invalidf("version %q of %s is outside of the head's epochs", r.Version, r.Key)
+		}
+	}
+	return nil
+}
+
+// holds reports whether a commit of the space had the position.
+func (h *Head) holds(p Position) bool {
+	return slices.ContainsFunc(h.Epochs, func(e Epoch) bool {
+		return e.Name == p.Epoch && e.First <= p.Seq && p.Seq <= e.Last
+	})
+}
+
 // Redact removes from e what may say something about a person. Position,
 // stream, type, time and schema stay.
 func (e *Event) Redact() {

@@ -109,7 +109,10 @@ func reverseChecks(_ int, c *thole.Commit) { slices.Reverse(c.Checks) }
 // checkThenWrite evaluates checks on keys with a read of its own. To lose an
 // update for sure, two committers wait for each other between the two steps.
 func checkThenWrite(good thole.Backend) thole.Backend {
-	meet := make(chan struct{})
+	return checkThenWriteAt(make(chan struct{}), good)
+}
+
+func checkThenWriteAt(meet chan struct{}, good thole.Backend) thole.Backend {
 	return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
 		unchecked := slices.Clone(batch)
 		for i, c := range batch {

@@ -17,6 +17,7 @@ func brokenKeeping() []broken {
 		{"what is given is given again without a copy", "border/what was given may be changed", wrapped(keepGiven)},
 		{"a load is visible before it is done", "load/nothing is visible before Done", wrapped(loadAtOnce)},
 		{"a load goes over what exists", "load/a space that exists is refused", wrapped(loadOver)},
+		{"a load leaves out what it cannot place", "load/positions outside of the head's epochs are refused", wrapped(loadSilently)},
 		{"purge leaves the data", "purge/events are redacted in place", wrapped(purgeNothing)},
 		{"purge of a missing space succeeds", "purge/a space that does not exist is not found", wrapped(purgeNothing)},
 		{"a purge takes a position", "purge/takes no position", wrapped(purgeCommits)},
@@ -168,6 +169,15 @@ func loadAtOnce(good thole.Backend) thole.Backend {
 func loadOver(good thole.Backend) thole.Backend {
 	return administering{Backend: good, load: func(ctx context.Context, space string, c thole.Chunk) error {
 		_ = good.Purge(ctx, space, thole.Purge{All: true}) // not found is as good
+		return good.Load(ctx, space, c)
+	}}
+}
+
+func loadSilently(good thole.Backend) thole.Backend {
+	return administering{Backend: good, load: func(ctx context.Context, space string, c thole.Chunk) error {
+		if c.Validate() != nil {
+			return nil
+		}
 		return good.Load(ctx, space, c)
 	}}
 }

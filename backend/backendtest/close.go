@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/thole-dev/thole"
+	"go.uber.org/goleak"
 )
 
 func closeCases() []testCase {
 	return []testCase{
 		{"close/is idempotent and ends every method with ErrClosed", closeMethods},
 		{"close/commits that run meanwhile succeed or are ErrClosed", closeRunning},
-		{"ability/durability is one of the four grades", durabilityKnown},
+		{"close/leaves no goroutine", closeLeaves},
 	}
 }
 
@@ -77,14 +78,27 @@ func closeRunning(e *env) {
 	}
 }
 
-func durabilityKnown(e *env) {
-	d, ok := e.harness.Backend.(thole.Durable)
-	if !ok {
-		return // counts as Sync
-	}
-	switch got := d.Durability(); got {
-	case thole.Sync, thole.Replicated, thole.Relaxed, thole.None:
-	default:
-		e.ok(false, "durability: got %q", got)
-	}
+func closeLeaves(e *env) {
+	e.leavesNothing(func() {
+		e.parallel(6, func(i int) error {
+			_, err := e.b.Commit(e.ctx, []thole.Commit{commitOf(fmt.Sprint("user:", i), event("s", "s.made"), set("k", `1`))})
+			return err
+		})
+		e.journal(4)
+		e.readAll(space, thole.ReadQuery{})
+		e.listAll(space, thole.ListQuery{})
+		e.load("user:new", twoEpochs("user:new"))
+		e.purge("user:new", thole.Purge{All: true})
+	})
+}
+
+// leavesNothing does do, closes the backend and looks for goroutines that were
+// started meanwhile.
+func (e *env) leavesNothing(do func()) {
+	e.Helper()
+	before := goleak.IgnoreCurrent()
+	do()
+	e.need(e.b.Close() == nil, "close: got an error")
+	err := goleak.Find(before)
+	e.ok(err == nil, "after close: %v", err)
 }

@@ -22,6 +22,8 @@ type env struct {
 	ctx     context.Context
 	checks  *atomic.Int64
 	absent  bool // the case is about an ability that the harness does not have
+
+	patience time.Duration // how long a hint may take before a case gives up on it
 }
 
 func newEnv(t testing.TB, h Harness, checks *atomic.Int64) *env {

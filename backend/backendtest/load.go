@@ -14,6 +14,7 @@ func loadCases() []testCase {
 		{"load/positions, versions and times are kept", loadExact},
 		{"load/nothing is visible before Done", loadHidden},
 		{"load/a space that exists is refused", loadExists},
+		{"load/positions outside of the head's epochs are refused", loadOutside},
 		{"load/another head starts over", loadRestart},
 		{"load/after a purge nothing of an earlier import comes back", loadAfterPurge},
 		{"load/commits go on after what was loaded", loadContinues},
@@ -122,6 +123,32 @@ func loadExists(e *env) {
 	})
 	e.load("user:1", twoEpochs("user:1"))
 	e.is("load after Done", e.b.Load(e.ctx, "user:1", twoEpochs("user:1")), thole.ErrExists)
+}
+
+func loadOutside(e *env) {
+	for _, part := range parts(twoEpochs(space))[:4] {
+		e.load(space, part)
+	}
+	good := twoEpochs(space)
+	one, two := good.Head.Epochs[0].Name, good.Head.Epochs[1].Name
+	for _, at := range []thole.Position{
+		{}, {Epoch: one}, {Epoch: one, Seq: 5}, {Epoch: two, Seq: 4}, {Epoch: two, Seq: 10}, {Epoch: two, Seq: thole.MaxSeq}, {Epoch: "0001ffffffff", Seq: 1},
+	} {
+		// Neither the good item before the bad one nor another head remains.
+		ev, r := good.Events[0], good.Records[0]
+		ev.Stream, ev.Position, r.Key, r.Version = "outside", at, "outside", at
+		events := thole.Chunk{Head: good.Head, Events: []thole.Event{good.Events[1], ev}, Done: true}
+		e.is("event at "+at.String(), e.b.Load(e.ctx, space, events), thole.ErrInvalid)
+		records := thole.Chunk{Head: good.Head, Records: []thole.Record{good.Records[2], r}, Done: true}
+		records.Head.Oldest.Seq = 2
+		e.is("version "+at.String(), e.b.Load(e.ctx, space, records), thole.ErrInvalid)
+		e.equal("head", e.head(space), thole.Head{Space: space})
+	}
+	e.is("no epochs", e.b.Load(e.ctx, space, thole.Chunk{Head: thole.Head{Space: space}, Done: true}), thole.ErrInvalid)
+	for _, part := range parts(good)[4:] {
+		e.load(space, part)
+	}
+	e.equal("the import goes on", e.state(space), stateOf(good))
 }
 
 func loadRestart(e *env) {

@@ -36,9 +36,11 @@ func Model(t *testing.T, open Opener, seed uint64) Report {
 	}
 	t.Logf("model: THOLE_SEED=%d", seed)
 	var checks atomic.Int64
-	runModel(newEnv(t, open(t), &checks), seed, modelSteps)
-	t.Logf("model: %d steps, %d checks", modelSteps, checks.Load())
-	return Report{Cases: 1, Checks: int(checks.Load())}
+	h := open(t)
+	runModel(newEnv(t, h, &checks), seed, modelSteps)
+	report := Report{Backend: typeOf(h.Backend), Cases: 1, Checks: int(checks.Load())}
+	t.Logf("matrix: %s, model: %d steps, %d checks", report.Backend, modelSteps, report.Checks)
+	return report
 }
 
 // modelRun is one run of the model test.

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/thole-dev/thole"
 )
@@ -21,13 +23,16 @@ type broken struct {
 
 // brokenBackends lists them in the order of the contract.
 func brokenBackends() []broken {
-	return append(brokenCommits(), append(brokenReads(), brokenKeeping()...)...)
+	return slices.Concat(brokenCommits(), brokenReads(), brokenKeeping(), brokenWatches(), brokenInstances())
 }
+
+// littlePatience is for backends of which it is known that they never do it.
+const littlePatience = 500 * time.Millisecond
 
 // RejectBroken proves that the suite notices: it breaks the good backend that
 // open gives in one line of the contract after the other, runs the case about
 // that line, and fails t when the case passes. It reports how many were
-// rejected.
+// rejected. What breaks an ability that the harness lacks is absent.
 func RejectBroken(t *testing.T, open Opener) Report {
 	t.Helper()
 	byName := map[string]testCase{}
@@ -41,10 +46,20 @@ func RejectBroken(t *testing.T, open Opener) Report {
 			if !ok {
 				t.Fatalf("there is no case %q", b.caught)
 			}
+			absent := false
 			r := record(t, func(t testing.TB) {
 				var checks atomic.Int64
-				runCase(t, c, func(t testing.TB) Harness { return b.harness(t, open(t), open) }, &checks)
+				absent = runCase(t, c, func(t testing.TB) Harness {
+					good := open(t)
+					report.Backend = typeOf(good.Backend)
+					return b.harness(t, good, open)
+				}, &checks, littlePatience)
 			})
+			if absent && !r.failed && r.panicked == "" {
+				report.Absent = append(report.Absent, b.name)
+				return
+			}
+			report.Cases++
 			switch {
 			case r.panicked != "":
 				t.Errorf("case %q panics: %s", c.name, r.panicked)
@@ -55,9 +70,9 @@ func RejectBroken(t *testing.T, open Opener) Report {
 				report.Checks++
 			}
 		})
-		report.Cases++
 	}
-	t.Logf("broken backends: %d of %d rejected", report.Checks, report.Cases)
+	t.Logf("absent: %q", report.Absent)
+	t.Logf("matrix: %s, broken: %d of %d rejected, %d absent", report.Backend, report.Checks, report.Cases, len(report.Absent))
 	return report
 }
 

@@ -24,6 +24,9 @@ func (e *env) reopenClosed() {
 }
 
 func reopenAll(e *env) {
+	if e.lacks(Reopening) {
+		return
+	}
 	for round := range 3 {
 		e.journal(8)
 		e.must(set(fmt.Sprint("k", round), `1`), expiring(fmt.Sprint("x", round), due, round == 1), thole.Write{Key: fmt.Sprint("k", round-1)})
@@ -38,6 +41,9 @@ func reopenAll(e *env) {
 }
 
 func reopenLast(e *env) {
+	if e.lacks(Reopening) {
+		return
+	}
 	for i := range 5 {
 		c := commitOf(event("s", "s.made"), set("k", fmt.Sprint(i)))
 		r := e.mustCommit(c)
@@ -49,6 +55,9 @@ func reopenLast(e *env) {
 }
 
 func reopenContinues(e *env) {
+	if e.lacks(Reopening) {
+		return
+	}
 	r := e.must(event("s", "s.made"), event("t", "s.made"), set("k", `1`), expiring("x", due, true))
 	e.reopen()
 	e.conflict(thole.Check{Stream: "s", At: r.Last}, event("s", "s.seen"))
@@ -60,6 +69,9 @@ func reopenContinues(e *env) {
 }
 
 func reopenLoad(e *env) {
+	if e.lacks(Reopening) {
+		return
+	}
 	c := twoEpochs("user:1")
 	e.load("user:1", c)
 	half := twoEpochs("user:2")

@@ -24,11 +24,13 @@
 //   - Redaction leaves the schema.
 //   - A chunk of an import may be sent again, also after a reopen.
 //   - A clean reopen begins no epoch.
+//   - Whoever is woken may read from the backend before it returns from wake.
 package backendtest
 
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/thole-dev/thole"
 )
@@ -43,20 +45,25 @@ type Harness struct {
 	Backend thole.Backend
 
 	// Reopen closes whatever is open on the data and opens it again. Nil: the
-	// data does not outlive Close, and cases go on with what is open.
+	// data does not outlive Close, and other cases go on with what is open.
 	Reopen func(t testing.TB) thole.Backend
 
 	// Second opens another instance on the same data while the first is open,
-	// as another process would. Nil: one process at a time, and the cases about
-	// it do not run.
+	// as another process would. Nil: one process at a time.
 	Second func(t testing.TB) thole.Backend
+
+	// Lacks declares which abilities the harness does not have, so that no case
+	// goes absent unnoticed. It must say exactly what is so; empty: none is
+	// lacking.
+	Lacks []Ability
 }
 
 // Report counts what ran.
 type Report struct {
-	Cases  int      // promises looked at
-	Checks int      // comparisons made for them
-	Absent []string // cases about an ability that the harness does not have
+	Backend string   // the type that was checked
+	Cases   int      // promises looked at
+	Checks  int      // comparisons made for them
+	Absent  []string // cases about an ability that the harness does not have
 }
 
 // testCase is one promise of the contract.
@@ -71,7 +78,7 @@ func cases() []testCase {
 	for _, concern := range [][]testCase{
 		commitCases(), batchCases(), checkCases(), recordCases(), readCases(), cursorCases(),
 		expiryCases(), spacesCases(), loadCases(), purgeCases(), keyCases(), limitCases(),
-		concurrencyCases(), closeCases(), reopenCases(), watchCases(),
+		concurrencyCases(), closeCases(), abilityCases(), reopenCases(), watchCases(), secondCases(),
 	} {
 		all = append(all, concern...)
 	}
@@ -79,16 +86,27 @@ func cases() []testCase {
 }
 
 // Run runs every case as a subtest on a store of its own and reports how much
-// was checked. After each case the backend's consistency is checked. A case
-// about an ability that the harness does not have (a second instance, hints)
-// does nothing and is reported as absent.
+// was checked, last in one line that begins with "matrix:". After each case the
+// backend's consistency is checked. A case about an ability that the harness
+// lacks does nothing and is reported as absent; that it lacks it must be
+// declared. Nothing else may run beside it, since it looks for goroutines that
+// are left.
 func Run(t *testing.T, open Opener) Report {
 	t.Helper()
 	var report Report
 	var checks atomic.Int64
+	durability := thole.Sync
+	watched := func(t testing.TB) Harness {
+		h := open(t)
+		report.Backend = typeOf(h.Backend)
+		if d, ok := h.Backend.(thole.Durable); ok {
+			durability = d.Durability()
+		}
+		return h
+	}
 	for _, c := range cases() {
 		absent := false
-		t.Run(c.name, func(t *testing.T) { absent = runCase(t, c, open, &checks) })
+		t.Run(c.name, func(t *testing.T) { absent = runCase(t, c, watched, &checks, patience) })
 		if absent {
 			report.Absent = append(report.Absent, c.name)
 		} else {
@@ -96,15 +114,18 @@ func Run(t *testing.T, open Opener) Report {
 		}
 	}
 	report.Checks = int(checks.Load())
-	t.Logf("contract: %d cases, %d checks, absent: %q", report.Cases, report.Checks, report.Absent)
+	t.Logf("absent cases: %q", report.Absent)
+	t.Logf("matrix: %s, durability %s: %d cases, %d checks, %d absent",
+		report.Backend, durability, report.Cases, report.Checks, len(report.Absent))
 	return report
 }
 
 // runCase runs one case and the consistency check after it. It reports whether
 // the case is about an ability that is absent.
-func runCase(t testing.TB, c testCase, open Opener, checks *atomic.Int64) (absent bool) {
+func runCase(t testing.TB, c testCase, open Opener, checks *atomic.Int64, patience time.Duration) (absent bool) {
 	t.Helper()
 	e := newEnv(t, open(t), checks)
+	e.patience = patience
 	c.run(e)
 	if !t.Failed() {
 		e.verify()

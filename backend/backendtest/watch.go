@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -11,126 +12,161 @@ func watchCases() []testCase {
 	return []testCase{
 		{"watch/ends with its context and returns nil", watchEnds},
 		{"watch/a hint comes after the commit can be read", watchHints},
-		{"second/two instances share one journal", secondShares},
-		{"second/two instances lose no update", secondCounter},
+		{"watch/goes on until its context ends", watchGoesOn},
+		{"watch/leaves no goroutine after close", watchLeaves},
 	}
 }
 
-// second opens another instance on the same data.
-func (e *env) second() thole.Backend {
-	e.Helper()
-	other := e.harness.Second(e)
-	e.Cleanup(func() { other.Close() })
-	return other
-}
-
-// patience bounds how long a hint may take before a test gives up on it.
+// patience bounds how long something may take before a test gives up on it.
 const patience = 10 * time.Second
 
-func watchEnds(e *env) {
-	w, ok := e.harness.Backend.(thole.Watcher)
-	if !ok {
-		e.absent = true
+// running is a Watch that a case started.
+type running struct {
+	*env
+	b      *tracker
+	cancel context.CancelFunc
+	news   chan struct{} // seen has moved
+	done   chan struct{} // closed when Watch has returned
+	err    error         // what it returned, once done
+
+	mu   sync.Mutex
+	seen uint64 // newest seq of the usual space that could be read at a hint
+}
+
+// watch starts a Watch. It ends with the case at the latest.
+func (e *env) watch() *running {
+	ctx, cancel := context.WithCancel(e.ctx)
+	e.Cleanup(cancel)
+	w := &running{env: e, b: e.b, cancel: cancel, news: make(chan struct{}, 1), done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.err = e.harness.Backend.(thole.Watcher).Watch(ctx, func(name string) { w.wake(ctx, name) })
+	}()
+	return w
+}
+
+// wake looks at once: whoever relies on a hint misses what cannot be read yet.
+func (w *running) wake(ctx context.Context, name string) {
+	if name != "" && name != space {
+		return // a hint about something else
+	}
+	heads, err := w.b.Heads(ctx, space)
+	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(e.ctx)
-	done := make(chan error, 1)
-	go func() { done <- w.Watch(ctx, func(string) {}) }()
-	e.must(event("s", "s.made"))
-	cancel()
+	w.mu.Lock()
+	w.seen = max(w.seen, heads[0].Last.Seq)
+	w.mu.Unlock()
 	select {
-	case err := <-done:
-		e.ok(err == nil, "watch: got %v, want nil", err)
-	case <-time.After(patience):
-		e.need(false, "watch goes on after its context ended")
+	case w.news <- struct{}{}:
+	default:
 	}
+}
+
+// sees waits until seq could be read at a hint.
+func (w *running) sees(seq uint64, wait time.Duration) bool {
+	timeout := time.After(wait)
+	for {
+		w.mu.Lock()
+		seen := w.seen
+		w.mu.Unlock()
+		if seen >= seq {
+			return true
+		}
+		select {
+		case <-w.news:
+		case <-w.done:
+			return false
+		case <-timeout:
+			return false
+		}
+	}
+}
+
+// hears commits through another instance until a hint tells of it. Hints may be
+// lost, so one commit alone proves nothing; but there is ever more time for a
+// hint before the next one.
+func (w *running) hears(other thole.Backend) {
+	w.Helper()
+	giveUp := time.Now().Add(w.patience)
+	for wait := 50 * time.Millisecond; ; wait *= 2 {
+		results, err := other.Commit(w.ctx, []thole.Commit{commitOf(event("s", "s.made"))})
+		w.need(err == nil, "commit of the second instance: %v", err)
+		if w.sees(results[0].Last.Seq, wait) {
+			return
+		}
+		w.runs()
+		w.need(time.Now().Before(giveUp), "no hint at which the commit could be read within %v", w.patience)
+	}
+}
+
+// runs fails when the Watch has returned.
+func (w *running) runs() {
+	w.Helper()
+	select {
+	case <-w.done:
+		w.need(false, "watch: it returned %v before its context ended", w.err)
+	default:
+		w.ok(true, "")
+	}
+}
+
+// ends ends the context and waits for the Watch to return.
+func (w *running) ends() {
+	w.Helper()
+	w.cancel()
+	select {
+	case <-w.done:
+		w.ok(w.err == nil, "watch: got %v, want nil", w.err)
+	case <-time.After(w.patience):
+		w.need(false, "watch goes on after its context ended")
+	}
+}
+
+func watchEnds(e *env) {
+	if e.lacks(Hints) {
+		return
+	}
+	w := e.watch()
+	e.must(event("s", "s.made"))
+	select { // time for it to end when it should not
+	case <-w.done:
+	case <-time.After(50 * time.Millisecond):
+	}
+	w.runs()
+	w.ends()
+	e.watch().ends() // even if it had no time to begin
 }
 
 func watchHints(e *env) {
-	w, ok := e.harness.Backend.(thole.Watcher)
-	if !ok || e.harness.Second == nil {
-		e.absent = true
+	if e.lacks(Hints, Seconds) {
 		return
 	}
-	other := e.second()
-	ctx, cancel := context.WithCancel(e.ctx)
-	hints := make(chan string, 100)
-	done := make(chan error, 1)
-	go func() {
-		done <- w.Watch(ctx, func(space string) {
-			select {
-			case hints <- space:
-			default:
-			}
-		})
-	}()
-	// A hint may be lost, so commits go on until one arrives.
-	tick, timeout := time.NewTicker(50*time.Millisecond), time.After(patience)
-	defer tick.Stop()
-	second := &tracker{Backend: other, history: e.b.history}
-	for hinted := false; !hinted; {
-		select {
-		case name := <-hints:
-			e.ok(name == "" || name == space, "hint: got %q, want %q or all", name, space)
-			hinted = e.head(space).Last.Seq > 0
-		case <-tick.C:
-			_, err := second.Commit(e.ctx, []thole.Commit{commitOf(event("s", "s.made"))})
-			e.need(err == nil, "commit of the second instance: %v", err)
-		case <-timeout:
-			e.need(false, "no hint within %v", patience)
-		}
-	}
-	cancel()
-	e.ok(<-done == nil, "watch: got an error, want nil")
+	other, w := e.second(), e.watch()
+	w.hears(other)
+	w.ends()
 }
 
-func secondShares(e *env) {
-	if e.harness.Second == nil {
-		e.absent = true
+func watchGoesOn(e *env) {
+	if e.lacks(Hints, Seconds) {
 		return
 	}
-	other := e.second()
-	both := []*tracker{e.b, {Backend: other, history: e.b.history}}
-	var want []thole.Event
-	at := thole.Position{}
-	for i := range 20 {
-		e.b = both[i%2]
-		c := commitOf(thole.Check{Stream: "s", At: at}, thole.Check{Key: "k", At: at}, event("s", "s.made"), set("k", `1`))
-		r := e.mustCommit(c)
-		want, at = append(want, eventsOf(c, r)...), r.Last
-		for _, b := range both {
-			e.b = b
-			e.equal("journal", e.readAll(space, thole.ReadQuery{}), want)
-			e.equal("record", e.get(space, "k"), recordsOf(c, r))
-			e.conflict(thole.Check{Stream: "s"}, event("s", "s.made"))
-		}
+	other, w := e.second(), e.watch()
+	for range 5 {
+		w.hears(other)
+		e.must(event("s", "s.made"))
 	}
-	e.b = both[1]
-	e.purge(space, thole.Purge{Streams: []string{"s"}})
-	e.b = both[0]
-	e.must(thole.Check{Stream: "s"}, event("s", "s.made"))
-	e.purge(space, thole.Purge{All: true})
-	e.b = both[1]
-	e.equal("first of the new space", e.must(thole.Check{Key: "k"}, set("k", `1`)).Last.Seq, uint64(1))
-	e.b = both[0]
+	w.runs()
+	w.ends()
 }
 
-func secondCounter(e *env) {
-	if e.harness.Second == nil {
-		e.absent = true
+func watchLeaves(e *env) {
+	if e.lacks(Hints) {
 		return
 	}
-	other := e.second()
-	both := []thole.Backend{e.b, &tracker{Backend: other, history: e.b.history}}
-	const workers, each = 6, 10
-	e.parallel(workers, func(i int) error {
-		for range each {
-			if err := increment(e.ctx, both[i%2], "counter"); err != nil {
-				return err
-			}
-		}
-		return nil
+	e.leavesNothing(func() {
+		w := e.watch()
+		e.must(event("s", "s.made"))
+		w.ends()
 	})
-	e.equal("events", len(e.readAll(space, thole.ReadQuery{Stream: "counter"})), workers*each)
-	e.equal("counter", string(e.get(space, "counter")[0].Value), "60")
 }

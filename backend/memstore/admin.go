@@ -17,8 +17,7 @@ type load struct {
 	records map[string]thole.Record
 }
 
-// Load implements [thole.Backend]. A space that exists is ErrExists; a head
-// without epochs is ErrInvalid.
+// Load implements [thole.Backend]. A space that exists is ErrExists.
 func (s *Store) Load(ctx context.Context, name string, c thole.Chunk) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -28,8 +27,8 @@ func (s *Store) Load(ctx context.Context, name string, c thole.Chunk) error {
 	if _, ok := s.spaces.Get(name); ok {
 		return fmt.Errorf("load %s: %w", name, thole.ErrExists)
 	}
-	if len(c.Head.Epochs) == 0 {
-		return fmt.Errorf("load %s: %w: the head has no epoch", name, thole.ErrInvalid)
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("load %s: %w", name, err)
 	}
 	l := s.loading[name]
 	if l == nil || !sameHead(l.head, c.Head) {

@@ -8,7 +8,10 @@ import (
 )
 
 func open(testing.TB) backendtest.Harness {
-	return backendtest.Harness{Backend: memstore.New()}
+	return backendtest.Harness{
+		Backend: memstore.New(),
+		Lacks:   []backendtest.Ability{backendtest.Hints, backendtest.Reopening, backendtest.Seconds},
+	}
 }
 
 func TestContract(t *testing.T) { backendtest.Run(t, open) }

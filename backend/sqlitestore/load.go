@@ -10,11 +10,10 @@ import (
 
 // Load implements [thole.Backend]. Until the chunk with Done the import is a
 // staged space, which survives a restart but which nothing shows. A space that
-// exists is ErrExists; a head without epochs, or a position outside of them, is
-// ErrInvalid.
+// exists is ErrExists.
 func (s *Store) Load(ctx context.Context, name string, c thole.Chunk) error {
-	if len(c.Head.Epochs) == 0 {
-		return fmt.Errorf("load %s: %w: the head has no epoch", name, thole.ErrInvalid)
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("load %s: %w", name, err)
 	}
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -43,9 +42,6 @@ func (w *writer) load(name string, c *thole.Chunk) error {
 	}
 	for i := range c.Events {
 		e := &c.Events[i]
-		if position(&sp.head, e.Position.Seq) != e.Position {
-			return fmt.Errorf("%w: event at %s is outside of the head's epochs", thole.ErrInvalid, e.Position)
-		}
 		// A chunk may be sent again.
 		s := w.prepare(`DELETE FROM event WHERE id = ?`).int(eventID(sp.id, e.Position.Seq))
 		if err := s.exec(); err != nil {
@@ -58,9 +54,6 @@ func (w *writer) load(name string, c *thole.Chunk) error {
 	}
 	for i := range c.Records {
 		r := c.Records[i]
-		if position(&sp.head, r.Version.Seq) != r.Version {
-			return fmt.Errorf("%w: version %s of %s is outside of the head's epochs", thole.ErrInvalid, r.Version, r.Key)
-		}
 		r.Updated, r.Expires = micro(r.Updated), micro(r.Expires)
 		if err := w.put(sp, &r); err != nil {
 			return err

@@ -1,0 +1,67 @@
+package backendtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+// Ability is what a [Harness] may lack.
+type Ability string
+
+// The abilities. A harness that lacks one says so in Harness.Lacks.
+const (
+	Hints     Ability = "hints"           // Backend is a [thole.Watcher]
+	Reopening Ability = "reopening"       // Reopen is set
+	Seconds   Ability = "second instance" // Second is set
+)
+
+func (h Harness) has(a Ability) bool {
+	switch a {
+	case Hints:
+		_, ok := h.Backend.(thole.Watcher)
+		return ok
+	case Reopening:
+		return h.Reopen != nil
+	default:
+		return h.Second != nil
+	}
+}
+
+// lacks reports whether the harness lacks one of the abilities that a case is
+// about; the case is absent then.
+func (e *env) lacks(needed ...Ability) bool {
+	e.absent = slices.ContainsFunc(needed, func(a Ability) bool { return !e.harness.has(a) })
+	return e.absent
+}
+
+func abilityCases() []testCase {
+	return []testCase{
+		{"ability/what the harness lacks is declared", abilityDeclared},
+		{"ability/durability is one of the four grades", durabilityKnown},
+	}
+}
+
+func abilityDeclared(e *env) {
+	for _, a := range []Ability{Hints, Reopening, Seconds} {
+		has, lacks := e.harness.has(a), slices.Contains(e.harness.Lacks, a)
+		e.ok(has != lacks, "ability %q: the harness has it: %v; it declares to lack it: %v", a, has, lacks)
+	}
+}
+
+// typeOf names a backend in reports.
+func typeOf(b thole.Backend) string { return strings.TrimPrefix(fmt.Sprintf("%T", b), "*") }
+
+func durabilityKnown(e *env) {
+	d, ok := e.harness.Backend.(thole.Durable)
+	if !ok {
+		return // counts as Sync
+	}
+	switch got := d.Durability(); got {
+	case thole.Sync, thole.Replicated, thole.Relaxed, thole.None:
+	default:
+		e.ok(false, "durability: got %q", got)
+	}
+}

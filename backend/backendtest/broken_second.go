@@ -1,0 +1,90 @@
+package backendtest
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/thole-dev/thole"
+)
+
+func brokenInstances() []broken {
+	return []broken{
+		{"an ability is lost without a word", "ability/what the harness lacks is declared", loseAbility},
+		{"a second instance has a journal of its own", "second/two instances share one journal", ownJournal},
+		{"an instance does not see what another one wrote to a record", "second/no read goes behind what an earlier one saw", instances(getOnce)},
+		{"checks and writes of two instances are two steps", "second/two instances lose no update", checkThenWriteTogether},
+		{"one method lags behind the others", "second/no read goes behind what an earlier one saw", instances(getLate)},
+	}
+}
+
+// instances breaks a harness that has a second instance by wrapping both.
+func instances(wrap func(good thole.Backend) thole.Backend) func(testing.TB, Harness, Opener) Harness {
+	return func(_ testing.TB, good Harness, _ Opener) Harness {
+		if second := good.Second; second != nil {
+			good.Backend = wrap(good.Backend)
+			good.Second = func(t testing.TB) thole.Backend { return wrap(second(t)) }
+		}
+		return good
+	}
+}
+
+func loseAbility(_ testing.TB, good Harness, _ Opener) Harness { return Harness{Backend: good.Backend} }
+
+func ownJournal(_ testing.TB, good Harness, open Opener) Harness {
+	if good.Second != nil {
+		good.Second = func(t testing.TB) thole.Backend { return open(t).Backend }
+	}
+	return good
+}
+
+// checkThenWriteTogether makes committers of both instances meet.
+func checkThenWriteTogether(t testing.TB, good Harness, open Opener) Harness {
+	meet := make(chan struct{})
+	return instances(func(b thole.Backend) thole.Backend { return checkThenWriteAt(meet, b) })(t, good, open)
+}
+
+// recordCache is what a broken instance knows of records.
+type recordCache struct {
+	mu      sync.Mutex
+	records map[string]thole.Record
+}
+
+// getOnce answers a Get from a cache that only the instance's own commits empty.
+func getOnce(good thole.Backend) thole.Backend {
+	cache := recordCache{records: map[string]thole.Record{}}
+	get := func(ctx context.Context, good thole.Backend, space string, keys []string) ([]thole.Record, error) {
+		records, err := good.Get(ctx, space, keys...)
+		cache.mu.Lock()
+		defer cache.mu.Unlock()
+		for i := range records {
+			if old, ok := cache.records[keys[i]]; ok {
+				records[i] = old
+			}
+			cache.records[keys[i]] = records[i]
+		}
+		return records, err
+	}
+	return committingReads{reading{Backend: good, get: get}, func([]thole.Commit) {
+		cache.mu.Lock()
+		defer cache.mu.Unlock()
+		clear(cache.records)
+	}}
+}
+
+// getLate answers every Get with what the one before it found.
+func getLate(good thole.Backend) thole.Backend {
+	cache := recordCache{records: map[string]thole.Record{}}
+	return reading{Backend: good, get: func(ctx context.Context, good thole.Backend, space string, keys []string) ([]thole.Record, error) {
+		records, err := good.Get(ctx, space, keys...)
+		cache.mu.Lock()
+		defer cache.mu.Unlock()
+		for i, now := range records {
+			if old, ok := cache.records[keys[i]]; ok {
+				records[i] = old
+			}
+			cache.records[keys[i]] = now
+		}
+		return records, err
+	}}
+}

@@ -1,0 +1,131 @@
+package backendtest
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/thole-dev/thole"
+)
+
+// watching is a good backend with another Watch.
+type watching struct {
+	thole.Backend
+	watch func(ctx context.Context, wake func(space string)) error
+}
+
+func (b watching) Watch(ctx context.Context, wake func(space string)) error {
+	return b.watch(ctx, wake)
+}
+
+// hinting breaks the hints of a harness that has them.
+func hinting(watch func(ctx context.Context, good thole.Watcher, wake func(space string)) error) func(testing.TB, Harness, Opener) Harness {
+	return func(_ testing.TB, good Harness, _ Opener) Harness {
+		if w, ok := good.Backend.(thole.Watcher); ok {
+			good.Backend = watching{good.Backend, func(ctx context.Context, wake func(string)) error { return watch(ctx, w, wake) }}
+		}
+		return good
+	}
+}
+
+func brokenWatches() []broken {
+	const ends, hints = "watch/ends with its context and returns nil", "watch/a hint comes after the commit can be read"
+	return []broken{
+		{"another process's commit wakes nobody", hints, hinting(watchNothing)},
+		{"hints come before the commit can be read", hints, hintEarly},
+		{"hints name another space", hints, hinting(watchAnother)},
+		{"a watch ends at once", ends, hinting(watchBriefly)},
+		{"a watch ends after a hint", "watch/goes on until its context ends", hinting(watchOnce)},
+		{"a watch goes on after its context", ends, watchForever},
+		{"a watch returns its context's error", ends, hinting(watchFails)},
+		{"a watch leaves a goroutine", "watch/leaves no goroutine after close", watchLeaks},
+		{"a commit leaves a goroutine", "close/leaves no goroutine", commitLeaks},
+	}
+}
+
+func watchNothing(ctx context.Context, _ thole.Watcher, _ func(string)) error {
+	<-ctx.Done()
+	return nil
+}
+
+// hintEarly wakes when another instance is about to commit.
+func hintEarly(_ testing.TB, good Harness, _ Opener) Harness {
+	if !good.has(Hints) || !good.has(Seconds) {
+		return good
+	}
+	var mu sync.Mutex
+	var wakes []func(string)
+	good.Backend = watching{good.Backend, func(ctx context.Context, wake func(string)) error {
+		mu.Lock()
+		wakes = append(wakes, wake)
+		mu.Unlock()
+		<-ctx.Done()
+		return nil
+	}}
+	second := good.Second
+	good.Second = func(t testing.TB) thole.Backend {
+		return committing{second(t), func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, wake := range wakes {
+				wake(batch[0].Space)
+			}
+			return good.Commit(ctx, batch)
+		}}
+	}
+	return good
+}
+
+func watchAnother(ctx context.Context, good thole.Watcher, wake func(string)) error {
+	return good.Watch(ctx, func(string) { wake("user:nobody") })
+}
+
+func watchBriefly(context.Context, thole.Watcher, func(string)) error { return nil }
+
+func watchOnce(ctx context.Context, good thole.Watcher, wake func(string)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return good.Watch(ctx, func(space string) {
+		wake(space)
+		cancel()
+	})
+}
+
+func watchFails(ctx context.Context, good thole.Watcher, wake func(string)) error {
+	if err := good.Watch(ctx, wake); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// untilCleanup is closed when the test is over, so that what is broken on
+// purpose ends all the same.
+func untilCleanup(t testing.TB) <-chan struct{} {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	return over
+}
+
+func watchForever(t testing.TB, good Harness, open Opener) Harness {
+	over := untilCleanup(t)
+	return hinting(func(context.Context, thole.Watcher, func(string)) error {
+		<-over
+		return nil
+	})(t, good, open)
+}
+
+func watchLeaks(t testing.TB, good Harness, open Opener) Harness {
+	over := untilCleanup(t)
+	return hinting(func(ctx context.Context, good thole.Watcher, wake func(string)) error {
+		go func() { <-over }()
+		return good.Watch(ctx, wake)
+	})(t, good, open)
+}
+
+func commitLeaks(t testing.TB, good Harness, open Opener) Harness {
+	over := untilCleanup(t)
+	return wrapped(answering(func(context.Context, thole.Backend, []thole.Commit, []thole.Result) error {
+		go func() { <-over }()
+		return nil
+	}))(t, good, open)
+}

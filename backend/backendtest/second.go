@@ -1,0 +1,155 @@
+package backendtest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+func secondCases() []testCase {
+	return []testCase{
+		{"second/two instances share one journal", secondShares},
+		{"second/two instances lose no update", secondCounter},
+		{"second/no read goes behind what an earlier one saw", secondBehind},
+	}
+}
+
+// second opens another instance on the same data.
+func (e *env) second() *tracker {
+	e.Helper()
+	other := e.harness.Second(e)
+	e.Cleanup(func() { other.Close() })
+	return &tracker{Backend: other, history: e.b.history}
+}
+
+func secondShares(e *env) {
+	if e.lacks(Seconds) {
+		return
+	}
+	other := e.second()
+	both := []*tracker{e.b, other}
+	var want []thole.Event
+	at := thole.Position{}
+	for i := range 20 {
+		e.b = both[i%2]
+		c := commitOf(thole.Check{Stream: "s", At: at}, thole.Check{Key: "k", At: at}, event("s", "s.made"), set("k", `1`))
+		r := e.mustCommit(c)
+		want, at = append(want, eventsOf(c, r)...), r.Last
+		for _, b := range both {
+			e.b = b
+			e.equal("journal", e.readAll(space, thole.ReadQuery{}), want)
+			e.equal("record", e.get(space, "k"), recordsOf(c, r))
+			e.conflict(thole.Check{Stream: "s"}, event("s", "s.made"))
+		}
+	}
+	e.b = both[1]
+	e.purge(space, thole.Purge{Streams: []string{"s"}})
+	e.b = both[0]
+	e.must(thole.Check{Stream: "s"}, event("s", "s.made"))
+	e.purge(space, thole.Purge{All: true})
+	e.b = both[1]
+	e.equal("first of the new space", e.must(thole.Check{Key: "k"}, set("k", `1`)).Last.Seq, uint64(1))
+	e.b = both[0]
+}
+
+func secondCounter(e *env) {
+	if e.lacks(Seconds) {
+		return
+	}
+	other := e.second()
+	both := []thole.Backend{e.b, other}
+	const workers, each = 6, 10
+	e.parallel(workers, func(i int) error {
+		for range each {
+			if err := increment(e.ctx, both[i%2], "counter"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	e.equal("events", len(e.readAll(space, thole.ReadQuery{Stream: "counter"})), workers*each)
+	e.equal("counter", string(e.get(space, "counter")[0].Value), "60")
+}
+
+// secondBehind follows what another instance commits, with one method after the
+// other: none may be behind what the one before it saw.
+func secondBehind(e *env) {
+	if e.lacks(Seconds) {
+		return
+	}
+	const commits = 30
+	other := e.second()
+	c := commitOf(event("s", "s.made"), set("k", `1`))
+	seen := e.mustCommit(c).Last.Seq
+	last := seen + commits
+	look := func() error {
+		for _, method := range e.newest() {
+			at, err := method.read()
+			if err != nil || at < seen {
+				return fmt.Errorf("%s: got seq %d after %d was seen, error %v", method.name, at, seen, err)
+			}
+			seen = at
+		}
+		return nil
+	}
+	err := look()
+	e.need(err == nil, "before the other began: %v", err)
+	e.parallel(2, func(i int) error {
+		if i == 0 {
+			for range commits {
+				if _, err := other.Commit(e.ctx, []thole.Commit{c}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		for giveUp := time.Now().Add(patience); seen < last; {
+			if err := look(); err != nil {
+				return err
+			}
+			if time.Now().After(giveUp) {
+				return fmt.Errorf("stuck at %d, want %d", seen, last)
+			}
+		}
+		return nil
+	})
+	e.equal("seen at the end", seen, last)
+}
+
+// newestBy is a way to ask for the newest seq.
+type newestBy struct {
+	name string
+	read func() (uint64, error)
+}
+
+// newest returns all ways to ask for the newest seq of a space in which every
+// commit is an event of stream s and a write of k.
+func (e *env) newest() []newestBy {
+	record := func(records []thole.Record, err error) (uint64, error) {
+		if err != nil || len(records) == 0 {
+			return 0, err
+		}
+		return records[0].Version.Seq, nil
+	}
+	event := func(stream string) (uint64, error) {
+		page, err := e.b.Read(e.ctx, space, thole.ReadQuery{Stream: stream, Backward: true, Limit: 1})
+		if err != nil || len(page.Events) == 0 {
+			return 0, err
+		}
+		return page.Events[0].Position.Seq, nil
+	}
+	return []newestBy{
+		{"heads", func() (uint64, error) {
+			heads, err := e.b.Heads(e.ctx, space)
+			if err != nil {
+				return 0, err
+			}
+			return heads[0].Last.Seq, nil
+		}},
+		{"get", func() (uint64, error) { return record(e.b.Get(e.ctx, space, "k")) }},
+		{"read", func() (uint64, error) { return event("") }},
+		{"list", func() (uint64, error) { return record(e.b.List(e.ctx, space, thole.ListQuery{})) }},
+		{"read of a stream", func() (uint64, error) { return event("s") }},
+	}
+}
