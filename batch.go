@@ -3,7 +3,6 @@ package thole
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 )
 
@@ -82,9 +81,6 @@ func (b *batcher) run() {
 	var commits []Commit
 	for range b.wake {
 		for {
-			// The callers of the last batch are runnable now and most will queue
-			// again: let them, so that one sync serves them all.
-			runtime.Gosched()
 			var closed bool
 			batch, closed = b.take(batch[:0])
 			if len(batch) == 0 {
