@@ -143,7 +143,8 @@ func (c *concepts) run(ctx context.Context, rec thole.Record) error {
 	if r.Status != run.Queued && !recs[1].Exists() {
 		c.say("problem", c.sp.Name(), "%s is %s but nobody holds its lease", rec.Key, r.Status)
 	}
-	if !recs[2].Exists() {
+	// A queued one ends when a worker or a reader comes upon it.
+	if r.Status != run.Queued && !recs[2].Exists() {
 		c.say("problem", c.sp.Name(), "%s is %s in thread %s, which is gone", rec.Key, r.Status, r.Thread)
 	}
 	return nil
