@@ -430,6 +430,31 @@ func TestDecisionsInAPrivateThreadStayThere(t *testing.T) {
 	}
 }
 
+func TestATurnIsPostedWholeAndOnce(t *testing.T) {
+	s := serve(t, nil)
+	var th struct{ ID string }
+	s.want(201, &th, "POST", "/v1/spaces/project:a/threads", nil)
+	path := "/v1/spaces/project:a/threads/" + th.ID
+	body := `{"request":[{"type":"text","content":"Which?"}],"response":[{"type":"text","content":"That."}]}`
+	first := s.want(201, nil, "POST", path+"/turns", body, "Idempotency-Key", "t1")
+	again := s.want(201, nil, "POST", path+"/turns", body, "Idempotency-Key", "t1")
+	if string(first.body) != string(again.body) {
+		t.Errorf("a repeat got %s, want %s", again.body, first.body)
+	}
+	var turns struct {
+		Items []struct {
+			Status   string
+			Response []struct{ Content string }
+		}
+	}
+	s.want(200, &turns, "GET", path+"/turns", nil)
+	if n := len(turns.Items); n != 1 || turns.Items[0].Status != "done" || turns.Items[0].Response[0].Content != "That." {
+		t.Errorf("turns: %s", s.want(200, nil, "GET", path+"/turns", nil).body)
+	}
+	s.refuse(400, "invalid", "POST", path+"/turns", `{"request":[]}`)
+	s.refuse(412, "conflict", "POST", path+"/turns", body, "If-Match", `"0001aaaaaaaa-0000000000000001"`)
+}
+
 func TestASummaryStandsForTheTurnsBeforeIt(t *testing.T) {
 	s := serve(t, nil)
 	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)

@@ -30,6 +30,8 @@ func threadRoutes() []route {
 			summary: "Post a message; the ETag is the thread's version", do: takes(postMessage)},
 		{method: "GET", path: one + "/messages", tag: "threads", access: read, query: history,
 			summary: "Read the conversation as messages, oldest first", do: gives(listMessages)},
+		{method: "POST", path: one + "/turns", tag: "threads", access: write, etag: true, status: 201,
+			summary: "Post a turn: a request and, if it is known, the response to it", do: takes(postTurn)},
 		{method: "GET", path: one + "/turns", tag: "threads", access: read, query: history,
 			summary: "Read the conversation as turns, oldest first", do: gives(listTurns)},
 		{method: "POST", path: one + "/compact", tag: "threads", access: write,
@@ -178,16 +180,55 @@ func postMessage(c *call, in NewMessage) (*thread.Appended, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := thread.Message{Role: in.Role}
-	for _, b := range in.Blocks {
-		m.Blocks = append(m.Blocks, b.block())
-	}
-	posted, err := ts.Append(c.ctx, id, m, &thread.AppendOptions{IfMatch: at})
+	posted, err := ts.Append(c.ctx, id, message(in.Role, in.Blocks), &thread.AppendOptions{IfMatch: at})
 	if err != nil {
 		return nil, err
 	}
 	c.version(posted.Version)
 	return posted, nil
+}
+
+// NewTurn is a turn that was made elsewhere.
+type NewTurn struct {
+	Request  []NewBlock `json:"request" jsonschema:"description=what the user said"`
+	Response []NewBlock `json:"response,omitempty" jsonschema:"description=what was answered; without it the turn waits for a message or a run"`
+}
+
+// postTurn posts the user's message and the answer to it in one commit. A turn
+// that is written piece by piece belongs to a run.
+func postTurn(c *call, in NewTurn) (*thread.Turn, error) {
+	ts, id := c.threads()
+	at, err := c.threadCondition()
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.space.Update(c.ctx, func(tx *thole.Tx) error {
+		if !at.IsZero() {
+			tx.Check(thole.Check{Key: thread.Key(id), At: at})
+		}
+		if _, err := thread.Append(tx, id, message(thread.User, in.Request)); err != nil || in.Response == nil {
+			return err
+		}
+		_, err := thread.Append(tx, id, message(thread.Assistant, in.Response))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	p, err := ts.Turns(c.ctx, id, &thread.Query{Last: 1, At: res.Last})
+	if err != nil {
+		return nil, err
+	}
+	c.version(res.Last)
+	return p.Items[len(p.Items)-1], nil
+}
+
+func message(role string, blocks []NewBlock) thread.Message {
+	m := thread.Message{Role: role}
+	for _, b := range blocks {
+		m.Blocks = append(m.Blocks, b.block())
+	}
+	return m
 }
 
 func (c *call) historyQuery() (*thread.Query, error) {
