@@ -29,7 +29,8 @@ rm -rf "$root/root" "$root/src"
 mkdir -p "$root/root"
 git clone -q . "$root/src"
 
-mount --bind /dev "$root/dev"
+mount --rbind /dev "$root/dev"
+mount --make-rslave "$root/dev"
 mount -t proc proc "$root/proc"
 trap 'umount -l "$root/proc" "$root/dev"' EXIT
 chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/local/go/bin:/usr/bin:/bin:/usr/sbin:/sbin TERM=dumb \

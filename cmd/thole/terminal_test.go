@@ -17,7 +17,7 @@ func TestATerminalGetsTextAndAPipeGetsJSON(t *testing.T) {
 		cmd.Dir = dir
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", args, err, out)
+			t.Fatalf("%s: %v\n%s (script needs a pseudo-terminal: is /dev/pts mounted?)", args, err, out)
 		}
 		return string(out)
 	}
