@@ -24,7 +24,8 @@ type Options struct {
 	RingBytes int
 	// CacheRecords bounds the records kept in memory for updates. Default 65,536.
 	CacheRecords int
-	// MemoBytes bounds, about, what Memos keep in memory. Default 64 MiB.
+	// MemoBytes bounds, about, what Memos keep in memory. Default 128 MiB: the
+	// newest turns of a thousand threads and more.
 	MemoBytes int
 	// Logger hears of background faults. Default slog.Default().
 	Logger *slog.Logger
@@ -66,7 +67,7 @@ func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 	setDefault(&o.Sweep, time.Second)
 	setDefault(&o.RingBytes, 4<<20)
 	setDefault(&o.CacheRecords, 1<<16)
-	setDefault(&o.MemoBytes, 64<<20)
+	setDefault(&o.MemoBytes, 128<<20)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
