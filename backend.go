@@ -93,6 +93,25 @@ type Watcher interface {
 	Watch(ctx context.Context, wake func(space string)) error
 }
 
+// Relay is an optional ability of a Backend: to carry signals between the
+// processes that share it. They may get lost; nothing depends on them.
+type Relay interface {
+	// Send passes signals on to who receives in other processes, and may pass
+	// them to this one. It is called by one goroutine at a time.
+	Send(ctx context.Context, signals []Signal) error
+
+	// Receive calls hear with what is sent from now on, one at a time and in the
+	// order of each sender, until ctx ends, then returns nil.
+	Receive(ctx context.Context, hear func(Signal)) error
+}
+
+// Signal is a live-only message on its way between processes.
+type Signal struct {
+	Origin string `json:"origin"` // names the Store that sent it
+	Space  string `json:"space"`
+	Event  Event  `json:"event"` // without a position
+}
+
 // Durable is an optional ability of a Backend: to say what an acknowledged
 // commit survives. A Backend without it counts as Sync.
 type Durable interface{ Durability() Durability }
