@@ -13,7 +13,8 @@ root=${1:-$(mktemp -d)/debian}
 command=${2:-apt-get update -qq && apt-get install -y -qq make curl >/dev/null && scripts/walk.sh && make test}
 
 if [ ! -e "$root/usr" ]; then
-	mirror=$(grep -rhoE '^(URIs: *|deb )[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | awk '$NF ~ "/debian/?$" {print $NF; exit}')
+	mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} 2>/dev/null |
+		grep -oE '^(URIs: *|deb )[^ ]+' | awk '$NF ~ "/debian/?$" && !n++ {print $NF}' || true)
 	release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 	debootstrap --variant=minbase --include=ca-certificates "$release" "$root" "$mirror"
 fi
