@@ -22,6 +22,11 @@ var (
 	ErrCorrupt   = errors.New("corrupt")
 	ErrClosed    = errors.New("closed")
 	ErrFull      = errors.New("full") // no space is left where the store is; nothing was lost
+
+	// ErrUnavailable is a store that cannot be reached now, or did not answer in
+	// time. A commit that ends so may have happened: repeat it under an
+	// idempotency key.
+	ErrUnavailable = errors.New("unavailable")
 )
 
 // ConflictError is a check that did not hold. It unwraps to ErrConflict.

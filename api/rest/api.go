@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -81,6 +82,7 @@ type API struct {
 	buffers sync.Pool // of *[]byte: frames on their way out
 	drain   context.Context
 	stop    context.CancelFunc
+	retired atomic.Bool // readiness is off
 }
 
 // New returns a handler that serves store. A nil opts means the defaults.
@@ -128,9 +130,16 @@ func registerExpiry(store *thole.Store) {
 	lock.In(global)
 }
 
-// Drain makes /readyz say 503 and ends every event stream, whose clients will
-// come back to another process or the next one. Other requests go on.
-func (a *API) Drain() { a.stop() }
+// Retire makes /readyz say 503, so that a load balancer sends what comes next
+// elsewhere. Everything goes on as before.
+func (a *API) Retire() { a.retired.Store(true) }
+
+// Drain is Retire, and ends every event stream, whose clients will come back to
+// another process or the next one. Other requests go on.
+func (a *API) Drain() {
+	a.Retire()
+	a.stop()
+}
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -28,7 +28,7 @@ func (a *API) healthz(w http.ResponseWriter, r *http.Request) {
 // readyz says whether to send requests here: the store answers, and the process
 // is not about to end.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
-	if a.drain.Err() != nil {
+	if a.retired.Load() {
 		a.status(w, http.StatusServiceUnavailable, "draining")
 		return
 	}

@@ -44,6 +44,7 @@ func kinds() []kind {
 		{thole.ErrCancelled, http.StatusConflict, "cancelled"},
 		{thole.ErrCorrupt, http.StatusInternalServerError, "corrupt"},
 		{thole.ErrClosed, http.StatusServiceUnavailable, "closed"},
+		{thole.ErrUnavailable, http.StatusServiceUnavailable, "unavailable"},
 		{context.Canceled, http.StatusServiceUnavailable, "closed"}, // by the server: a client that went away gets no answer
 		{context.DeadlineExceeded, http.StatusServiceUnavailable, "closed"},
 		{thole.ErrFull, http.StatusInsufficientStorage, "full"},
@@ -158,6 +159,9 @@ func problemOf(err error) Problem {
 	if k.err == errInternal {
 		p.Detail = "something went wrong here; the server's log has it under the request id"
 	}
+	if k.err == thole.ErrUnavailable {
+		p.Detail = "the store cannot be reached now; a change may have happened: send it again under the same Idempotency-Key"
+	}
 	if k.err == thole.ErrFull {
 		p.Detail = "no space is left where the store is; nothing was lost, try again when there is some" // where that is is in the log
 	}
@@ -194,7 +198,7 @@ func (a *API) problem(w http.ResponseWriter, r *http.Request, id string, err err
 	h := w.Header()
 	p := problemOf(err)
 	p.RequestID = id
-	if p.Status == http.StatusInternalServerError {
+	if p.Status == http.StatusInternalServerError || p.Code == "unavailable" {
 		a.log.Error("request failed", "request", id, "method", r.Method, "route", r.Pattern, "error", err)
 	}
 	if p.Current != "" && p.Status == http.StatusPreconditionFailed {

@@ -19,7 +19,7 @@ func TestEverySentinelHasACodeAndEveryCodeItsSentinel(t *testing.T) {
 		"not_found": thole.ErrNotFound, "exists": thole.ErrExists, "conflict": thole.ErrConflict,
 		"invalid": thole.ErrInvalid, "too_large": thole.ErrTooLarge, "trimmed": thole.ErrTrimmed,
 		"fenced": thole.ErrFenced, "deadlock": thole.ErrDeadlock, "cancelled": thole.ErrCancelled,
-		"corrupt": thole.ErrCorrupt, "closed": thole.ErrClosed, "full": thole.ErrFull, "unsupported": errors.ErrUnsupported,
+		"corrupt": thole.ErrCorrupt, "closed": thole.ErrClosed, "full": thole.ErrFull, "unavailable": thole.ErrUnavailable, "unsupported": errors.ErrUnsupported,
 		"unauthorized": auth.ErrUnauthorized, "forbidden": rest.ErrForbidden, "rate_limited": rest.ErrRateLimited,
 	}
 	for code, err := range codes {

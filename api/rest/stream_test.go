@@ -343,6 +343,12 @@ func TestDrainingEndsStreamsAndReadiness(t *testing.T) {
 	s := serve(t, nil)
 	s.want(200, nil, "GET", "/readyz", nil)
 	w := s.watch("/v1/spaces/project:a/events")
+	s.api.Retire()
+	s.want(503, nil, "GET", "/readyz", nil)
+	s.want(201, nil, "POST", "/v1/spaces/project:a/events", map[string]any{"type": "app.x"})
+	if f, ok := w.next(); !ok {
+		t.Errorf("a stream ended before the drain: %s", f.raw)
+	}
 	s.api.Drain()
 	if f, ok := w.next(); ok {
 		t.Errorf("got %s, want the end", f.raw)

@@ -37,6 +37,7 @@ type server struct {
 	maxWatchers int
 	rate        int
 	grace       time.Duration
+	drainDelay  time.Duration
 	verbose     bool
 }
 
@@ -58,11 +59,12 @@ func serveCommand(a *app) *cobra.Command {
 		Short: "Serve a store over HTTP, for programs with tokens",
 		Long: `Serve the store over HTTP. Every request needs a bearer token: make the first one
 with ` + "`thole token create`" + `. Any number of processes may serve one SQLite file on one
-machine. SIGTERM drains: readiness goes off, streams end, requests finish; a second
-SIGTERM does not wait for them.`,
+machine. SIGTERM drains: readiness goes off; after --drain-delay, in which a load
+balancer notices, streams end and requests finish. A second SIGTERM does not wait.`,
 		Args: cobra.NoArgs,
 	}
 	s.flags(c)
+	c.Flags().DurationVar(&s.drainDelay, "drain-delay", 0, "how long to serve on after readiness went off; more than a load balancer takes to notice")
 	c.Flags().StringVar(&s.cert, "tls-cert", "", "certificate file (PEM); serves HTTPS")
 	c.Flags().StringVar(&s.key, "tls-key", "", "key file (PEM)")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -81,16 +83,16 @@ type setup struct {
 	stop         func(ctx context.Context)                                    // ends what start began, in good order until ctx ends; may be nil
 }
 
-// run serves until ctx ends, then drains: readiness goes off and streams end,
-// requests and runs finish, at most for the time of grace or until a second
-// signal, and the store is closed.
+// run serves until ctx ends, then drains: readiness goes off; after the drain
+// delay streams end, requests and runs finish, at most for the time of grace, and
+// the store is closed. A second signal ends both waits.
 func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error) {
 	level := slog.LevelInfo
 	if s.verbose {
 		level = slog.LevelDebug
 	}
-	if s.maxBody < 1 || s.maxWatchers < 0 || s.rate < 0 {
-		return errors.New("--max-body takes 1 or more; --max-watchers and --rate take 0 or more")
+	if s.maxBody < 1 || s.maxWatchers < 0 || s.rate < 0 || s.drainDelay < 0 {
+		return errors.New("--max-body takes 1 or more; --max-watchers, --rate and --drain-delay take 0 or more")
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	secure, err := s.certificate()
@@ -131,23 +133,36 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 		select {
 		case err = <-ended:
 		case <-ctx.Done():
-			log.Info("draining", "grace", s.grace)
+			log.Info("draining", "delay", s.drainDelay, "grace", s.grace)
 		}
 	}
-	api.Drain()
-	last := context.WithoutCancel(ctx)
-	grace, cancel := context.WithTimeout(last, s.grace)
-	defer cancel()
-	grace, stop := signal.NotifyContext(grace, os.Interrupt, syscall.SIGTERM) // asked again: enough waited
+	if err != nil {
+		s.drainDelay = 0
+	}
+	return errors.Join(err, s.drain(context.WithoutCancel(ctx), api, srv, with.stop))
+}
+
+// drain ends a server in good order: readiness; after the delay streams; then runs
+// and requests. A second signal ends the waits.
+func (s *server) drain(ctx context.Context, api *rest.API, srv *rest.Server, stopRuns func(context.Context)) error {
+	again, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if with.stop != nil {
-		with.stop(grace)
+	api.Retire()
+	select {
+	case <-time.After(s.drainDelay):
+	case <-again.Done():
+	}
+	api.Drain()
+	grace, cancel := context.WithTimeout(again, s.grace)
+	defer cancel()
+	if stopRuns != nil {
+		stopRuns(grace)
 	}
 	if grace.Err() != nil { // the runs took all of it, but requests end in moments
-		grace, cancel = context.WithTimeout(last, lastRequests)
+		grace, cancel = context.WithTimeout(ctx, lastRequests)
 		defer cancel()
 	}
-	return errors.Join(err, srv.Shutdown(grace))
+	return srv.Shutdown(grace)
 }
 
 // lastRequests is how long requests may take to end after the time of grace.
