@@ -107,9 +107,10 @@ type Relay interface {
 
 // Signal is a live-only message on its way between processes.
 type Signal struct {
-	Origin string `json:"origin"` // names the Store that sent it
-	Space  string `json:"space"`
-	Event  Event  `json:"event"` // without a position
+	Origin string   `json:"origin"` // names the Store that sent it, then those that passed it on
+	Space  string   `json:"space"`
+	After  Position `json:"after,omitzero"` // what its sender knew of the journal: watchers get those events first
+	Event  Event    `json:"event"`          // without a position
 }
 
 // Durable is an optional ability of a Backend: to say what an acknowledged

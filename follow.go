@@ -59,9 +59,11 @@ func (s *Store) follow(ctx context.Context, names []string) {
 			err = h.follow(ctx, at, head.Last)
 		}
 		switch {
+		case err == nil:
+			h.looked(at)
 		case errors.Is(err, ErrTrimmed):
 			s.hubs.reset(head.Space) // each watcher finds out from its own place
-		case err != nil && ctx.Err() == nil:
+		case ctx.Err() == nil:
 			s.log.Warn("following a journal failed; will try again", "space", head.Space, "error", err)
 		}
 	}

@@ -62,10 +62,12 @@ type hub struct {
 	missed  bool // something was committed before that
 	closed  bool
 	ring    []*Delivery
-	start   uint64   // index of ring[0]; only grows
-	bytes   int      // in the ring
-	base    Position // the place before ring[0]: whoever is there may join
-	head    Position // everything up to here is in the ring or before it
+	start   uint64      // index of ring[0]; only grows
+	bytes   int         // in the ring
+	base    Position    // the place before ring[0]: whoever is there may join
+	head    Position    // everything up to here is in the ring or before it
+	held    []*Delivery // signals of other Stores that wait for the next look at the journal
+	waits   int         // bytes in held
 	changed chan struct{}
 	waiting bool // someone has got changed
 }
@@ -149,6 +151,7 @@ func (hs *hubs) reset(space string) {
 		h.ring, h.bytes = nil, 0
 		h.base, h.head = Position{}, Position{}
 		h.begun = false
+		h.held, h.waits = nil, 0
 		h.era++
 		h.announce()
 	}
@@ -188,12 +191,13 @@ type place struct {
 	era   int
 	begun bool
 	end   uint64 // index behind the ring
+	held  int    // signals that waited then
 }
 
 func (h *hub) place() place {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return place{head: h.head, era: h.era, begun: h.begun, end: h.start + uint64(len(h.ring))}
+	return place{head: h.head, era: h.era, begun: h.begun, end: h.start + uint64(len(h.ring)), held: len(h.held)}
 }
 
 // committed appends what this process committed, if it follows directly, and
@@ -231,6 +235,39 @@ func (h *hub) signal(d *Delivery) {
 		h.push(d)
 		h.announce()
 	}
+}
+
+// relayed is signal for one of another Store, whose sender knew the journal up to
+// after. If the hub has not come that far, the signal waits for the next look at
+// the journal, whatever that finds; so do those that come behind it.
+func (h *hub) relayed(d *Delivery, after Position) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !h.begun:
+	case len(h.held) == 0 && after.Compare(h.head) <= 0:
+		h.push(d)
+		h.announce()
+	case h.waits < maxHeldSignals:
+		h.held = append(h.held, d)
+		h.waits += weight(d)
+		h.space.store.hubs.hint(h.space.name)
+	}
+}
+
+// looked lets those signals go that waited when a look at the journal began.
+func (h *hub) looked(at place) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at.held == 0 || h.era != at.era {
+		return
+	}
+	for _, d := range h.held[:at.held] {
+		h.push(d)
+		h.waits -= weight(d)
+	}
+	h.held = h.held[at.held:]
+	h.announce()
 }
 
 // push appends d and forgets the oldest beyond the limit.

@@ -46,6 +46,8 @@ type Store struct {
 	hubs    *hubs
 	expiry  expiry
 
+	exchange *exchange // of signals
+
 	purging sync.RWMutex // held for reading over the commit of a snapshot
 	purges  int          // so far
 
@@ -79,6 +81,7 @@ func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 		memo:  newMemo(o.MemoBytes),
 		hubs:  newHubs(),
 	}
+	s.exchange = newExchange(s, background.Done())
 	if err := s.catchUpClock(ctx); err != nil {
 		stop()
 		return nil, errors.Join(err, b.Close())
@@ -93,6 +96,9 @@ func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 				s.log.Warn("backend stopped giving hints; polling goes on", "error", err)
 			}
 		})
+	}
+	if r, ok := b.(Relay); ok {
+		s.exchange.attach(background, r, &s.tasks)
 	}
 	if o.Sweep > 0 {
 		s.tasks.Go(func() { s.sweepLoop(background) })
@@ -155,6 +161,7 @@ func (s *Store) written(batch []Commit, results []Result, err error) {
 	if err == nil {
 		s.cache.committed(batch, results)
 		s.hubs.committed(batch, results)
+		s.exchange.committed(batch, results)
 		return
 	}
 	// Some of it may have happened.

@@ -112,7 +112,8 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 func (w *Watch) Position() Position { return w.pos }
 
 // Next waits for deliveries and returns at least one, in journal order; a
-// signal comes after the events that were committed before it was sent. The
+// signal comes after the events that were committed before it was sent, one of
+// another process after those which that had committed or delivered itself. The
 // slice is valid until the next call. Errors: ctx's, ErrClosed when the store
 // or the watch was closed, *TrimmedError when the place was purged.
 func (w *Watch) Next(ctx context.Context) ([]*Delivery, error) {
@@ -233,14 +234,15 @@ func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(
 	return func() { cancel(); <-ended }, nil
 }
 
-// Signal sends a live-only message to whoever watches the space through this
-// process. It is never stored and nothing may depend on its arrival.
+// Signal sends a live-only message to whoever watches the space: through this
+// process and, when the backend is a [Relay], through others. It is never stored,
+// does not wait, and nothing may depend on its arrival.
 func (sp *Space) Signal(stream, typ string, data any) error {
 	if sp.err != nil {
 		return sp.err
 	}
-	hub := sp.store.hubs.find(sp.name)
-	if hub == nil {
+	hub, relayed := sp.store.hubs.find(sp.name), sp.store.exchange.busy()
+	if hub == nil && !relayed {
 		return nil
 	}
 	raw, err := marshal(data)
@@ -251,6 +253,11 @@ func (sp *Space) Signal(stream, typ string, data any) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	hub.signal(&Delivery{Event: e})
+	if hub != nil {
+		hub.signal(&Delivery{Event: e})
+	}
+	if relayed {
+		sp.store.exchange.signal(sp.name, hub, e)
+	}
 	return nil
 }

@@ -1,0 +1,303 @@
+package thole_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/memstore"
+)
+
+// bus is a Relay that passes every signal to everyone, its sender included. It
+// is also one backend, on which a test opens several Stores.
+type bus struct {
+	*faults
+	hangs chan struct{} // when not nil, Send waits until it is closed
+
+	mu    sync.Mutex
+	hears []func(thole.Signal)
+	ends  chan error    // what Receive is to return before its time
+	heads chan struct{} // when not nil, Heads waits until it is closed
+}
+
+// newBus is closed at the end of the test, after the Stores on it.
+func newBus(t *testing.T) *bus {
+	b := &bus{faults: &faults{Backend: memstore.New(), shared: true}, ends: make(chan error, 1)}
+	t.Cleanup(func() { b.Backend.Close() })
+	return b
+}
+
+func (b *bus) Send(ctx context.Context, signals []thole.Signal) error {
+	if b.hangs != nil {
+		select {
+		case <-b.hangs:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, sig := range signals {
+		for _, hear := range b.hears {
+			hear(sig)
+		}
+	}
+	return nil
+}
+
+func (b *bus) Receive(ctx context.Context, hear func(thole.Signal)) error {
+	b.mu.Lock()
+	b.hears = append(b.hears, hear)
+	b.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-b.ends:
+		return err
+	}
+}
+
+func (b *bus) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+	if b.heads != nil {
+		select {
+		case <-b.heads:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return b.faults.Heads(ctx, spaces...)
+}
+
+// quiet never looks at the journal by itself.
+var quiet = &thole.Options{Poll: time.Hour, Sweep: -1}
+
+func signal(t *testing.T, sp *thole.Space, data any) {
+	t.Helper()
+	if err := sp.Signal("app/x", "x.progress", data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hears checks what a watch is handed next.
+func hears(t *testing.T, who string, w *thole.Watch, want string) {
+	t.Helper()
+	if got, err := collect(t.Context(), w, len(strings.Fields(want))); err != nil || got != want {
+		t.Errorf("%s: got %q, %v; want %q", who, got, err, want)
+	}
+}
+
+func TestSignalsReachTheWatchersOfOtherProcessesAfterWhatWasCommittedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBus(t)
+		here, there := openOn(t, b, quiet).Space("project:shop"), openOn(t, b, quiet).Space("project:shop")
+		synctest.Wait()
+		start := time.Now()
+		mine, theirs := watch(t, here, nil), watch(t, there, nil)
+		commitNumbers(t, there, 1, 3)
+		signal(t, there, 4)
+		signal(t, there, 5)
+		hears(t, "there", theirs, "1 2 3 ~4 ~5")
+		hears(t, "here", mine, "1 2 3 ~4 ~5")
+		commitNumbers(t, here, 6, 6)
+		signal(t, here, 7) // its sender is as far as its watchers are
+		hears(t, "there", theirs, "6 ~7")
+		signal(t, there, 8)
+		hears(t, "here", mine, "6 ~7 ~8")
+		synctest.Wait()
+		commitNumbers(t, here, 9, 9)
+		hears(t, "here, at the end", mine, "9")
+		if waited := time.Since(start); waited > time.Second {
+			t.Errorf("waited %v, as long as for a poll", waited)
+		}
+	})
+}
+
+func TestASignalIsNotHeldForAJournalThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBus(t)
+		here, there := openOn(t, b, quiet).Space("project:shop"), openOn(t, b, quiet).Space("project:shop")
+		synctest.Wait()
+		commitNumbers(t, here, 1, 1)
+		w := watch(t, here, nil)
+		for _, epoch := range []string{"0000ffffffff", "0009ffffffff"} { // ordered before and behind the real one
+			sig := thole.Signal{Origin: "store_x", Space: here.Name(), After: thole.Position{Epoch: epoch, Seq: 99},
+				Event: thole.Event{Stream: "app/x", Type: "x.progress", Data: []byte(`2`)}}
+			if err := there.Store().Signals().Send(t.Context(), []thole.Signal{sig}); err != nil {
+				t.Fatal(err)
+			}
+			hears(t, epoch, w, "~2")
+		}
+	})
+}
+
+func TestARelayThatHangsHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBus(t)
+		b.hangs = make(chan struct{})
+		s := openOn(t, b, quiet)
+		sp := s.Space("project:shop")
+		w := watch(t, sp, nil)
+		synctest.Wait()
+		start := time.Now()
+		for range 200 {
+			signal(t, sp, strings.Repeat("x", 50_000))
+		}
+		commitNumbers(t, sp, 1, 1)
+		for {
+			ds, err := w.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ds[len(ds)-1].IsSignal() {
+				break
+			}
+		}
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("waited %v", waited)
+		}
+		// What a relay is too slow for is dropped: the oldest.
+		var heard []thole.Signal
+		b.mu.Lock()
+		b.hears = append(b.hears, func(sig thole.Signal) { heard = append(heard, sig) })
+		b.mu.Unlock()
+		signal(t, sp, "last")
+		close(b.hangs)
+		synctest.Wait()
+		if n := len(heard); n < 50 || n > 105 || string(heard[n-1].Event.Data) != `"last"` {
+			t.Errorf("heard %d signals, want the last 5 MiB at most, and the last one", n)
+		}
+	})
+}
+
+func TestAStoreClosesWhileItsRelayHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBus(t)
+		b.hangs = make(chan struct{})
+		s := openOn(t, b, quiet)
+		signal(t, s.Space("project:shop"), 1)
+		synctest.Wait()
+		received := make(chan error)
+		go func() { received <- s.Signals().Receive(t.Context(), func(thole.Signal) {}) }()
+		synctest.Wait()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-received; !errors.Is(err, thole.ErrClosed) {
+			t.Errorf("Receive: got %v, want ErrClosed", err)
+		}
+		if err := s.Signals().Send(t.Context(), make([]thole.Signal, 1)); !errors.Is(err, thole.ErrClosed) {
+			t.Errorf("Send: got %v, want ErrClosed", err)
+		}
+	})
+}
+
+func TestReceivingGoesOnWhenTheRelayBreaksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBus(t)
+		here, there := openOn(t, b, quiet).Space("project:shop"), openOn(t, b, quiet).Space("project:shop")
+		w := watch(t, here, nil)
+		synctest.Wait()
+		b.mu.Lock()
+		b.hears = nil
+		b.mu.Unlock()
+		b.ends <- errFault
+		synctest.Wait()
+		b.ends <- nil
+		time.Sleep(2 * time.Second)
+		signal(t, there, 1)
+		hears(t, "after a break", w, "~1")
+	})
+}
+
+// A store behind another one, as through a server, shares signals with it and
+// with all that it shares signals with.
+func TestSignalsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBus(t)
+		first, second := openOn(t, b, quiet), openOn(t, b, quiet)
+		at1, at2 := watch(t, first.Space("user:1"), nil), watch(t, second.Space("user:1"), nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		heard := make(map[string][]string)
+		for name, s := range map[string]*thole.Store{"first": first, "second": second} {
+			go func() {
+				err := s.Signals().Receive(ctx, func(sig thole.Signal) {
+					mu.Lock()
+					defer mu.Unlock()
+					from, _, passed := strings.Cut(sig.Origin, " ")
+					if from != "store_remote" {
+						from = "local"
+					}
+					heard[name] = append(heard[name], fmt.Sprintf("%s %v %s", from, passed, sig.Event.Data))
+				})
+				if err != nil {
+					t.Errorf("Receive: %v", err)
+				}
+			}()
+		}
+		synctest.Wait()
+		data := []byte(`1`)
+		sig := thole.Signal{Origin: "store_remote", Space: "user:1", Event: thole.Event{
+			Stream: "app/x", Type: "x.progress", Data: data, Position: thole.Position{Epoch: "0001ffffffff", Seq: 1}}}
+		if err := first.Signals().Send(ctx, []thole.Signal{sig}); err != nil {
+			t.Fatal(err)
+		}
+		data[0] = '9' // the caller's again
+		synctest.Wait()
+		signal(t, second.Space("user:1"), 2)
+		synctest.Wait()
+		signal(t, first.Space("user:1"), 3)
+		synctest.Wait()
+		hears(t, "first", at1, "~1 ~2 ~3")
+		hears(t, "second", at2, "~1 ~2 ~3")
+		cancel()
+		synctest.Wait()
+		want := []string{"local false 2", "local false 3", "store_remote true 1"}
+		for name, got := range heard {
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("received from the %s: got %q, want %q", name, got, want)
+			}
+		}
+		for _, bad := range []thole.Signal{
+			{Origin: "x", Space: "nowhere", Event: sig.Event},
+			{Origin: "x", Space: "user:1", Event: thole.Event{Stream: "s", Type: "x.y", Data: []byte(`{`)}},
+			{Origin: strings.Repeat("x", 1<<10), Space: "user:1", Event: sig.Event},
+		} {
+			if err := first.Signals().Send(t.Context(), []thole.Signal{bad}); !errors.Is(err, thole.ErrInvalid) {
+				t.Errorf("%.100v: got %v, want ErrInvalid", bad, err)
+			}
+		}
+	})
+}
+
+func TestSignalsThatWaitForTheJournalAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBus(t)
+		here, there := openOn(t, b, quiet).Space("project:shop"), openOn(t, b, quiet).Space("project:shop")
+		w := watch(t, here, nil)
+		synctest.Wait()
+		b.heads = make(chan struct{}) // no look at the journal succeeds
+		commitNumbers(t, there, 1, 1)
+		for range 100 {
+			signal(t, there, strings.Repeat("x", 50_000))
+			synctest.Wait()
+		}
+		close(b.heads)
+		synctest.Wait()
+		commitNumbers(t, here, 2, 2)
+		ds, err := w.Next(t.Context())
+		if n := len(ds); err != nil || n < 10 || n > 30 {
+			t.Errorf("got %d deliveries, %v; want two events and about 1 MiB of signals", n, err)
+		}
+		if ds[0].IsSignal() {
+			t.Error("a signal before the event that was committed before it")
+		}
+	})
+}
