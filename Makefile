@@ -14,7 +14,7 @@ build: ## Build bin/thole
 test: install-tools check race faults walk ## Everything; installs what it needs
 
 install-tools:
-	@scripts/install.sh gcc libc6-dev procps curl
+	@scripts/install.sh gcc libc6-dev procps curl postgresql pgbouncer
 
 check: ## gofmt, vet, staticcheck, tidy modules
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
@@ -29,7 +29,7 @@ unit: ## All tests, embedded stores only, no C compiler needed
 	go test ./...
 
 race: ## All tests under the race detector
-	CGO_ENABLED=1 go test -race -timeout 15m ./...
+	THOLE_TEST=all CGO_ENABLED=1 go test -race -timeout 15m ./...
 
 faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left
 	go test -tags faults -timeout 15m -count=1 -v ./cmd/thole/...

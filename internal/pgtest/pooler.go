@@ -1,0 +1,94 @@
+package pgtest
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// pooler is a pgbouncer before a server, in transaction mode: a connection
+// keeps its backend for one transaction only.
+type pooler struct {
+	cmd  *exec.Cmd
+	addr string
+}
+
+// Pool returns dsn through pgbouncer in transaction mode. The first call starts
+// it; it ends with the server.
+func (s *Server) Pool(dsn string) (string, error) {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return "", fmt.Errorf("pgtest: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pgbouncer == nil {
+		if s.pgbouncer, err = s.startPooler(); err != nil {
+			return "", fmt.Errorf("pgtest: pgbouncer: %w", err)
+		}
+	}
+	u.Host = s.pgbouncer.addr
+	return u.String(), nil
+}
+
+const poolerConfig = `[databases]
+* = host=127.0.0.1 port=%d
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+pidfile = %s/pgbouncer.pid
+logfile = %s/pgbouncer.log
+auth_type = scram-sha-256
+auth_file = %s/users
+pool_mode = transaction
+default_pool_size = 20
+max_client_conn = 1000
+`
+
+func (s *Server) startPooler() (*pooler, error) {
+	path, err := findPooler()
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(s.dir, "pgbouncer.ini")
+	if err := s.write(config, fmt.Sprintf(poolerConfig, s.port, port, s.dir, s.dir, s.dir)); err != nil {
+		return nil, err
+	}
+	if err := s.write(filepath.Join(s.dir, "users"), fmt.Sprintf("%q %q\n", User, Password)); err != nil {
+		return nil, err
+	}
+	p := &pooler{cmd: s.programs.command(s.dir, path, "-q", config), addr: "127.0.0.1:" + strconv.Itoa(port)}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		c, err := net.Dial("tcp", p.addr)
+		if err == nil {
+			return p, c.Close()
+		}
+		if time.Now().After(end) {
+			p.cmd.Process.Kill()
+			p.cmd.Wait()
+			return nil, err
+		}
+	}
+}
+
+// findPooler looks in the PATH, and where Debian keeps it.
+func findPooler() (string, error) {
+	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("pgbouncer is %w: apt-get install pgbouncer", ErrMissing)
+}

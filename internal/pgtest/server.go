@@ -1,0 +1,269 @@
+// Package pgtest starts private PostgreSQL servers, and poolers before them,
+// for tests and measurements: in temporary directories, on free loopback ports,
+// with the durability of a real one. It uses the programs of Debian's packages
+// postgresql and pgbouncer (or what is in the PATH) and none of the servers that
+// those packages set up.
+//
+// A server ends with the process that started it, however that ends.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The superuser of every server, also in its poolers.
+const (
+	User     = "thole"
+	Password = "thole"
+)
+
+// patience bounds how long a server may take to start or to stop.
+const patience = 60 * time.Second
+
+// Server is a PostgreSQL server of its own. Its methods are safe for concurrent
+// use.
+type Server struct {
+	programs programs
+	dir      string // holds everything; gone after Close
+	port     int
+
+	mu        sync.Mutex
+	postgres  *exec.Cmd // nil: it does not run
+	pgbouncer *pooler   // nil until one is asked for
+	databases int       // made so far
+
+	guard *exec.Cmd // outlives this process to clean up
+	held  io.Closer // what the guard waits for
+}
+
+// Launch starts a server. ErrMissing says that its programs are not installed.
+// Most tests want [Start].
+func Launch() (*Server, error) {
+	p, err := findPrograms()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "pgtest")
+	if err != nil {
+		return nil, fmt.Errorf("pgtest: %w", err)
+	}
+	s := &Server{programs: p, dir: dir}
+	if err := s.launch(); err != nil {
+		return nil, errors.Join(fmt.Errorf("pgtest: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Server) launch() error {
+	if err := s.programs.own(s.dir); err != nil {
+		return err
+	}
+	if err := s.watch(); err != nil {
+		return err
+	}
+	password := filepath.Join(s.dir, "password")
+	if err := s.write(password, Password+"\n"); err != nil {
+		return err
+	}
+	initdb := s.programs.command(s.dir, s.programs.postgres("initdb"), "-D", s.data(), "-U", User, "--pwfile", password,
+		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, out)
+	}
+	var err error
+	for range 3 { // another process may take the port meanwhile
+		if s.port, err = freePort(); err != nil {
+			return err
+		}
+		if err = s.start(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// watch starts the guard, which cleans up when this process is gone or lets go.
+func (s *Server) watch() error {
+	const script = `
+cat >/dev/null
+"$1" -D "$2/data" -m immediate stop
+[ ! -f "$2/pgbouncer.pid" ] || kill "$(cat "$2/pgbouncer.pid")"
+cd / && rm -rf "$2"`
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	s.guard = s.programs.command(s.dir, "/bin/sh", "-c", script, "sh", s.programs.postgres("pg_ctl"), s.dir)
+	s.guard.Stdin = r
+	if err := s.guard.Start(); err != nil {
+		s.guard = nil
+		return errors.Join(fmt.Errorf("guard: %w", err), w.Close())
+	}
+	s.held = w
+	return nil
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+func (s *Server) write(path, text string) error {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return s.programs.own(path)
+}
+
+// start starts the server on its port and waits until it accepts connections.
+func (s *Server) start() error {
+	log, err := os.OpenFile(filepath.Join(s.dir, "postgres.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := s.programs.command(s.dir, s.programs.postgres("postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port),
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=300", "-c", "fsync=on")
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.postgres = cmd
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		status, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+		lines := strings.Split(string(status), "\n") // the first is its pid, the eighth its state
+		if len(lines) > 7 && lines[0] == strconv.Itoa(cmd.Process.Pid) && strings.TrimSpace(lines[7]) == "ready" {
+			return nil
+		}
+		if s.exited() || time.Now().After(end) {
+			s.signal(syscall.SIGKILL)
+			text, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("postgres did not start: %s", text)
+		}
+	}
+}
+
+// exited reports whether the process has ended, without waiting for it.
+func (s *Server) exited() bool {
+	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.postgres.Process.Pid))
+	return err == nil && strings.Contains(string(state), ") Z ")
+}
+
+// signal sends sig to the server, if it runs, and waits until it is gone.
+func (s *Server) signal(sig syscall.Signal) error {
+	if s.postgres == nil {
+		return nil
+	}
+	if err := s.postgres.Process.Signal(sig); err != nil {
+		return err
+	}
+	s.postgres.Wait() // its status is that of a stopped process
+	s.postgres = nil
+	return nil
+}
+
+// Stop ends the server as an administrator does: connections are cut, what was
+// acknowledged is kept. It does nothing if the server does not run.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.signal(syscall.SIGINT) // "fast shutdown"
+}
+
+// Kill ends the server at once, as a crash of it does: what it has not written
+// is lost.
+func (s *Server) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.signal(syscall.SIGKILL)
+}
+
+// Restart starts the server on the same port and data, and stops it first if it
+// runs. It returns when the server accepts connections.
+func (s *Server) Restart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.signal(syscall.SIGINT); err != nil {
+		return err
+	}
+	// Children of a server that was killed may hold its memory for a moment.
+	var err error
+	for range 50 {
+		if err = s.start(); err == nil {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return err
+}
+
+// Close stops everything and removes it. It is idempotent.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.signal(syscall.SIGINT)
+	if s.guard == nil {
+		return errors.Join(err, os.RemoveAll(s.dir))
+	}
+	s.held.Close()
+	s.guard.Wait() // pg_ctl complains that nothing runs
+	s.guard = nil
+	if s.pgbouncer != nil {
+		s.pgbouncer.cmd.Wait()
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+// Addr is the server's address.
+func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
+
+// Create makes an empty database and returns its DSN.
+func (s *Server) Create(ctx context.Context) (dsn string, err error) {
+	s.mu.Lock()
+	s.databases++
+	name := fmt.Sprintf("test%d", s.databases)
+	s.mu.Unlock()
+	return dsnOf(s.Addr(), name), s.exec(ctx, "CREATE DATABASE "+name)
+}
+
+// Drop removes a database that Create made, and cuts who uses it. It does
+// nothing if the server does not run.
+func (s *Server) Drop(ctx context.Context, dsn string) error {
+	s.mu.Lock()
+	stopped := s.postgres == nil
+	s.mu.Unlock()
+	if stopped {
+		return nil
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return err
+	}
+	return s.exec(ctx, "DROP DATABASE IF EXISTS "+strings.TrimPrefix(u.Path, "/")+" WITH (FORCE)")
+}
+
+func (s *Server) exec(ctx context.Context, sql string) error {
+	c, err := pgx.Connect(ctx, dsnOf(s.Addr(), "postgres"))
+	if err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	_, err = c.Exec(ctx, sql)
+	return err
+}
+
+func dsnOf(addr, database string) string {
+	return (&url.URL{Scheme: "postgres", User: url.UserPassword(User, Password), Host: addr, Path: "/" + database}).String()
+}

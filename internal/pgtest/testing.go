@@ -1,0 +1,72 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+)
+
+// shared is the one server of a test process, started by who asks first. It
+// ends with the process.
+var shared = sync.OnceValues(Launch)
+
+// Start returns a server that all tests of the process share; do not stop it.
+// If its programs are missing the test is skipped, or fails when the
+// environment says THOLE_TEST=all.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s, err := shared()
+	require(t, err)
+	return s
+}
+
+// Own returns a server for this test alone, which may stop and kill it. It ends
+// with the test. Missing programs are as in [Start].
+func Own(t testing.TB) *Server {
+	t.Helper()
+	s, err := Launch()
+	require(t, err)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("stop postgres: %v", err)
+		}
+	})
+	return s
+}
+
+// Database returns the DSN of an empty database, which is dropped at the end of
+// the test.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	dsn, err := s.Create(t.Context())
+	require(t, err)
+	t.Cleanup(func() {
+		if err := s.Drop(context.Background(), dsn); err != nil {
+			t.Errorf("drop %s: %v", dsn, err)
+		}
+	})
+	return dsn
+}
+
+// Pooled returns dsn through pgbouncer in transaction mode. Missing programs
+// are as in [Start].
+func (s *Server) Pooled(t testing.TB, dsn string) string {
+	t.Helper()
+	pooled, err := s.Pool(dsn)
+	require(t, err)
+	return pooled
+}
+
+// require ends the test when err is not nil: what is missing may be skipped,
+// unless everything must be tested.
+func require(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, ErrMissing) && os.Getenv("THOLE_TEST") != "all" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
