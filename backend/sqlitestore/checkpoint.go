@@ -17,8 +17,8 @@ const (
 	maxLogBytes = 32 << 20
 )
 
-// restartPatience is how long a commit waits for readers of other processes
-// that keep the log from beginning anew.
+// restartPatience is how long a commit waits for readers that keep the log from
+// beginning anew.
 const restartPatience = 100 * time.Millisecond
 
 // log is the state of the write-ahead log, in pages.
@@ -78,14 +78,21 @@ func (w *writer) boundLog() {
 		w.copyLog(sqlite3.CHECKPOINT_PASSIVE)
 	case w.log.pages < w.log.next:
 	case w.log.pages >= 2*w.log.limit:
-		// Readers were always in the way. Let those that are running finish
-		// while the next ones wait.
-		w.BusyTimeout(restartPatience)
-		w.copyLog(sqlite3.CHECKPOINT_RESTART)
-		w.BusyTimeout(busyTimeout)
+		w.restartLog()
 	default:
 		w.startCopy()
 	}
+}
+
+// restartLog lets the next commit begin the log anew although readers were always
+// in the way: those that are running finish while the next ones of this process
+// wait. It gives up on a reader that takes too long.
+func (w *writer) restartLog() {
+	release := w.readers.hold()
+	defer release()
+	w.BusyTimeout(restartPatience)
+	w.copyLog(sqlite3.CHECKPOINT_RESTART)
+	w.BusyTimeout(busyTimeout)
 }
 
 // copyLog copies what is left of the log into the file.

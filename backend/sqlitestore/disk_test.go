@@ -70,7 +70,7 @@ func TestTheLogStaysBoundedWhileOthersRead(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		for ctx.Err() == nil {
-			if _, err := s.Read(ctx, "project:bench", thole.ReadQuery{Limit: 20}); err != nil && !errors.Is(err, context.Canceled) {
+			if _, err := s.Read(ctx, "project:bench", thole.ReadQuery{Limit: 200}); err != nil && !errors.Is(err, context.Canceled) {
 				done <- err
 				return
 			}

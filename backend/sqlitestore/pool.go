@@ -17,6 +17,7 @@ type pool struct {
 
 	mu   sync.Mutex
 	idle []*conn
+	gate chan struct{} // nil, or closed when new readers may begin
 }
 
 func newPool(f file, size int, cache int64) *pool {
@@ -44,21 +45,51 @@ func (p *pool) take(ctx context.Context, closed <-chan struct{}) (*conn, error) 
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if c := p.pop(); c != nil {
-		c.SetInterrupt(ctx)
-		return c, nil
-	}
-	c, err := p.dial(ctx)
+	c, err := p.lend(ctx)
 	if err != nil {
 		p.tokens <- struct{}{}
-		return nil, err
 	}
+	return c, err
+}
+
+// lend returns a connection once new readers may begin.
+func (p *pool) lend(ctx context.Context) (*conn, error) {
+	p.mu.Lock()
+	for gate := p.gate; gate != nil; gate = p.gate {
+		p.mu.Unlock()
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		p.mu.Lock()
+	}
+	c := p.pop()
+	p.mu.Unlock()
+	if c == nil {
+		return p.dial(ctx)
+	}
+	c.SetInterrupt(ctx)
 	return c, nil
 }
 
-func (p *pool) pop() *conn {
+// hold makes new readers wait until release is called; those that read go on.
+// One goroutine at a time holds a pool.
+func (p *pool) hold() (release func()) {
+	gate := make(chan struct{})
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.gate = gate
+	p.mu.Unlock()
+	return func() {
+		p.mu.Lock()
+		p.gate = nil
+		p.mu.Unlock()
+		close(gate)
+	}
+}
+
+// pop returns the connection that was used last, or nil. p.mu must be held.
+func (p *pool) pop() *conn {
 	n := len(p.idle)
 	if n == 0 {
 		return nil
@@ -120,8 +151,12 @@ func (p *pool) close() error {
 	if _, err := p.pause(context.Background()); err != nil {
 		return err
 	}
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
 	var first error
-	for c := p.pop(); c != nil; c = p.pop() {
+	for _, c := range idle {
 		if err := c.close(); first == nil {
 			first = err
 		}

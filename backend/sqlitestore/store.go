@@ -96,8 +96,8 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 		vfs.Unregister(f.vfs)
 		return nil, f.explain(ctx, err)
 	}
-	s.writer = newWriter(db, &s.file)
 	s.readers = newPool(f, opts.Readers, opts.CacheBytes*3/4)
+	s.writer = newWriter(db, &s.file, s.readers)
 	if opts.VFS == nil {
 		if err := syncDir(filepath.Dir(f.path)); err != nil {
 			s.Close()

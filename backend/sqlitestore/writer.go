@@ -15,8 +15,9 @@ import (
 // wrote. Its Store's writing token guards it.
 type writer struct {
 	*conn
-	file   *file
-	failed error // why nothing may be written any more
+	file    *file
+	readers *pool // made to wait where they keep the log from beginning anew
+	failed  error // why nothing may be written any more
 
 	// What is in the file, as of data version seen. Positive and negative
 	// answers are kept, so a warm batch reads nothing.
@@ -59,8 +60,8 @@ type version struct {
 	notify  bool
 }
 
-func newWriter(db *conn, f *file) *writer {
-	w := &writer{conn: db, file: f}
+func newWriter(db *conn, f *file, readers *pool) *writer {
+	w := &writer{conn: db, file: f, readers: readers}
 	w.watchLog()
 	return w
 }

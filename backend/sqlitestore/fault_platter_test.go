@@ -1,0 +1,199 @@
+package sqlitestore_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+)
+
+// platter is a disk that may fail and lose power. The files of a real directory
+// are what programs see, as the page cache would show it. Beside each one it
+// keeps what is on the disk for sure, and in which order it was changed since:
+//
+//	durable ── unsynced ── unsynced ── unsynced     what programs see
+//	   └─ power loss leaves this, with any of the others, in part or whole
+//
+// The same holds for the names in the directory.
+type platter struct {
+	dir string
+
+	mu      sync.Mutex
+	rand    *rand.Rand
+	names   map[string]*inode // as programs see them
+	synced  map[string]*inode // as they are on the disk for sure
+	renamed []entry           // changes of names since
+	lies    lie
+	faults
+
+	off  bool              // power is lost: nothing works any more
+	left map[string][]byte // what that left
+}
+
+// inode is a file without its name.
+type inode struct {
+	durable  []byte
+	unsynced []change
+	sectors  int  // in which the disk writes
+	log      bool // is the write-ahead log
+	newName  bool // its first sync shall also sync the directory
+}
+
+// change is a write, or a truncation to off.
+type change struct {
+	off      int64
+	data     []byte
+	truncate bool
+}
+
+// entry is a change of a name; a nil inode removes it.
+type entry struct {
+	name string
+	*inode
+}
+
+// lie is how a disk deceives. A checker that is worth its name finds each out.
+type lie int
+
+const (
+	honest       lie = iota
+	syncsNothing     // reports every sync as done, and does nothing
+	syncsNoLog       // the same for the write-ahead log only
+	syncsNoData      // the same for the database only
+	writesLess       // reports a short write as done
+	mixesUp          // returns another page than was asked for
+)
+
+// newPlatter returns a disk whose directory dir has the files, all of them on it
+// for sure.
+func newPlatter(dir string, files map[string][]byte, r *rand.Rand) (*platter, error) {
+	p := &platter{dir: dir, rand: r, names: map[string]*inode{}, synced: map[string]*inode{}}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return nil, err
+		}
+		p.names[name] = p.newInode(name)
+		p.names[name].durable = slices.Clone(data)
+		p.synced[name] = p.names[name]
+	}
+	return p, nil
+}
+
+func (p *platter) newInode(name string) *inode {
+	return &inode{sectors: 512 << (3 * p.rand.IntN(2)), log: filepath.Ext(name) == ".db-wal"}
+}
+
+// powerLoss stops the disk and returns what is left on it: what was synced, and
+// of the rest whatever happened to be written. Shared memory is gone.
+func (p *platter) powerLoss() map[string][]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.losePower()
+	return p.left
+}
+
+// losePower is powerLoss for who holds p.mu.
+func (p *platter) losePower() {
+	if p.off {
+		return
+	}
+	p.off, p.left = true, map[string][]byte{}
+	names := maps.Clone(p.synced)
+	keep := p.luck()
+	for _, e := range p.renamed {
+		switch {
+		case p.rand.Float64() >= keep:
+		case e.inode == nil:
+			delete(names, e.name)
+		default:
+			names[e.name] = e.inode
+		}
+	}
+	for name, n := range names {
+		p.left[name] = n.survivors(p.rand, p.luck())
+	}
+}
+
+// luck is the chance of a change to survive.
+func (p *platter) luck() float64 {
+	return []float64{0, 0.2, 0.5, 0.9, 1}[p.rand.IntN(5)]
+}
+
+// survivors returns what the disk has of a file if each change since the last
+// sync survives with the chance keep, a write by whole sectors.
+func (n *inode) survivors(r *rand.Rand, keep float64) []byte {
+	out := slices.Clone(n.durable)
+	for _, c := range n.unsynced {
+		torn := r.IntN(2) == 0
+		whole := r.Float64() < keep
+		switch {
+		case c.truncate && whole:
+			out = resize(out, c.off)
+		case c.truncate:
+		case !torn && whole:
+			out = overwrite(out, c.off, c.data)
+		case torn:
+			for len(c.data) > 0 {
+				size := min(n.sectors-int(c.off)%n.sectors, len(c.data))
+				if r.Float64() < keep {
+					out = overwrite(out, c.off, c.data[:size])
+				}
+				c.off, c.data = c.off+int64(size), c.data[size:]
+			}
+			if end := c.off; end > int64(len(out)) && r.Float64() < keep { // it grew, but with nothing in it
+				out = resize(out, end)
+			}
+		}
+	}
+	return out
+}
+
+func (n *inode) note(c change) { n.unsynced = append(n.unsynced, c) }
+
+// sync makes durable what n was told; a failed one makes some of it so, and the
+// page cache takes the rest for written, as Linux does: only writing it again
+// brings it to the disk.
+func (p *platter) sync(n *inode, failed bool) {
+	if p.lies == syncsNothing || p.lies == syncsNoLog && n.log || p.lies == syncsNoData && !n.log {
+		return
+	}
+	if failed {
+		n.durable, n.unsynced = n.survivors(p.rand, p.luck()), nil
+		return
+	}
+	for _, c := range n.unsynced {
+		if c.truncate {
+			n.durable = resize(n.durable, c.off)
+		} else {
+			n.durable = overwrite(n.durable, c.off, c.data)
+		}
+	}
+	n.unsynced = nil
+	if n.newName {
+		n.newName = false
+		p.syncNames()
+	}
+}
+
+func (p *platter) syncNames() { p.synced, p.renamed = maps.Clone(p.names), nil }
+
+func resize(b []byte, size int64) []byte {
+	if size <= int64(len(b)) {
+		return b[:size:size]
+	}
+	return append(b, make([]byte, size-int64(len(b)))...)
+}
+
+func overwrite(b []byte, off int64, data []byte) []byte {
+	if end := off + int64(len(data)); end > int64(len(b)) {
+		b = resize(b, end)
+	}
+	copy(b[off:], data)
+	return b
+}
+
+// errOff is what everything returns after power loss.
+const errOff = syscall.EIO

@@ -1,0 +1,180 @@
+package sqlitestore_test
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+var errGaveUp = errors.New("the caller gave up")
+
+// platterFS is a platter as SQLite sees it.
+type platterFS struct {
+	vfs.VFSFilename
+	*platter
+}
+
+func newPlatterFS(p *platter) platterFS {
+	return platterFS{VFSFilename: vfs.Find("os").(vfs.VFSFilename), platter: p}
+}
+
+// OpenFilename implements [vfs.VFSFilename]. A file without a name is temporary:
+// it fails as others do, but nothing is left of it.
+func (fs platterFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	base := filepath.Base(name.String())
+	known := fs.names[base]
+	if known == nil && flags&vfs.OPEN_CREATE != 0 {
+		if err := fs.before(creating); err != nil {
+			return nil, flags, err
+		}
+	}
+	f, flags, err := fs.VFSFilename.OpenFilename(name, flags)
+	if err != nil {
+		return nil, flags, err
+	}
+	if known == nil {
+		known = fs.newInode(base)
+		if name != nil {
+			known.newName = flags&(vfs.OPEN_WAL|vfs.OPEN_MAIN_JOURNAL) != 0
+			fs.names[base] = known
+			fs.renamed = append(fs.renamed, entry{base, known})
+		}
+	}
+	return &platterFile{File: f, disk: fs.platter, inode: known}, flags, nil
+}
+
+// Delete implements [vfs.VFS].
+func (fs platterFS) Delete(name string, syncDir bool) error {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if err := fs.before(deleting); err != nil {
+		return err
+	}
+	if err := fs.VFSFilename.Delete(name, false); err != nil {
+		return err
+	}
+	base := filepath.Base(name)
+	delete(fs.names, base)
+	fs.renamed = append(fs.renamed, entry{name: base})
+	if syncDir && fs.lies != syncsNothing {
+		fs.syncNames()
+	}
+	return nil
+}
+
+// before returns why op fails, if it does so without a trace.
+func (p *platter) before(op operation) error {
+	if p.off {
+		return errOff
+	}
+	kind, strikes := p.next(op)
+	switch {
+	case strikes && kind == powerLost:
+		p.losePower()
+		return errOff
+	case p.full && op == creating && !p.paused:
+		return syscall.ENOSPC
+	case !strikes || kind == cancelled || kind == noSpace:
+		return nil
+	}
+	return syscall.EIO
+}
+
+// platterFile is an open file of a platter.
+type platterFile struct {
+	vfs.File
+	disk *platter
+	*inode
+}
+
+// SharedMemory implements [vfs.FileSharedMemory].
+func (f *platterFile) SharedMemory() vfs.SharedMemory {
+	return f.File.(vfs.FileSharedMemory).SharedMemory()
+}
+
+// HasMoved implements [vfs.FileHasMoved].
+func (f *platterFile) HasMoved() (bool, error) { return f.File.(vfs.FileHasMoved).HasMoved() }
+
+func (f *platterFile) ReadAt(p []byte, off int64) (int, error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if err := f.disk.before(reading); err != nil {
+		return 0, err
+	}
+	if f.disk.lies == mixesUp && !f.log && off >= 8<<12 && len(p) == 1<<12 && f.disk.rand.IntN(50) == 0 {
+		off -= 1 << 12
+	}
+	return f.File.ReadAt(p, off)
+}
+
+func (f *platterFile) WriteAt(p []byte, off int64) (int, error) {
+	d := f.disk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.off {
+		return 0, errOff
+	}
+	kind, strikes := d.next(writing)
+	size, err := f.File.Size()
+	if err != nil {
+		return 0, err
+	}
+	var fails error
+	switch {
+	case d.lies == writesLess && d.rand.IntN(20) == 0:
+		p = p[:len(p)/2]
+	case d.full && !d.paused && off+int64(len(p)) > size: // what has its place stays writable
+		p, fails = p[:max(0, size-off)], syscall.ENOSPC
+	case strikes && kind == powerLost: // the write was under way
+		f.note(change{off: off, data: slices.Clone(p)})
+		d.losePower()
+		return 0, errOff
+	case !strikes || kind == cancelled || kind == noSpace:
+	case kind == shortWrite:
+		p, fails = p[:d.rand.IntN(len(p))], io.ErrShortWrite
+	default:
+		p, fails = p[:d.rand.IntN(len(p)+1)], syscall.EIO
+	}
+	n, err := f.File.WriteAt(p, off)
+	if n > 0 {
+		f.note(change{off: off, data: slices.Clone(p[:n])})
+	}
+	if err == nil {
+		err = fails
+	}
+	return n, err
+}
+
+func (f *platterFile) Truncate(size int64) error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if err := f.disk.before(truncating); err != nil {
+		return err
+	}
+	if err := f.File.Truncate(size); err != nil {
+		return err
+	}
+	f.note(change{off: size, truncate: true})
+	return nil
+}
+
+// Sync lets a full disk fail, too: space is allocated late.
+func (f *platterFile) Sync(vfs.SyncFlag) error {
+	d := f.disk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := d.before(syncing)
+	if err == nil && d.full && !d.paused && len(f.unsynced) > 0 && d.rand.IntN(2) == 0 {
+		err = syscall.ENOSPC
+	}
+	if !d.off {
+		d.sync(f.inode, err != nil)
+	}
+	return err
+}

@@ -1,0 +1,467 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/sqlitestore"
+)
+
+// schedule is one run of random work under random faults, over several lives of
+// a machine. What a store acknowledged must be there ever after; what it did not
+// is there wholly or not at all.
+type schedule struct {
+	rand   *rand.Rand
+	root   string // temporary directory
+	lies   lie
+	disk   *platter
+	path   string
+	stores []*instance
+	now    time.Time
+	values int
+
+	base    world   // what was acknowledged
+	pending []world // what may be there instead: base and one failed call
+	struck  int     // faults that were seen to strike
+	report
+	done []string // the latest steps, to tell how it came to a failure
+}
+
+// instance is one of the stores that are open on the file.
+type instance struct {
+	*sqlitestore.Store
+	stopped bool // it refused to write until it is reopened
+}
+
+// report counts what happened in schedules.
+type report struct {
+	fired                              tally
+	lives, commits, failed, stopped, reads int
+}
+
+func (r *report) add(other report) {
+	r.fired.add(other.fired)
+	r.lives += other.lives
+	r.commits += other.commits
+	r.failed += other.failed
+	r.stopped += other.stopped
+	r.reads += other.reads
+}
+
+// errPower ends a life.
+var errPower = errors.New("the power is off")
+
+// runSchedule runs the schedule of a seed below the directory root and returns
+// the first thing that is wrong.
+func runSchedule(seed uint64, root string, lies lie) (report, error) {
+	s := &schedule{rand: rand.New(rand.NewPCG(seed, 2)), root: root, lies: lies, base: world{}, now: time.UnixMicro(1e15).UTC()}
+	err := s.run()
+	if err != nil {
+		err = fmt.Errorf("%w\nthe latest steps:\n%s", err, strings.Join(s.done, "\n"))
+	}
+	return s.report, err
+}
+
+func (s *schedule) run() error {
+	var files map[string][]byte
+	for range 2 + s.rand.IntN(3) {
+		err := s.live(files)
+		s.closeAll()
+		files = s.disk.powerLoss()
+		s.fired.add(s.disk.fired)
+		s.fired[powerLost]++
+		s.lives++
+		s.log("power lost, left %s", sizes(files))
+		if err != nil && !errors.Is(err, errPower) {
+			return err
+		}
+		if s.rand.IntN(3) > 0 { // else the next life begins with what this one left
+			if files, err = s.recovered(files); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := s.recovered(files)
+	return err
+}
+
+// live runs a life of the machine on a disk with the files.
+func (s *schedule) live(files map[string][]byte) (err error) {
+	dir, err := os.MkdirTemp(s.root, "")
+	if err != nil {
+		return err
+	}
+	if s.disk, err = newPlatter(dir, files, rand.New(rand.NewPCG(s.rand.Uint64(), 3))); err != nil {
+		return err
+	}
+	s.disk.lies, s.path, s.struck = s.lies, filepath.Join(dir, "thole.db"), 0
+	if s.rand.IntN(4) > 0 {
+		s.disk.arm(powerLost, s.rand.IntN(pick(s, 20, 100, 1000)))
+	}
+	if s.rand.IntN(4) == 0 {
+		s.arm()
+	}
+	if err := s.openFirst(); err != nil {
+		return err
+	}
+	for range 10 + s.rand.IntN(40) {
+		if err := s.step(); err != nil {
+			return err
+		}
+	}
+	if s.rand.IntN(2) == 0 {
+		return s.closeGently()
+	}
+	return nil
+}
+
+// step does one thing.
+func (s *schedule) step() error {
+	s.now = s.now.Add(time.Duration(s.rand.IntN(1e6)) * time.Microsecond)
+	if s.rand.IntN(4) == 0 {
+		s.arm()
+	}
+	on := pick(s, s.stores...)
+	switch n := s.rand.IntN(100); {
+	case n < 60:
+		return s.commit(on)
+	case n < 65:
+		return s.purgeOn(on)
+	case n < 85:
+		return s.read(on)
+	case n < 92:
+		s.log("disarm")
+		s.disk.disarm()
+		return nil
+	case n < 94:
+		return s.call(on, "check", func(ctx context.Context) error { return on.Check(ctx) })
+	case n < 97 && len(s.stores) == 1:
+		_, err := s.open()
+		return err
+	default:
+		if err := s.closeGently(); err != nil {
+			return err
+		}
+		return s.openFirst()
+	}
+}
+
+// arm readies a fault; power loss is for live to decide.
+func (s *schedule) arm() {
+	kind, next := fault(s.rand.IntN(int(powerLost))), s.rand.IntN(pick(s, 1, 10, 50))
+	s.log("arm: %s after %d", faultNames[kind], next)
+	s.disk.arm(kind, next)
+}
+
+func (s *schedule) log(format string, args ...any) {
+	s.done = append(s.done, fmt.Sprintf(format, args...))
+	s.done = s.done[max(0, len(s.done)-25):]
+}
+
+// call runs do, which may fail only if a fault struck, or if the store had
+// stopped. It returns errPower after power loss, else what is wrong.
+func (s *schedule) call(on *instance, what string, do func(ctx context.Context) error) error {
+	err := s.try(on, what, do)
+	if errors.Is(err, errUnexplained) || errors.Is(err, errPower) {
+		return err
+	}
+	return nil
+}
+
+var errUnexplained = errors.New("failed without a fault")
+
+// try is call, but returns also an error that a fault explains.
+func (s *schedule) try(on *instance, what string, do func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	s.disk.whoWaits(cancel)
+	err := do(ctx)
+	s.disk.whoWaits(nil)
+	struck, lasting := s.disk.seen()
+	explained := struck > s.struck || lasting || on != nil && on.stopped
+	s.struck = struck
+	s.log("%s: %v", what, err)
+	switch {
+	case s.disk.isOff():
+		return errPower
+	case err == nil:
+		return nil
+	case strings.Contains(err.Error(), "open the store again") && s.disk.fired[syncFails] > 0:
+		if on != nil && !on.stopped {
+			on.stopped = true
+			s.stopped++
+		}
+	case !explained:
+		return fmt.Errorf("%s: %w: %w", what, errUnexplained, err)
+	}
+	return err
+}
+
+// commit commits a batch and keeps the books.
+func (s *schedule) commit(on *instance) error {
+	batch, next := s.batch(), s.base.clone()
+	want := make([]thole.Result, len(batch))
+	for i, c := range batch {
+		var err error
+		if want[i], err = next.commit(c); err != nil {
+			return err
+		}
+	}
+	var got []thole.Result
+	wasStopped := on.stopped
+	err := s.try(on, fmt.Sprintf("commit %s", show(batch)), func(ctx context.Context) (err error) {
+		got, err = on.Commit(ctx, s.base.placed(batch))
+		return err
+	})
+	if err == nil && wasStopped {
+		return fmt.Errorf("commit after a failed sync: got success")
+	}
+	if err != nil {
+		return s.unknown(on, next, err)
+	}
+	for i := range got {
+		if err := next.expect(batch[i].Space, got[i], want[i]); err != nil {
+			return fmt.Errorf("commit %d of %s: %w", i, show(batch), err)
+		}
+	}
+	s.commits++
+	s.base, s.pending = next, nil
+	return nil
+}
+
+// expect checks a result, and takes the epoch of a new space from it.
+func (w world) expect(space string, got, want thole.Result) error {
+	if (got.Conflict == nil) != (want.Conflict == nil) {
+		return fmt.Errorf("conflict: got %v, want %v", got.Conflict, want.Conflict)
+	}
+	if got.Conflict != nil {
+		return nil
+	}
+	r := w[space]
+	if r.Epoch == "" {
+		r.Epoch = got.Last.Epoch
+	}
+	w.place(space, &want.First)
+	w.place(space, &want.Last)
+	if got != want {
+		return fmt.Errorf("result: got %+v, want %+v", got, want)
+	}
+	return nil
+}
+
+// purgeOn purges something.
+func (s *schedule) purgeOn(on *instance) error {
+	name := s.space()
+	r := s.base[name]
+	if r == nil {
+		return nil
+	}
+	next, p := s.base.clone(), s.purge(r)
+	next.purge(name, p)
+	s.base.place(name, &p.Before)
+	for i := range p.Events {
+		s.base.place(name, &p.Events[i])
+	}
+	err := s.try(on, fmt.Sprintf("purge %s %+v", name, p), func(ctx context.Context) error { return on.Purge(ctx, name, p) })
+	if err != nil {
+		return s.unknown(on, next, err)
+	}
+	s.base, s.pending = next, nil
+	return nil
+}
+
+// unknown notes that a call failed which would have led to next. The store that
+// goes on must show one or the other; what power loss leaves may be the other.
+func (s *schedule) unknown(on *instance, next world, err error) error {
+	if errors.Is(err, errUnexplained) {
+		return err
+	}
+	s.failed++
+	s.pending = append(s.pending, next)
+	if errors.Is(err, errPower) {
+		return err
+	}
+	got, err := s.observe(on)
+	if err != nil {
+		return err
+	}
+	before := s.base.differs(got)
+	if before == nil {
+		return nil
+	}
+	if err := next.differs(got); err != nil {
+		return fmt.Errorf("after a failed call: the state is neither that before it (%w) nor that after it (%w)", before, err)
+	}
+	s.base, s.pending = next, nil
+	return nil
+}
+
+// observe reads all there is, without faults.
+func (s *schedule) observe(on *instance) (world, error) {
+	defer s.disk.pause()()
+	got, err := observe(context.Background(), on)
+	if s.disk.isOff() {
+		return nil, errPower
+	}
+	return got, err
+}
+
+// read reads something and compares.
+func (s *schedule) read(on *instance) error {
+	name := s.space()
+	r, q := s.base[name], s.query()
+	if r == nil {
+		return nil
+	}
+	var page thole.Page
+	err := s.try(on, fmt.Sprintf("read %s %+v", name, q), func(ctx context.Context) (err error) {
+		page, err = on.Read(ctx, name, q)
+		return err
+	})
+	if errors.Is(err, errUnexplained) || errors.Is(err, errPower) {
+		return err
+	}
+	if err != nil {
+		return nil
+	}
+	s.reads++
+	return r.answer(q, page)
+}
+
+// open opens a store on the file.
+func (s *schedule) open() (*instance, error) {
+	on := &instance{}
+	err := s.try(nil, "open", func(ctx context.Context) (err error) {
+		on.Store, err = sqlitestore.Open(ctx, s.path, &sqlitestore.Options{
+			VFS: newPlatterFS(s.disk), Readers: 2, CacheBytes: pick[int64](s, 0, 1<<20)})
+		return err
+	})
+	if on.Store != nil {
+		s.stores = append(s.stores, on)
+	}
+	if errors.Is(err, errUnexplained) || errors.Is(err, errPower) {
+		return nil, err
+	}
+	return on, nil
+}
+
+// openFirst opens a store when none is, and settles what failed calls left.
+func (s *schedule) openFirst() error {
+	for len(s.stores) == 0 {
+		if _, err := s.open(); err != nil {
+			return err
+		}
+		if len(s.stores) == 0 {
+			s.disk.disarm()
+		}
+	}
+	got, err := s.observe(s.stores[0])
+	if err != nil {
+		return err
+	}
+	return s.settle(got)
+}
+
+// settle finds out which of the states that may be is.
+func (s *schedule) settle(got world) error {
+	first := s.base.differs(got)
+	if first == nil {
+		s.pending = nil
+		return nil
+	}
+	for _, w := range s.pending {
+		if w.differs(got) == nil {
+			s.base, s.pending = w, nil
+			return nil
+		}
+	}
+	return fmt.Errorf("after open the state is not what was acknowledged, nor that and one of %d failed calls: %w", len(s.pending), first)
+}
+
+// closeGently closes all stores; what fails must have a reason.
+func (s *schedule) closeGently() error {
+	for len(s.stores) > 0 {
+		on := s.stores[0]
+		s.stores = s.stores[1:]
+		if err := s.call(on, "close", func(context.Context) error { return on.Close() }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *schedule) closeAll() {
+	for _, on := range s.stores {
+		on.Close()
+	}
+	s.stores = nil
+}
+
+// recovered opens the files on the operating system's file system, checks
+// everything, and returns what they are then.
+func (s *schedule) recovered(files map[string][]byte) (map[string][]byte, error) {
+	dir, err := os.MkdirTemp(s.root, "")
+	if err != nil {
+		return nil, err
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	ctx := context.Background()
+	store, err := sqlitestore.Open(ctx, filepath.Join(dir, "thole.db"), nil)
+	if err != nil {
+		return nil, fmt.Errorf("open what power loss left: %w", err)
+	}
+	defer store.Close()
+	got, err := observe(ctx, store)
+	if err == nil {
+		err = s.settle(got)
+	}
+	if err == nil {
+		err = store.Check(ctx)
+	}
+	if err == nil {
+		err = store.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("after power loss: %w", err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "thole.db"))
+	s.log("recovered")
+	return map[string][]byte{"thole.db": data}, err
+}
+
+// show names commits shortly.
+func show(batch []thole.Commit) string {
+	var b strings.Builder
+	for _, c := range batch {
+		size := 0
+		for _, e := range c.Events {
+			size += len(e.Data)
+		}
+		for _, w := range c.Writes {
+			size += len(w.Value)
+		}
+		fmt.Fprintf(&b, "[%s %d events %d writes %d checks %d bytes]", c.Space, len(c.Events), len(c.Writes), len(c.Checks), size)
+	}
+	return b.String()
+}
+
+func sizes(files map[string][]byte) string {
+	var parts []string
+	for name, data := range files {
+		parts = append(parts, fmt.Sprintf("%s %d", name, len(data)))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}

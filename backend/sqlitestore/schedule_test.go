@@ -1,0 +1,32 @@
+package sqlitestore_test
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestNoFaultLosesWhatWasAcknowledged runs random work under random faults. The
+// environment variable THOLE_SEED runs the schedules from that seed on; only a
+// checkpoint that runs beside commits may shift where their faults strike.
+func TestNoFaultLosesWhatWasAcknowledged(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("THOLE_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("THOLE_SEED: got %q, want a number", text)
+		}
+	}
+	t.Logf("fault schedules: THOLE_SEED=%d", seed)
+	var sum report
+	for i := range uint64(schedules) {
+		r, err := runSchedule(seed+i, t.TempDir(), honest)
+		if err != nil {
+			t.Fatalf("THOLE_SEED=%d: %v", seed+i, err)
+		}
+		sum.add(r)
+	}
+	t.Logf("fault schedules: %d; fired: %v", schedules, sum.fired)
+	t.Logf("%d lives, %d batches acknowledged, %d failed, %d reads, %d stores stopped writing", sum.lives, sum.commits, sum.failed, sum.reads, sum.stopped)
+}

@@ -1,0 +1,152 @@
+package sqlitestore_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+func pick[T any](s *schedule, of ...T) T { return of[s.rand.IntN(len(of))] }
+
+func (s *schedule) space() string { return pick(s, "user:1", "user:2", "project:shop", "global") }
+
+func (s *schedule) stream() string { return pick(s, "a", "a/b", "thread/1", "thread/2") }
+
+// value is like no other. Some are longer than a page, so that they fill many,
+// and some fill the log, so that it is checkpointed.
+func (s *schedule) value() json.RawMessage {
+	s.values++
+	size := 1 + s.rand.IntN(5)
+	switch n := s.rand.IntN(100); {
+	case n < 3:
+		size = 10_000 + s.rand.IntN(20_000)
+	case n < 20:
+		size = 100 + s.rand.IntN(1000)
+	}
+	return json.RawMessage(`"` + strings.Repeat(fmt.Sprintf("%d.", s.values), size) + `"`)
+}
+
+// batch makes commits of which most hold. Their checks have no epochs.
+func (s *schedule) batch() []thole.Commit {
+	batch := make([]thole.Commit, pick(s, 1, 1, 1, 2, 3, 8))
+	for i := range batch {
+		c := &batch[i]
+		c.Space, c.Now = s.space(), s.now
+		c.Actor, c.Cause = pick(s, "", "user:1", "agent:a"), pick(s, "", "run_1")
+		for range s.rand.IntN(4) {
+			c.Events = append(c.Events, thole.Event{Stream: s.stream(), Type: pick(s, "note.added", "note.kept"),
+				Subject: pick(s, "", "user:7"), Refs: pick(s, nil, []string{"r"}), Schema: s.rand.IntN(3), Data: s.value()})
+		}
+		for n := range s.rand.IntN(4) {
+			w := thole.Write{Key: fmt.Sprintf("k/%d%d", n, s.rand.IntN(4)), Schema: s.rand.IntN(3)}
+			if s.rand.IntN(4) > 0 {
+				w.Value = s.value()
+			}
+			if w.Value != nil && s.rand.IntN(4) == 0 {
+				w.Expires, w.Notify = s.now.Add(time.Hour), s.rand.IntN(2) == 0
+			}
+			c.Writes = append(c.Writes, w)
+		}
+		if len(c.Events)+len(c.Writes) == 0 {
+			c.Writes = []thole.Write{{Key: fmt.Sprint("only/", s.rand.IntN(4)), Value: s.value()}}
+		}
+		c.Checks = s.checks(c)
+	}
+	return batch
+}
+
+// checks are such that hold before the batch, so that they may not after an
+// earlier commit of it, and now and then such that do not.
+func (s *schedule) checks(c *thole.Commit) (checks []thole.Check) {
+	r := s.base[c.Space]
+	if r == nil {
+		return nil
+	}
+	for range s.rand.IntN(3) {
+		k := thole.Check{Stream: s.stream()}
+		k.At = r.version(k.Stream)
+		if len(c.Writes) > 0 && s.rand.IntN(2) == 0 {
+			k = thole.Check{Key: c.Writes[0].Key}
+			k.At = r.Records[k.Key].Version
+		}
+		if s.rand.IntN(10) == 0 {
+			k.At = at(s.rand.Uint64N(r.Last + 1))
+		}
+		checks = append(checks, k)
+	}
+	return checks
+}
+
+// placed returns the batch as the store needs it: checks with epochs.
+func (w world) placed(batch []thole.Commit) []thole.Commit {
+	out := slices.Clone(batch)
+	for i := range out {
+		out[i].Checks = slices.Clone(out[i].Checks)
+		for k := range out[i].Checks {
+			w.place(out[i].Space, &out[i].Checks[k].At)
+		}
+	}
+	return out
+}
+
+// place gives a position of a space its epoch.
+func (w world) place(name string, p *thole.Position) {
+	if p.Seq != 0 {
+		p.Epoch = w[name].Epoch
+	}
+}
+
+// purge makes a purge of a space that exists.
+func (s *schedule) purge(r *realm) (p thole.Purge) {
+	switch n := s.rand.IntN(10); {
+	case n < 6:
+		p.Before = at(r.Oldest + s.rand.Uint64N(r.Last+2-r.Oldest))
+	case n < 7:
+		p.Streams = []string{s.stream(), "thread/2"}
+	case n < 9 && len(r.Events) > 0:
+		p.Events = []thole.Position{pick(s, r.Events...).Position, pick(s, r.Events...).Position}
+	default:
+		p.All = true
+	}
+	return p
+}
+
+// query makes a query of a space that exists.
+func (s *schedule) query() thole.ReadQuery {
+	q := thole.ReadQuery{Backward: s.rand.IntN(2) == 0, Limit: pick(s, 0, 1, 10)}
+	if s.rand.IntN(2) == 0 {
+		q.Stream = s.stream()
+	}
+	return q
+}
+
+// answer checks a page against what the space holds.
+func (r *realm) answer(q thole.ReadQuery, page thole.Page) error {
+	var want []thole.Event
+	for _, e := range r.Events {
+		if q.Match(e) {
+			want = append(want, e)
+		}
+	}
+	if q.Backward {
+		slices.Reverse(want)
+	}
+	want = want[:min(len(want), thole.PageLimit(q.Limit))]
+	if len(page.Events) > len(want) || page.Next.IsZero() && len(page.Events) < len(want) {
+		return fmt.Errorf("read %+v: got %d events, want %d", q, len(page.Events), len(want))
+	}
+	for i, got := range page.Events {
+		if got.Position.Epoch != r.Epoch {
+			return fmt.Errorf("read %+v: got an event at %s, want epoch %s", q, got.Position, r.Epoch)
+		}
+		got.Position.Epoch = ""
+		if err := sameEvent(got, want[i]); err != nil {
+			return fmt.Errorf("read %+v: %w", q, err)
+		}
+	}
+	return nil
+}
