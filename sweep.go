@@ -134,15 +134,16 @@ func (sp *Space) DeleteBelow(ctx context.Context, key string) error {
 	}
 }
 
-// sweeperLease is held, in the space global, by the process that sweeps.
+// The lease that the process which sweeps holds in the space global. One that
+// dies meanwhile is replaced when its time is up.
 const (
 	sweeperBase = "sweeper"
-	sweeperTTL  = 30 * time.Second
+	sweeperTTL  = 10 * time.Second
 )
 
 // sweepLoop ends expired records every so often. Of all processes on a store
-// one sweeps at a time; it is elected only when there is something to do, so an
-// idle store writes nothing.
+// one sweeps at a time, for as long as it takes; it is elected only when there is
+// something to do, so an idle store writes nothing.
 func (s *Store) sweepLoop(ctx context.Context) {
 	tick := time.NewTicker(s.opts.Sweep)
 	defer tick.Stop()
@@ -169,8 +170,14 @@ func (s *Store) sweepAs(ctx context.Context, holder string) error {
 	if err != nil {
 		return err // ErrConflict: another process sweeps
 	}
-	err = s.Sweep(ctx)
-	_, end := global.Under(LeaseFence(sweeperBase, res)).Update(ctx, func(tx *Tx) error {
+	fence := LeaseFence(sweeperBase, res)
+	elected, stop := context.WithCancelCause(ctx)
+	var keeper sync.WaitGroup
+	keeper.Go(func() { stop(global.KeepLease(elected, fence, sweeperTTL)) })
+	err = s.Sweep(elected)
+	stop(nil)
+	keeper.Wait()
+	_, end := global.Under(fence).Update(ctx, func(tx *Tx) error {
 		tx.Release(sweeperBase)
 		return nil
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,6 +92,54 @@ func TestOfTwoSweepersOneEndsARecord(t *testing.T) {
 		}
 		if got := left(t, a.Store().Space("global"), "sweeper/"); got != 0 {
 			t.Errorf("%d records of the sweeper's lease are left", got)
+		}
+	})
+}
+
+func TestOneProcessSweepsAtATimeHoweverLongItTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t, nil, false)
+		var active, most, ended atomic.Int32
+		for _, sp := range []*thole.Space{a, b} {
+			sp.Store().OnExpire("slow", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+				if n := active.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				defer active.Add(-1)
+				ended.Add(1)
+				time.Sleep(20 * time.Second)
+				_, err := sp.Commit(ctx, thole.Commit{Writes: []thole.Write{{Key: rec.Key}}})
+				return err
+			})
+		}
+		for i := range 5 {
+			putFor(t, a, fmt.Sprintf("slow/%d", i), i, time.Second, false)
+		}
+		time.Sleep(5 * time.Minute)
+		if got := left(t, a, "slow/"); got != 0 || ended.Load() != 5 || most.Load() != 1 {
+			t.Errorf("%d records are left, %d were ended, by %d at a time; want 0, 5, by 1", got, ended.Load(), most.Load())
+		}
+	})
+}
+
+func TestASweeperThatDiedIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sp := open(t, nil).Space("user:1")
+		// What a process leaves that dies while it sweeps.
+		_, err := sp.Store().Space("global").Update(t.Context(), func(tx *thole.Tx) error {
+			return tx.Acquire("sweeper", "dead", 10*time.Second)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		putFor(t, sp, "thing/1", 1, time.Second, true)
+		time.Sleep(9 * time.Second)
+		if got := types(t, sp, "thing/1"); got != "" {
+			t.Errorf("while another holds the sweeper's lease: got %q, want nothing", got)
+		}
+		time.Sleep(3 * time.Second)
+		if got := types(t, sp, "thing/1"); got != "thing.expired" {
+			t.Errorf("after its time: got %q, want thing.expired", got)
 		}
 	})
 }
