@@ -14,6 +14,7 @@ type Ability string
 // The abilities. A harness that lacks one says so in Harness.Lacks.
 const (
 	Hints     Ability = "hints"           // Backend is a [thole.Watcher]
+	Signals   Ability = "signals"         // Backend is a [thole.Relay]
 	Reopening Ability = "reopening"       // Reopen is set
 	Seconds   Ability = "second instance" // Second is set
 )
@@ -22,6 +23,9 @@ func (h Harness) has(a Ability) bool {
 	switch a {
 	case Hints:
 		_, ok := h.Backend.(thole.Watcher)
+		return ok
+	case Signals:
+		_, ok := h.Backend.(thole.Relay)
 		return ok
 	case Reopening:
 		return h.Reopen != nil
@@ -45,7 +49,7 @@ func abilityCases() []testCase {
 }
 
 func abilityDeclared(e *env) {
-	for _, a := range []Ability{Hints, Reopening, Seconds} {
+	for _, a := range []Ability{Hints, Signals, Reopening, Seconds} {
 		has, lacks := e.harness.has(a), slices.Contains(e.harness.Lacks, a)
 		e.ok(has != lacks, "ability %q: the harness has it: %v; it declares to lack it: %v", a, has, lacks)
 	}

@@ -78,7 +78,7 @@ func cases() []testCase {
 	for _, concern := range [][]testCase{
 		commitCases(), batchCases(), checkCases(), recordCases(), readCases(), cursorCases(),
 		expiryCases(), spacesCases(), loadCases(), purgeCases(), keyCases(), limitCases(),
-		concurrencyCases(), closeCases(), abilityCases(), reopenCases(), watchCases(), secondCases(),
+		concurrencyCases(), closeCases(), abilityCases(), reopenCases(), watchCases(), relayCases(), secondCases(),
 	} {
 		all = append(all, concern...)
 	}

@@ -45,6 +45,7 @@ func fresh(t testing.TB) backendtest.Harness {
 			return s
 		},
 		Second: func(t testing.TB) thole.Backend { return open(t, path, nil) },
+		Lacks:  []backendtest.Ability{backendtest.Signals},
 	}
 }
 

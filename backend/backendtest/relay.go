@@ -1,0 +1,244 @@
+package backendtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+func relayCases() []testCase {
+	return []testCase{
+		{"relay/receive ends with its context and returns nil", relayEnds},
+		{"relay/another instance hears a signal as it was sent", relayKeeps},
+		{"relay/signals come in the order of each sender", relayOrders},
+		{"relay/a huge signal does not hold up those after it", relayHuge},
+		{"relay/leaves no goroutine after close", relayLeaves},
+	}
+}
+
+// hearing is a Receive that a case started.
+type hearing struct {
+	*env
+	cancel context.CancelFunc
+	news   chan struct{} // capacity 1: heard has grown
+	done   chan struct{} // closed when Receive has returned
+	err    error         // what it returned, once done
+
+	mu    sync.Mutex
+	heard []thole.Signal
+}
+
+// hear starts a Receive. It ends with the case at the latest.
+func (e *env) hear() *hearing {
+	ctx, cancel := context.WithCancel(e.ctx)
+	e.Cleanup(cancel)
+	h := &hearing{env: e, cancel: cancel, news: make(chan struct{}, 1), done: make(chan struct{})}
+	go func() {
+		defer close(h.done)
+		h.err = relayOf(e.harness.Backend).Receive(ctx, h.take)
+	}()
+	return h
+}
+
+func (h *hearing) take(sig thole.Signal) {
+	h.mu.Lock()
+	h.heard = append(h.heard, sig)
+	h.mu.Unlock()
+	select {
+	case h.news <- struct{}{}:
+	default:
+	}
+}
+
+func relayOf(b thole.Backend) thole.Relay { return b.(thole.Relay) }
+
+// secondRelay opens another instance, to send from.
+func (e *env) secondRelay() thole.Relay { return relayOf(e.second().Backend) }
+
+// until sends signals again and again, in ever longer pauses since they may get
+// lost, until what was heard from their senders satisfies ok. Each round has
+// other senders.
+func (h *hearing) until(what string, send func(round int) []thole.Signal, from thole.Relay, ok func(sent, heard []thole.Signal) bool) (sent, heard []thole.Signal) {
+	h.Helper()
+	giveUp := time.Now().Add(h.patience)
+	wait := 50 * time.Millisecond
+	for round := 0; ; round++ {
+		sent = send(round)
+		if err := from.Send(h.ctx, sent); err != nil {
+			h.Logf("send: %v", err)
+		}
+		for timeout := time.After(wait); timeout != nil; {
+			heard = h.of(sent)
+			if ok(sent, heard) {
+				h.ok(true, "")
+				return sent, heard
+			}
+			select {
+			case <-h.news:
+			case <-h.done:
+				h.need(false, "receive: it returned %v before its context ended", h.err)
+			case <-timeout:
+				timeout = nil
+			}
+		}
+		wait *= 2
+		h.need(time.Now().Before(giveUp), "%s: heard %d of %d signals within %v", what, len(heard), len(sent), h.patience)
+	}
+}
+
+// of returns what was heard from the senders of a round, in order, with the
+// origins that were sent: those who pass a signal on add their names.
+func (h *hearing) of(sent []thole.Signal) (heard []thole.Signal) {
+	origins := map[string]bool{}
+	for _, sig := range sent {
+		origins[sig.Origin] = true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, sig := range h.heard {
+		for origin := range origins {
+			if sig.Origin == origin || strings.HasPrefix(sig.Origin, origin+" ") {
+				sig.Origin = origin
+				heard = append(heard, sig)
+			}
+		}
+	}
+	return heard
+}
+
+// ends ends the context and waits for Receive to return.
+func (h *hearing) ends() {
+	h.Helper()
+	h.cancel()
+	select {
+	case <-h.done:
+		h.ok(h.err == nil, "receive: got %v, want nil", h.err)
+	case <-time.After(h.patience):
+		h.need(false, "receive goes on after its context ended")
+	}
+}
+
+// signalOf is a small signal.
+func signalOf(origin string, n int) thole.Signal {
+	return thole.Signal{Origin: origin, Space: space, Event: thole.Event{
+		Stream: "s", Type: "s.progress", Time: now, Actor: "user:42", Data: fmt.Appendf(nil, `{"n":%d}`, n),
+	}}
+}
+
+func all(sent, heard []thole.Signal) bool { return len(heard) >= len(sent) }
+
+func relayEnds(e *env) {
+	if e.lacks(Signals) {
+		return
+	}
+	h := e.hear()
+	e.ok(relayOf(e.harness.Backend).Send(e.ctx, []thole.Signal{signalOf("store_1", 1)}) == nil, "send: got an error")
+	e.ok(relayOf(e.harness.Backend).Send(e.ctx, nil) == nil, "send nothing: got an error")
+	select { // time for it to end when it should not
+	case <-h.done:
+		e.need(false, "receive: it returned %v before its context ended", h.err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	h.ends()
+	e.hear().ends() // even if it had no time to begin
+	e.need(e.b.Close() == nil, "close: got an error")
+	e.is("send after close", relayOf(e.harness.Backend).Send(e.ctx, []thole.Signal{signalOf("store_1", 1)}), thole.ErrClosed)
+}
+
+func relayKeeps(e *env) {
+	if e.lacks(Signals, Seconds) {
+		return
+	}
+	from, h := e.secondRelay(), e.hear()
+	sent, heard := h.until("odd signals", func(round int) []thole.Signal {
+		var sent []thole.Signal
+		for i, data := range []string{`null`, `"<&>\u0000'\\ é 🚣"`, `{"a":[1,2.50,{}]}`, `"` + strings.Repeat("x", 20_000) + `"`} {
+			sig := signalOf(fmt.Sprintf("store_%d store_passed_on", round), i)
+			sig.Space = []string{space, "user:42", "global", space}[i]
+			sig.After = thole.Position{Epoch: "0001deadbeef", Seq: uint64(i * 1000)}
+			sig.Event.Stream, sig.Event.Cause, sig.Event.Subject = "thread/é 🚣'\"", "run_1", "user:42"
+			sig.Event.Refs, sig.Event.Schema = []string{"task_1", "file/ä b"}, i
+			sig.Event.Data = []byte(data)
+			sent = append(sent, sig)
+		}
+		return sent
+	}, from, all)
+	for i := range sent {
+		got, want := heard[i], sent[i]
+		e.equal("event", got.Event, want.Event)
+		e.ok(got.Origin == want.Origin && got.Space == want.Space && got.After == want.After,
+			"signal: got origin %q, space %q, after %v; want %q, %q, %v", got.Origin, got.Space, got.After, want.Origin, want.Space, want.After)
+	}
+	h.ends()
+}
+
+func relayOrders(e *env) {
+	if e.lacks(Signals, Seconds) {
+		return
+	}
+	from, h := e.secondRelay(), e.hear()
+	const each = 100
+	h.until("two senders", func(round int) (sent []thole.Signal) {
+		for n := range each {
+			sent = append(sent, signalOf(fmt.Sprintf("store_%d_a", round), n), signalOf(fmt.Sprintf("store_%d_b", round), n))
+		}
+		return sent
+	}, from, func(sent, heard []thole.Signal) bool {
+		next := map[string]int{}
+		for _, sig := range heard {
+			for next[sig.Origin] < each && !bytes.Equal(sig.Event.Data, signalOf("", next[sig.Origin]).Event.Data) {
+				next[sig.Origin]++ // lost
+			}
+			e.need(next[sig.Origin] < each, "heard %s from %s after a later one, or twice", sig.Event.Data, sig.Origin)
+			next[sig.Origin]++
+		}
+		return all(sent, heard)
+	})
+	h.ends()
+}
+
+// relayHuge sends what is too large for many a carrier, among small ones.
+func relayHuge(e *env) {
+	if e.lacks(Signals, Seconds) {
+		return
+	}
+	from, h := e.secondRelay(), e.hear()
+	huge := func(origin string) thole.Signal {
+		sig := signalOf(origin, 0)
+		sig.Event.Data = bytes.Repeat([]byte("x"), thole.MaxValueBytes)
+		sig.Event.Data[0], sig.Event.Data[thole.MaxValueBytes-1] = '"', '"'
+		return sig
+	}
+	h.until("signals around huge ones", func(round int) []thole.Signal {
+		origin := fmt.Sprintf("store_%d", round)
+		return []thole.Signal{signalOf(origin, 1), huge(origin), signalOf(origin, 2), huge(origin), signalOf(origin, 3)}
+	}, from, func(_, heard []thole.Signal) bool {
+		small := 0
+		for _, sig := range heard {
+			if len(sig.Event.Data) < thole.MaxValueBytes {
+				small++
+			}
+		}
+		return small == 3
+	})
+	h.until("a signal after huge ones", func(round int) []thole.Signal {
+		return []thole.Signal{signalOf(fmt.Sprintf("store_after_%d", round), 1)}
+	}, from, all)
+	h.ends()
+}
+
+func relayLeaves(e *env) {
+	if e.lacks(Signals) {
+		return
+	}
+	e.leavesNothing(func() {
+		h := e.hear()
+		e.ok(relayOf(e.harness.Backend).Send(e.ctx, []thole.Signal{signalOf("store_1", 1)}) == nil, "send: got an error")
+		h.ends()
+	})
+}
