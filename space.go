@@ -312,6 +312,7 @@ func (sp *Space) Purge(ctx context.Context, p Purge) error {
 	sp.store.cache.dropSpace(sp.name)
 	sp.store.memo.dropSpace(sp.name)
 	sp.store.hubs.reset(sp.name)
+	sp.store.taps.touch(sp.name)
 	sp.store.purged()
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", sp.name, err)

@@ -47,6 +47,7 @@ type Store struct {
 	expiry  expiry
 
 	exchange *exchange // of signals
+	taps     taps      // who hears of every space
 
 	purging sync.RWMutex // held for reading over the commit of a snapshot
 	purges  int          // so far
@@ -92,7 +93,7 @@ func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 	s.tasks.Go(func() { s.poll(background) })
 	if w, ok := b.(Watcher); ok {
 		s.tasks.Go(func() {
-			if err := w.Watch(background, func(space string) { s.hubs.hint(space) }); err != nil && background.Err() == nil {
+			if err := w.Watch(background, s.hinted); err != nil && background.Err() == nil {
 				s.log.Warn("backend stopped giving hints; polling goes on", "error", err)
 			}
 		})
@@ -162,11 +163,18 @@ func (s *Store) written(batch []Commit, results []Result, err error) {
 		s.cache.committed(batch, results)
 		s.hubs.committed(batch, results)
 		s.exchange.committed(batch, results)
+		s.taps.committed(batch, results)
 		return
 	}
 	// Some of it may have happened.
 	s.cache.forget(batch)
 	for i := range batch {
-		s.hubs.hint(batch[i].Space)
+		s.hinted(batch[i].Space)
 	}
+}
+
+// hinted passes on that a space may have changed.
+func (s *Store) hinted(space string) {
+	s.hubs.hint(space)
+	s.taps.touch(space)
 }
