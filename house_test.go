@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 var exceptions = map[string][]string{
 	"backend":             {"backend/*"},        // Open maps a DSN to a constructor
 	"backend/backendtest": {"backend/memstore"}, // the reference
+	"api/wire":            {"backend/remote"},   // the server half of its protocol
 	"state/run":           {"state/thread"},     // a run belongs to a thread
 	"state/statetest":     {"backend/*"},        // stores to test concepts on
 }

@@ -82,7 +82,7 @@ func expiryOrder(e *env) {
 	e.ok(!c.Expired && c.Check == fails, "check before write: got %v, want the check", c)
 	c = e.conflict(later, fails, thole.Check{Key: "k", At: r.Last}, set("k", `2`))
 	e.ok(!c.Expired && c.Check == fails, "first check: got %v, want the first", c)
-	c = e.conflict(later, holds, thole.Check{Key: "k", At: r.Last}, fails)
+	c = e.conflict(later, holds, thole.Check{Key: "k", At: r.Last}, fails, event("s", "s.seen"))
 	e.ok(c.Expired && c.Check.Key == "k", "second check: got %v, want the expired one", c)
 	c = e.conflict(later, holds, set("a", `1`), set("k", `2`))
 	e.ok(c.Expired && c.Check == thole.Check{Key: "k"}, "write: got %v, want the expired one", c)

@@ -1,0 +1,95 @@
+package wire_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/wire"
+	"github.com/thole-dev/thole/backend/backendtest"
+	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/backend/sqlitestore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server is a Thole server in this process.
+type server struct {
+	*httptest.Server
+	store *thole.Store
+}
+
+// serve serves b until the end of the test.
+func serve(t testing.TB, b thole.Backend) *server {
+	t.Helper()
+	store, err := thole.Open(context.Background(), b, &thole.Options{Sweep: -1})
+	if err != nil {
+		t.Fatalf("open store: %v", err)
+	}
+	drain, cancel := context.WithCancel(context.Background())
+	h := httptest.NewServer(wire.New(store, &wire.Options{Draining: drain}))
+	h.Config.RegisterOnShutdown(cancel)
+	s := &server{h, store}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// stop is idempotent.
+func (s *server) stop() {
+	s.Config.Shutdown(context.Background())
+	s.Close()
+	s.store.Close()
+}
+
+func dial(t testing.TB, url string, o *remote.Options) *remote.Backend {
+	t.Helper()
+	b, err := remote.Open(context.Background(), url, o)
+	if err != nil {
+		t.Fatalf("open %s: %v", url, err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func sqlite(t testing.TB, path string) thole.Backend {
+	t.Helper()
+	b, err := sqlitestore.Open(context.Background(), path, nil)
+	if err != nil {
+		t.Fatalf("open %s: %v", path, err)
+	}
+	return b
+}
+
+// overSQLite is a remote backend on a server on a SQLite file. Reopening closes
+// both and starts another server; the second instance is another client.
+func overSQLite(t testing.TB) backendtest.Harness {
+	path := filepath.Join(t.TempDir(), "thole.db")
+	s := serve(t, sqlite(t, path))
+	b := dial(t, s.URL, nil)
+	return backendtest.Harness{
+		Backend: b,
+		Reopen: func(t testing.TB) thole.Backend {
+			b.Close()
+			s.stop()
+			s = serve(t, sqlite(t, path))
+			b = dial(t, s.URL, nil)
+			return b
+		},
+		Second: func(t testing.TB) thole.Backend { return dial(t, s.URL, nil) },
+	}
+}
+
+func TestARemoteStoreKeepsTheContractOfBackends(t *testing.T) { backendtest.Run(t, overSQLite) }
+
+func TestARemoteStoreBehavesAsTheModel(t *testing.T) { backendtest.Model(t, overSQLite, 0) }
+
+func TestWhatBreaksTheContractIsRejectedThroughAServer(t *testing.T) {
+	backendtest.RejectBroken(t, overSQLite)
+}
+
+var _ http.Handler = (*wire.Server)(nil)

@@ -1,0 +1,127 @@
+// Package wire is the server's half of backend/remote: it offers a store to the
+// Stores of other programs, as their backend. What they commit goes through this
+// store's group commit, caches and hubs, so that whoever watches here sees it at
+// once.
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/remote"
+)
+
+// Options tune a Server. The zero value is the default.
+type Options struct {
+	// Version of the program, for people.
+	Version string
+	// Heartbeat is how often an idle event stream carries a comment. Default 15 s.
+	Heartbeat time.Duration
+	// Stall is how long a client may take to read a part of an answer before its
+	// connection is dropped. Default 30 s.
+	Stall time.Duration
+	// Draining ends event streams and refuses changes that are new. Nil: never.
+	Draining context.Context
+	// Now is the clock by which outcomes are forgotten. Default time.Now.
+	Now func() time.Time
+}
+
+// Server answers the calls of remote backends. It is safe for concurrent use.
+type Server struct {
+	store    *thole.Store
+	opts     Options
+	instance string
+	ledger   *ledger
+	mux      *http.ServeMux
+}
+
+// New returns a Server that offers store. A nil opts means the defaults.
+func New(store *thole.Store, opts *Options) *Server {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Heartbeat <= 0 {
+		o.Heartbeat = 15 * time.Second
+	}
+	if o.Stall <= 0 {
+		o.Stall = 30 * time.Second
+	}
+	if o.Draining == nil {
+		o.Draining = context.Background()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Server{store: store, opts: o, instance: thole.NewID("inst"), ledger: newLedger(o.Now), mux: http.NewServeMux()}
+	for _, op := range Operations() {
+		s.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) {
+			if err := op.Serve(s, &Call{W: w, R: r}); err != nil {
+				writeProblem(w, err)
+			}
+		})
+	}
+	return s
+}
+
+// ServeHTTP implements http.Handler for a server without tokens; package rest
+// serves the operations one by one.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Call is one request.
+type Call struct {
+	W http.ResponseWriter
+	R *http.Request
+	// May reports why the caller may not use a space as a store does, "*" being
+	// all of them. Nil: they may.
+	May func(space string) error
+	// Again reports why the caller may no longer do what they could. It is asked
+	// with every heartbeat of a stream. Nil: they may.
+	Again func() error
+}
+
+func (c *Call) may(spaces ...string) error {
+	if c.May == nil {
+		return nil
+	}
+	for _, space := range spaces {
+		if err := c.May(space); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hello says who the server is.
+func (s *Server) hello(c *Call) error {
+	c.W.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(c.W).Encode(remote.Hello{
+		Protocol: remote.Protocol, Instance: s.instance, Durability: s.store.Durability(), Version: s.opts.Version,
+	})
+}
+
+// ElsewhereError is a change that another process of the server was meant to
+// carry out. Its status is 421.
+type ElsewhereError struct{ Instance string }
+
+func (e *ElsewhereError) Error() string {
+	return fmt.Sprintf("this is another server process than %.80q, to which the change was sent", e.Instance)
+}
+
+// Unwrap returns ErrConflict.
+func (e *ElsewhereError) Unwrap() error { return thole.ErrConflict }
+
+// writeProblem answers with err where no REST API does.
+func writeProblem(w http.ResponseWriter, err error) {
+	p := remote.ProblemOf(err)
+	if isElsewhere(err) {
+		p.Status = http.StatusMisdirectedRequest
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	json.NewEncoder(w).Encode(p)
+}

@@ -1,0 +1,103 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/remote"
+)
+
+// watch streams hints until the client goes or the server drains.
+func (s *Server) watch(c *Call) error {
+	return s.stream(c, func(ctx context.Context, put func(string, any)) error {
+		return s.store.Hints(ctx, func(space string) { put(remote.EventWake, space) })
+	})
+}
+
+// receive streams signals.
+func (s *Server) receive(c *Call) error {
+	return s.stream(c, func(ctx context.Context, put func(string, any)) error {
+		return s.store.Signals().Receive(ctx, func(sig thole.Signal) { put(remote.EventSignal, sig) })
+	})
+}
+
+// stream writes what feed puts, and heartbeats between. feed is called with a
+// context that ends when the client goes, does not read, or may no longer, or
+// when the server drains. It puts from one goroutine and may be held up.
+func (s *Server) stream(c *Call, feed func(ctx context.Context, put func(event string, v any)) error) error {
+	if err := c.may("*"); err != nil {
+		return err
+	}
+	if s.opts.Draining.Err() != nil {
+		return thole.ErrClosed
+	}
+	h := c.W.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	out := &sink{rc: http.NewResponseController(c.W), w: c.W, stall: s.opts.Stall}
+	if out.write([]byte(": hello\n")) != nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(c.R.Context())
+	defer cancel()
+	defer context.AfterFunc(s.opts.Draining, cancel)()
+
+	events := make(chan []byte)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := feed(ctx, func(event string, v any) {
+			frame, err := remote.AppendEvent(nil, event, v)
+			if err != nil {
+				return
+			}
+			select {
+			case events <- frame:
+			case <-ctx.Done():
+			}
+		})
+		if err != nil && !errors.Is(err, thole.ErrClosed) {
+			cancel()
+		}
+		cancel()
+	}()
+	defer func() { cancel(); <-done }()
+	beat := time.NewTicker(s.opts.Heartbeat)
+	defer beat.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case frame := <-events:
+			err = out.write(frame)
+		case <-beat.C:
+			if c.Again != nil && c.Again() != nil {
+				return nil
+			}
+			err = out.write([]byte(": heartbeat\n"))
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// sink sends parts of an answer at once.
+type sink struct {
+	rc    *http.ResponseController
+	w     http.ResponseWriter
+	stall time.Duration
+}
+
+func (s *sink) write(b []byte) error {
+	s.rc.SetWriteDeadline(time.Now().Add(s.stall)) // not every writer can: then there is no bound
+	if _, err := s.w.Write(b); err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}

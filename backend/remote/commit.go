@@ -1,0 +1,97 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+// Commit implements [thole.Backend]. A request that is not answered is sent
+// again, and the server carries it out once. That ends where the first try may
+// have been carried out by a server process that is gone: then the outcome is
+// unknown, and the error thole.ErrUnavailable, unless each commit is guarded by
+// the receipt of an idempotency key, so that it is safe to send it to another
+// process.
+func (b *Backend) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	ctx, leave, err := b.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	results := make([]thole.Result, 0, len(batch))
+	for part := range parts(batch) {
+		req := Request{Batch: part}
+		body, err := req.Encode()
+		if err != nil {
+			return nil, err
+		}
+		a, err := b.once(ctx, "/commit", body, !slices.ContainsFunc(part, unguarded))
+		if err == nil && len(a.Results) != len(part) {
+			err = fmt.Errorf("%w: the server answered %d commits with %d results", thole.ErrCorrupt, len(part), len(a.Results))
+		}
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, a.Results...)
+	}
+	return results, nil
+}
+
+// maxPart bounds about the bytes of one request. What a Store makes in one batch
+// has at most 8 MiB of names and values, beside which names repeat in checks.
+const maxPart = 8 << 20
+
+// parts cuts a batch into what fits into a request.
+func parts(batch []thole.Commit) func(yield func([]thole.Commit) bool) {
+	return func(yield func([]thole.Commit) bool) {
+		for begin := 0; begin < len(batch); {
+			end, size := begin, 0
+			for end < len(batch) {
+				size += weight(&batch[end])
+				if end > begin && size > maxPart {
+					break
+				}
+				end++
+			}
+			if !yield(batch[begin:end]) {
+				return
+			}
+			begin = end
+		}
+	}
+}
+
+// weight is about how many bytes a commit has in a message.
+func weight(c *thole.Commit) int {
+	n := 200 + len(c.Actor) + len(c.Cause) + 150*len(c.Checks) + 200*len(c.Events) + 100*len(c.Writes)
+	for _, k := range c.Checks {
+		n += len(k.Key) + len(k.Stream)
+	}
+	for i := range c.Events {
+		e := &c.Events[i]
+		n += len(e.Stream) + len(e.Type) + len(e.Subject) + len(e.Data)
+		for _, ref := range e.Refs {
+			n += len(ref) + 3
+		}
+	}
+	for i := range c.Writes {
+		n += len(c.Writes[i].Key) + len(c.Writes[i].Value)
+	}
+	return n
+}
+
+// unguarded reports whether c, sent twice, might be applied twice, or not look
+// as if the first time was its own. The first check of a commit under an
+// idempotency key is that its receipt is absent, and it writes that receipt; a
+// Store that meets the receipt finds in it what became of the commit.
+func unguarded(c thole.Commit) bool {
+	if len(c.Checks) == 0 {
+		return true
+	}
+	receipt := c.Checks[0]
+	return !receipt.At.IsZero() || !strings.HasPrefix(receipt.Key, "idem/") ||
+		!slices.ContainsFunc(c.Writes, func(w thole.Write) bool { return w.Key == receipt.Key && w.Value != nil })
+}

@@ -1,0 +1,192 @@
+package remote
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// The heads of messages: the root package's types, with the lengths of values
+// in their place.
+
+type requestHead struct {
+	Space   string      `json:"space,omitempty"`
+	Names   []string    `json:"names,omitempty"`
+	Batch   []commit    `json:"batch,omitempty"`
+	List    listQuery   `json:"list,omitzero"`
+	Read    readQuery   `json:"read,omitzero"`
+	Spaces  spacesQuery `json:"spaces,omitzero"`
+	Purge   purge       `json:"purge,omitzero"`
+	Chunk   chunk       `json:"chunk,omitzero"`
+	Signals []signal    `json:"signals,omitempty"`
+}
+
+type answerHead struct {
+	Results []result     `json:"results,omitempty"`
+	Records []record     `json:"records,omitempty"`
+	Page    page         `json:"page,omitzero"`
+	Heads   []thole.Head `json:"heads,omitempty"`
+	Names   []string     `json:"names,omitempty"`
+}
+
+type commit struct {
+	Space  string        `json:"space"`
+	Now    time.Time     `json:"now"`
+	Actor  string        `json:"actor,omitempty"`
+	Cause  string        `json:"cause,omitempty"`
+	Checks []thole.Check `json:"checks,omitempty"`
+	Events []event       `json:"events,omitempty"`
+	Writes []write       `json:"writes,omitempty"`
+}
+
+type event struct {
+	thole.Event     // without Data
+	Bytes       int `json:"bytes,omitempty"` // of Data; 0: nil
+}
+
+type record struct {
+	thole.Record     // without Value
+	Bytes        int `json:"bytes,omitempty"` // of Value; 0: nil
+}
+
+type write struct {
+	thole.Write     // without Value
+	Bytes       int `json:"bytes,omitempty"` // of Value; 0: nil, which deletes
+}
+
+type signal struct {
+	thole.Signal     // without its event's Data
+	Bytes        int `json:"bytes,omitempty"`
+}
+
+type result struct {
+	First    thole.Position `json:"first,omitzero"`
+	Last     thole.Position `json:"last,omitzero"`
+	Conflict *conflict      `json:"conflict,omitempty"`
+}
+
+type conflict struct {
+	Space   string         `json:"space"`
+	Check   thole.Check    `json:"check"`
+	Actual  thole.Position `json:"actual,omitzero"`
+	Expired bool           `json:"expired,omitempty"`
+}
+
+type page struct {
+	Events []event        `json:"events,omitempty"`
+	Next   thole.Position `json:"next,omitzero"`
+}
+
+type chunk struct {
+	Head    thole.Head `json:"head"`
+	Events  []event    `json:"events,omitempty"`
+	Records []record   `json:"records,omitempty"`
+	Done    bool       `json:"done,omitempty"`
+}
+
+type listQuery struct {
+	Prefix string    `json:"prefix,omitempty"`
+	After  string    `json:"after,omitempty"`
+	Limit  int       `json:"limit,omitempty"`
+	DueBy  time.Time `json:"due_by,omitzero"`
+}
+
+type readQuery struct {
+	Stream   string         `json:"stream,omitempty"`
+	After    thole.Position `json:"after,omitzero"`
+	Before   thole.Position `json:"before,omitzero"`
+	Backward bool           `json:"backward,omitempty"`
+	Limit    int            `json:"limit,omitempty"`
+	Types    []string       `json:"types,omitempty"`
+	Actor    string         `json:"actor,omitempty"`
+	Subject  string         `json:"subject,omitempty"`
+	Since    time.Time      `json:"since,omitzero"`
+	Until    time.Time      `json:"until,omitzero"`
+}
+
+type spacesQuery struct {
+	After string    `json:"after,omitempty"`
+	Limit int       `json:"limit,omitempty"`
+	DueBy time.Time `json:"due_by,omitzero"`
+}
+
+type purge struct {
+	All     bool             `json:"all,omitempty"`
+	Before  thole.Position   `json:"before,omitzero"`
+	Streams []string         `json:"streams,omitempty"`
+	Events  []thole.Position `json:"events,omitempty"`
+}
+
+func (w *writer) commit(c thole.Commit) commit {
+	for _, k := range c.Checks {
+		w.text(k.Key)
+		w.text(k.Stream)
+	}
+	return commit{
+		Space: w.text(c.Space), Now: c.Now, Actor: w.text(c.Actor), Cause: w.text(c.Cause),
+		Checks: c.Checks, Events: convert(c.Events, w.event), Writes: convert(c.Writes, w.write),
+	}
+}
+
+func (r *reader) commit(c commit) thole.Commit {
+	return thole.Commit{
+		Space: c.Space, Now: c.Now, Actor: c.Actor, Cause: c.Cause,
+		Checks: c.Checks, Events: convert(c.Events, r.event), Writes: convert(c.Writes, r.write),
+	}
+}
+
+func (w *writer) event(e thole.Event) event {
+	for _, s := range []string{e.Stream, e.Type, e.Actor, e.Cause, e.Subject} {
+		w.text(s)
+	}
+	w.texts(e.Refs)
+	n := w.value(e.Data)
+	e.Data = nil
+	return event{e, n}
+}
+
+func (r *reader) event(e event) thole.Event {
+	e.Data = r.value(e.Bytes)
+	return e.Event
+}
+
+func (w *writer) record(rec thole.Record) record {
+	w.text(rec.Key)
+	n := w.value(rec.Value)
+	rec.Value = nil
+	return record{rec, n}
+}
+
+func (r *reader) record(rec record) thole.Record {
+	rec.Value = r.value(rec.Bytes)
+	return rec.Record
+}
+
+func (w *writer) write(x thole.Write) write {
+	w.text(x.Key)
+	if x.Value != nil && len(x.Value) == 0 && w.err == nil {
+		w.err = fmt.Errorf("%w: the value of %.80q has no bytes; nil deletes", thole.ErrInvalid, x.Key)
+	}
+	n := w.value(x.Value)
+	x.Value = nil
+	return write{x, n}
+}
+
+func (r *reader) write(x write) thole.Write {
+	x.Value = r.value(x.Bytes)
+	return x.Write
+}
+
+func (w *writer) signal(s thole.Signal) signal {
+	w.text(s.Origin)
+	w.text(s.Space)
+	e := w.event(s.Event)
+	s.Event = e.Event
+	return signal{s, e.Bytes}
+}
+
+func (r *reader) signal(s signal) thole.Signal {
+	s.Event.Data = r.value(s.Bytes)
+	return s.Signal
+}

@@ -1,0 +1,184 @@
+// Package remote is a backend on another Thole server, so that the whole
+// library works against it. Durability and order are the server's.
+package remote
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// Options tune a Backend. The zero value is the default.
+type Options struct {
+	// Token is sent with every request. It needs an admin grant on each space
+	// that is used, and on "*" to list, sweep and watch spaces. Default: the
+	// user information of the URL, else the variable THOLE_TOKEN.
+	Token string
+	// Timeout bounds one try of a request. Default 10 s.
+	Timeout time.Duration
+	// Retry bounds how long a request is tried again. Default 30 s, at most
+	// 60 s: the server remembers what became of a batch only for so long.
+	Retry time.Duration
+	// Transport carries the requests. Default: one of the Backend's own, which
+	// follows the HTTP_PROXY variables.
+	Transport http.RoundTripper
+}
+
+const maxRetry = time.Minute
+
+// Backend is a server, seen as a backend. Any number of requests may be under
+// way at once.
+type Backend struct {
+	base   string // without a path
+	token  string
+	opts   Options
+	http   *http.Client
+	close  func() // idle connections
+	client string // this Backend's name at the server
+
+	durability thole.Durability
+	version    string // of the server
+
+	over   context.Context // ends with Close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // calls under way; added to while mu is held and closed is not set
+
+	mu       sync.Mutex
+	closed   bool
+	instance string // of the server that batches go to
+	next     uint64 // number of the next batch
+	waiting  map[uint64]struct{}
+}
+
+// Open asks the server at rawURL ("http://HOST:PORT" or "https://…") who it is
+// and returns a Backend on it. A nil opts means the defaults. Errors: ErrInvalid
+// for another URL, [ErrUnauthorized] for a token that is not accepted,
+// thole.ErrUnavailable for a server that does not answer, errors.ErrUnsupported
+// for one that is no Thole or one of another version.
+func Open(ctx context.Context, rawURL string, opts *Options) (*Backend, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	base, token, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range []string{token, os.Getenv("THOLE_TOKEN")} {
+		if o.Token == "" {
+			o.Token = t
+		}
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
+	if o.Retry <= 0 {
+		o.Retry = 30 * time.Second
+	}
+	o.Retry = min(o.Retry, maxRetry)
+	b := &Backend{base: base, token: o.Token, opts: o, close: func() {}, next: 1, waiting: make(map[uint64]struct{})}
+	if o.Transport == nil {
+		t := transport()
+		o.Transport, b.close = t, t.CloseIdleConnections
+	}
+	b.http = &http.Client{Transport: o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	var name [8]byte
+	rand.Read(name[:])
+	b.client = hex.EncodeToString(name[:])
+	b.over, b.cancel = context.WithCancel(context.Background())
+	if err := b.hello(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", base, err), b.Close())
+	}
+	return b, nil
+}
+
+// parseURL splits a URL into the server's address and the token in it.
+func parseURL(rawURL string) (base, token string, err error) {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		shown := "it"
+		if err == nil {
+			shown = u.Redacted()
+		}
+		return "", "", fmt.Errorf("%w: a server is http://HOST:PORT or https://HOST, %s is not", thole.ErrInvalid, shown)
+	}
+	if u.User != nil {
+		token = u.User.Username()
+		if p, ok := u.User.Password(); ok {
+			token = p
+		}
+	}
+	return u.Scheme + "://" + u.Host, token, nil
+}
+
+// transport keeps as many connections as a busy Store uses.
+func transport() *http.Transport {
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 5 * time.Second,
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     time.Minute, // before the server closes them
+		DisableCompression:  true,
+	}
+}
+
+// hello learns who the server is.
+func (b *Backend) hello(ctx context.Context) error {
+	r, err := b.try(ctx, http.MethodGet, "", nil, nil)
+	if err != nil {
+		return err
+	}
+	h, err := readHello(r)
+	if err != nil {
+		return err
+	}
+	b.durability, b.version = h.Durability, h.Version
+	b.instance = h.Instance
+	return nil
+}
+
+// Durability implements [thole.Durable]: what the server's backend declared when
+// this one was opened.
+func (b *Backend) Durability() thole.Durability { return b.durability }
+
+// Close implements [thole.Backend]. Calls under way end with ErrClosed.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.tasks.Wait()
+	b.close()
+	return nil
+}
+
+// enter begins a call: its context ends with the Backend, too. The caller calls
+// leave at its end.
+func (b *Backend) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, nil, thole.ErrClosed
+	}
+	b.tasks.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.over, func() { cancel(thole.ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		b.tasks.Done()
+	}, nil
+}

@@ -1,0 +1,126 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// stall is how long an event stream may be silent: three heartbeats of a server.
+const stall = 45 * time.Second
+
+// Watch implements [thole.Watcher] by a stream of hints that it opens again when
+// it breaks; since something may have been missed, "" is hinted at whenever one
+// was opened. Errors: ErrUnauthorized, ErrForbidden, and ErrClosed when the
+// Backend is closed first.
+func (b *Backend) Watch(ctx context.Context, wake func(space string)) error {
+	return b.follow(ctx, "/watch", func() { wake("") }, func(event string, data []byte) error {
+		if event != EventWake {
+			return nil
+		}
+		var space string
+		if err := json.Unmarshal(data, &space); err != nil {
+			return fmt.Errorf("%w: hint: %v", thole.ErrCorrupt, err)
+		}
+		wake(space)
+		return nil
+	})
+}
+
+// Send implements [thole.Relay]. Signals that cannot be sent at once are lost.
+func (b *Backend) Send(ctx context.Context, signals []thole.Signal) error {
+	ctx, leave, err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	req := Request{Signals: signals}
+	body, err := req.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = b.try(ctx, http.MethodPost, "/signals", body, nil)
+	return err
+}
+
+// Receive implements [thole.Relay] by an event stream, as Watch does.
+func (b *Backend) Receive(ctx context.Context, hear func(thole.Signal)) error {
+	return b.follow(ctx, "/signals", func() {}, func(event string, data []byte) error {
+		if event != EventSignal {
+			return nil
+		}
+		var s thole.Signal
+		if err := json.Unmarshal(data, &s); err != nil {
+			return fmt.Errorf("%w: signal: %v", thole.ErrCorrupt, err)
+		}
+		hear(s)
+		return nil
+	})
+}
+
+// follow reads an event stream, over and over, until ctx ends or the server
+// refuses it for good.
+func (b *Backend) follow(ctx context.Context, path string, opened func(), each func(event string, data []byte) error) error {
+	inner, leave, err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for p := b.patience(); ; {
+		err := b.stream(inner, path, func() {
+			p = b.patience()
+			opened()
+		}, each)
+		p.until = time.Now().Add(maxRetry) // for ever
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case inner.Err() != nil:
+			return context.Cause(inner)
+		case !passing(err):
+			return err
+		}
+		p.wait(inner, err)
+	}
+}
+
+// stream reads one event stream to its end, which is an error.
+func (b *Backend) stream(ctx context.Context, path string, opened func(), each func(event string, data []byte) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silent := time.AfterFunc(b.opts.Timeout, cancel)
+	defer silent.Stop()
+	r, err := b.request(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Accept", eventStream)
+	res, err := b.http.Do(r)
+	if err != nil {
+		return &lost{err: err}
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != eventStream {
+		body, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+		if err != nil {
+			return &lost{err: err}
+		}
+		if _, err := judge(&reply{status: res.StatusCode, header: res.Header, body: body}); err != nil {
+			return err
+		}
+		return notThole(&reply{status: res.StatusCode, header: res.Header})
+	}
+	silent.Reset(stall)
+	opened()
+	err = readStream(res.Body, func() { silent.Reset(stall) }, each)
+	if errors.Is(err, thole.ErrCorrupt) {
+		return err
+	}
+	return &lost{err: fmt.Errorf("the event stream ended: %w", err)}
+}
