@@ -169,17 +169,19 @@ func TestTheSupervisorIsNotForUsers(t *testing.T) {
 // await polls until n processes have mark among their arguments.
 func await(t testing.TB, mark string, n int) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	limit, tick := time.After(10*time.Second), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for {
 		found := processes(mark)
 		if len(found) == n {
 			return
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-tick.C:
+		case <-limit:
 			t.Errorf("processes %v have the argument %s, want %d", found, mark, n)
 			return
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

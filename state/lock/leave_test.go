@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -26,22 +27,30 @@ func (h *hesitant) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Re
 }
 
 func TestALockThatIsAcquiredAsItsCallerLeavesIsGivenBack(t *testing.T) {
-	h := &hesitant{Store: memstore.New()}
-	s, err := thole.Open(t.Context(), h, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	ls := lock.In(s.Space("project:shop"))
-	ctx, cancel := context.WithCancel(t.Context())
-	leave := func() { cancel(); time.Sleep(20 * time.Millisecond) }
-	h.before.Store(&leave)
-	err = ls.Do(ctx, "a", &lock.Options{TTL: time.Hour}, func(ctx context.Context, _ *thole.Space) error { return ctx.Err() })
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want canceled", err)
-	}
-	time.Sleep(50 * time.Millisecond) // for a commit that nobody waits for
-	if info, err := ls.Get(t.Context(), "a"); err != nil || info.Holder != nil {
-		t.Errorf("the lock is held by %+v, %v", info.Holder, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := &hesitant{Store: memstore.New()}
+		s, err := thole.Open(t.Context(), h, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		ls := lock.In(s.Space("project:shop"))
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		leave := func() {
+			cancel()
+			synctest.Wait() // until the caller has noticed
+			close(left)
+		}
+		h.before.Store(&leave)
+		err = ls.Do(ctx, "a", &lock.Options{TTL: time.Hour}, func(ctx context.Context, _ *thole.Space) error { return ctx.Err() })
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want canceled", err)
+		}
+		<-left
+		synctest.Wait() // for a commit that nobody waits for
+		if info, err := ls.Get(t.Context(), "a"); err != nil || info.Holder != nil {
+			t.Errorf("the lock is held by %+v, %v", info.Holder, err)
+		}
+	})
 }

@@ -114,6 +114,28 @@ func TestTheEndOfTheCallersContextCancelsTheRun(t *testing.T) {
 	})
 }
 
+// do runs fn in the bench's thread, and tells how that ended.
+func (b *bench) do(ctx context.Context, prompt string, fn func(context.Context, *run.Handle) error) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- b.rs.Do(ctx, b.id, run.Request{Prompt: prompt}, fn) }()
+	return ended
+}
+
+// waits is do for a run behind an active one; it returns when that is queued.
+func (b *bench) waits(ctx context.Context, prompt string, fn func(context.Context, *run.Handle) error) <-chan error {
+	b.t.Helper()
+	w, err := b.sp.Watch(ctx, &thole.WatchOptions{Types: []string{"run.queued"}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer w.Close()
+	ended := b.do(ctx, prompt, fn)
+	if _, err := w.Next(ctx); err != nil {
+		b.t.Fatal(err)
+	}
+	return ended
+}
+
 func TestDoWaitsItsTurn(t *testing.T) {
 	each(t, func(b *bench) {
 		var active, most, ran atomic.Int32
@@ -148,23 +170,12 @@ func TestAQueuedDoEndsWithItsContext(t *testing.T) {
 	each(t, func(b *bench) {
 		b.start("one", run.Request{})
 		h := b.claim()
-		w, err := b.sp.Watch(t.Context(), &thole.WatchOptions{Types: []string{"run.queued"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		ended := make(chan error, 1)
-		go func() {
-			ended <- b.rs.Do(ctx, b.id, run.Request{Prompt: "two"}, func(context.Context, *run.Handle) error {
-				t.Error("it ran")
-				return nil
-			})
-		}()
-		if _, err := w.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		ended := b.waits(ctx, "two", func(context.Context, *run.Handle) error {
+			t.Error("it ran")
+			return nil
+		})
 		cancel()
 		if err := <-ended; !errors.Is(err, thole.ErrCancelled) {
 			t.Errorf("got %v, want ErrCancelled", err)
@@ -182,18 +193,7 @@ func TestAReservedRunWhoseProcessDiedGivesWay(t *testing.T) {
 		h := b.claim()
 		// A process that dies while its run is queued looks like one whose
 		// queued run is never renewed.
-		w, err := b.sp.Watch(t.Context(), &thole.WatchOptions{Types: []string{"run.queued"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Close()
-		ended := make(chan error, 1)
-		go func() {
-			ended <- b.rs.Do(t.Context(), b.id, run.Request{Prompt: "two"}, func(context.Context, *run.Handle) error { return nil })
-		}()
-		if _, err := w.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		ended := b.waits(t.Context(), "two", func(context.Context, *run.Handle) error { return nil })
 		three := b.start("three", run.Request{})
 		for range 2 {
 			b.e.Clock.Advance(20 * time.Second)

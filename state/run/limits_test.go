@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -72,7 +73,7 @@ func TestARunEndsHoweverLongItsError(t *testing.T) {
 	})
 }
 
-// hesitant runs before first, once, before it commits.
+// hesitant runs before first when it commits.
 type hesitant struct {
 	*memstore.Store
 	before atomic.Pointer[func(batch []thole.Commit)]
@@ -87,61 +88,70 @@ func (h *hesitant) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Re
 
 func TestARunThatBeginsAsItsCallerLeavesIsCancelled(t *testing.T) {
 	for _, queued := range []bool{false, true} {
-		f := &hesitant{Store: memstore.New()}
-		s, err := thole.Open(t.Context(), f, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		b := &bench{t: t, sp: s.Space("project:shop")}
-		b.rs, b.ts = run.In(b.sp, nil), thread.In(b.sp)
-		th, err := b.ts.Create(t.Context(), &thread.CreateOptions{Assistant: "coder"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.id = th.ID
-		var first *run.Handle
-		if queued {
-			b.start("first", run.Request{})
-			first = b.claim()
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		leave := func(batch []thole.Commit) {
-			for _, c := range batch {
-				for _, e := range c.Events {
-					if e.Type == "run.started" {
-						cancel()
-						time.Sleep(20 * time.Millisecond)
+		synctest.Test(t, func(t *testing.T) {
+			f := &hesitant{Store: memstore.New()}
+			b := onMemory(t, f)
+			var first *run.Handle
+			if queued {
+				b.start("first", run.Request{})
+				first = b.claim()
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			left := make(chan struct{})
+			leave := func(batch []thole.Commit) {
+				for _, c := range batch {
+					for _, e := range c.Events {
+						if e.Type == "run.started" {
+							f.before.Store(nil)
+							cancel()
+							synctest.Wait() // until the caller has noticed
+							close(left)
+						}
 					}
 				}
 			}
-		}
-		f.before.Store(&leave)
-		done := make(chan error, 1)
-		go func() {
-			done <- b.rs.Do(ctx, b.id, run.Request{Prompt: "go"}, func(ctx context.Context, _ *run.Handle) error {
+			f.before.Store(&leave)
+			done := b.do(ctx, "go", func(ctx context.Context, _ *run.Handle) error {
 				<-ctx.Done()
 				return nil
 			})
-		}()
-		if queued {
-			for len(b.queue()) == 0 {
-				time.Sleep(time.Millisecond)
+			if queued {
+				synctest.Wait() // until it waits in the queue
+				b.finish(first)
 			}
-			b.finish(first)
-		}
-		if err := <-done; !errors.Is(err, thole.ErrCancelled) {
-			t.Errorf("queued %v: got %v, want cancelled", queued, err)
-		}
-		all, err := b.rs.List(t.Context(), b.id, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r := all.Items[len(all.Items)-1]; r.Status != run.Cancelled {
-			t.Errorf("queued %v: got %s, want cancelled", queued, r.Status)
-		}
+			if err := <-done; !errors.Is(err, thole.ErrCancelled) {
+				t.Errorf("queued %v: got %v, want cancelled", queued, err)
+			}
+			<-left
+			synctest.Wait() // for a commit that nobody waits for
+			all, err := b.rs.List(t.Context(), b.id, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := all.Items[len(all.Items)-1]; r.Status != run.Cancelled {
+				t.Errorf("queued %v: got %s, want cancelled", queued, r.Status)
+			}
+		})
 	}
+}
+
+// onMemory returns a bench on a backend of the test's own.
+func onMemory(t *testing.T, backend thole.Backend) *bench {
+	t.Helper()
+	s, err := thole.Open(t.Context(), backend, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	b := &bench{t: t, sp: s.Space("project:shop")}
+	b.rs, b.ts = run.In(b.sp, nil), thread.In(b.sp)
+	th, err := b.ts.Create(t.Context(), &thread.CreateOptions{Assistant: "coder"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.id = th.ID
+	return b
 }
 
 // forgetful applies a commit and then says that it does not know.
@@ -161,18 +171,7 @@ func (f *forgetful) Commit(ctx context.Context, batch []thole.Commit) ([]thole.R
 func TestTextAfterACommitWhoseAnswerWasLost(t *testing.T) {
 	ctx := t.Context()
 	f := &forgetful{Store: memstore.New()}
-	s, err := thole.Open(ctx, f, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	b := &bench{t: t, sp: s.Space("project:shop")}
-	b.rs, b.ts = run.In(b.sp, nil), thread.In(b.sp)
-	th, err := b.ts.Create(ctx, &thread.CreateOptions{Assistant: "coder"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.id = th.ID
+	b := onMemory(t, f)
 	b.start("go", run.Request{})
 	h := b.claim()
 	if err := h.Text(ctx, "before"); err != nil {
@@ -230,13 +229,7 @@ func TestWhoWaitsInADestroyedThreadHears(t *testing.T) {
 		defer cancel()
 		b.start("first", run.Request{})
 		h := b.claim()
-		done := make(chan error, 1)
-		go func() {
-			done <- b.rs.Do(ctx, b.id, run.Request{Prompt: "second"}, func(context.Context, *run.Handle) error { return nil })
-		}()
-		for len(b.queue()) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		done := b.waits(ctx, "second", func(context.Context, *run.Handle) error { return nil })
 		second := b.queue()[0].ID
 		if err := b.ts.Destroy(ctx, b.id, nil); err != nil {
 			t.Fatal(err)
