@@ -2,6 +2,9 @@ package thole_test
 
 import (
 	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -104,6 +107,46 @@ func first(pkg string) string {
 }
 
 func TestNoGoFileIsLongerThan800Lines(t *testing.T) {
+	goFiles(t, func(path string, text []byte) {
+		if n := bytes.Count(text, []byte("\n")); n > 800 {
+			t.Errorf("%s has %d lines", path, n)
+		}
+	})
+}
+
+// In a bubble of testing/synctest a sleep takes no time and hides no race.
+func TestTestsSleepInBubblesOnly(t *testing.T) {
+	goFiles(t, func(path string, text []byte) {
+		if !strings.HasSuffix(path, "_test.go") || !bytes.Contains(text, []byte("time.Sleep")) {
+			return
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if ok && named(call.Fun, "time", "Sleep") {
+				t.Errorf("%s: a sleep outside of synctest.Test", files.Position(call.Pos()))
+			}
+			return !ok || !named(call.Fun, "synctest", "Test")
+		})
+	})
+}
+
+func named(e ast.Expr, pkg, name string) bool {
+	s, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == pkg && s.Sel.Name == name
+}
+
+// goFiles calls check with each Go file of the project.
+func goFiles(t *testing.T, check func(path string, text []byte)) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -115,14 +158,10 @@ func TestNoGoFileIsLongerThan800Lines(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
+		if err == nil {
+			check(path, text)
 		}
-		n := bytes.Count(text, []byte("\n"))
-		if n > 800 {
-			t.Errorf("%s has %d lines", path, n)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -124,12 +124,16 @@ func TestServersEndWithAProcessThatIsKilled(t *testing.T) {
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	limit, tick := time.After(patience), time.NewTicker(10*time.Millisecond)
+	defer tick.Stop()
+	for {
 		_, statErr := os.Stat(dir)
 		if errors.Is(statErr, os.ErrNotExist) && !listens(addr) && !listens(pooler) {
 			return
 		}
-		if time.Now().After(end) {
+		select {
+		case <-tick.C:
+		case <-limit:
 			t.Fatalf("%s: %v; postgres listens: %v, pgbouncer: %v", dir, statErr, listens(addr), listens(pooler))
 		}
 	}
