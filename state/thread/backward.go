@@ -34,22 +34,13 @@ type backward struct {
 }
 
 func (b *backward) read(ctx context.Context) error {
-	kept, err := tail.At(ctx, b.sp, b.stream, b.at, func(ctx context.Context) (newest, error) {
-		end := b.at
-		end.Seq++
-		return b.page(ctx, end, tailLen)
-	})
-	if err != nil {
+	kept, err := tail.At(ctx, b.sp, b.stream, b.at, b.load)
+	if err != nil || b.takeAll(slices.Backward(kept.facts), kept.older) {
 		return err
 	}
-	before := b.before
-	if n := len(kept.facts); n > 0 && (before.IsZero() || kept.facts[0].pos.Compare(before) < 0) {
-		if b.takeAll(slices.Backward(kept.facts), kept.older) {
-			return nil
-		}
-		before = kept.facts[0].pos
-	} else if n == 0 && !kept.older {
-		return nil
+	before := kept.next
+	if !b.before.IsZero() && b.before.Compare(before) < 0 {
+		before = b.before
 	}
 	for older := kept.older; older; {
 		p, err := b.page(ctx, before, 256)
@@ -64,14 +55,32 @@ func (b *backward) read(ctx context.Context) error {
 	return nil
 }
 
+// load reads the newest facts: what is wanted, at least a window, at most
+// tailLen events.
+func (b *backward) load(ctx context.Context) (newest, error) {
+	end := b.at
+	end.Seq++
+	first := min(max(b.want, Window)*9/8, tailLen) // most messages are one event
+	n, err := b.page(ctx, end, first)
+	if probe := *b; err != nil || !n.older || first == tailLen || probe.takeAll(slices.Backward(n.facts), true) {
+		return n, err
+	}
+	rest, err := b.page(ctx, n.next, tailLen-first)
+	rest.facts = append(rest.facts, n.facts...)
+	return rest, err
+}
+
 // page reads a page of the journal before a position.
 func (b *backward) page(ctx context.Context, before thole.Position, limit int) (newest, error) {
-	p, err := b.sp.Read(ctx, thole.ReadQuery{Stream: b.stream, Before: before, Backward: true, Types: folded, Limit: limit})
+	p, err := b.sp.Read(ctx, thole.ReadQuery{Stream: b.stream, Before: before, Backward: true, Limit: limit})
 	if err != nil {
 		return newest{}, err
 	}
 	out := newest{older: !p.Next.IsZero(), next: p.Next, facts: make([]fact, 0, len(p.Events))}
 	for _, e := range slices.Backward(p.Events) {
+		if !thole.MatchType(folded, e.Type) {
+			continue // few are not: a filter of the backend costs more
+		}
 		f, err := factOf(e)
 		if err != nil {
 			return newest{}, err

@@ -57,7 +57,7 @@ type newest struct {
 
 // Bounds of what is kept in memory of one thread.
 const (
-	tailLen   = 128
+	tailLen   = 128 // facts; twice as many while it rolls forward
 	tailBytes = 1 << 20
 )
 
@@ -77,6 +77,7 @@ var tail = thole.Memo[newest]{
 		if len(out.facts) > 2*tailLen || out.size() > tailBytes {
 			cut := max(len(out.facts)-tailLen, 1)
 			out.facts, out.older = slices.Clone(out.facts[cut:]), true
+			out.next = out.facts[0].pos
 		}
 		return out, nil
 	},
