@@ -8,6 +8,8 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/backend/pgstore"
+	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 )
 
@@ -15,6 +17,8 @@ import (
 //
 //	mem:          in memory, gone with the process
 //	sqlite:PATH   one SQLite file, created if it does not exist
+//	postgres://…  a PostgreSQL database; see [pgstore.Open] for its DSN
+//	http://HOST   another Thole server, also https; its token is THOLE_TOKEN or before an @
 //
 // Programs that want few dependencies open an engine's package directly. A DSN
 // of no known form is ErrInvalid.
@@ -25,6 +29,10 @@ func Open(ctx context.Context, dsn string) (thole.Backend, error) {
 		return memstore.New(), nil
 	case ok && scheme == "sqlite" && rest != "":
 		return sqlitestore.Open(ctx, rest, nil)
+	case ok && (scheme == "postgres" || scheme == "postgresql"):
+		return pgstore.Open(ctx, dsn)
+	case ok && (scheme == "http" || scheme == "https"):
+		return remote.Open(ctx, dsn, nil)
 	}
-	return nil, fmt.Errorf("%w: store %q is none of: mem:, sqlite:PATH", thole.ErrInvalid, dsn)
+	return nil, fmt.Errorf("%w: store %q is none of: mem:, sqlite:PATH, postgres://…, http(s)://HOST", thole.ErrInvalid, dsn)
 }

@@ -1,0 +1,191 @@
+package pgstore
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/thole-dev/thole"
+)
+
+// batch is a batch of commits as arguments of the function thole.commit_1 (see
+// there for what they mean).
+type batch struct {
+	spaces, epochs []string
+
+	upto segments
+
+	space  []int32
+	now    []time.Time
+	events []int32
+
+	checks checkColumns
+	facts  eventColumns
+	writes writeColumns
+}
+
+// segments holds, for each segment, the last commit, check, event and write.
+type segments struct {
+	commit, check, event, write []int32
+	deletes                     []bool
+}
+
+type checkColumns struct {
+	commit             []int32
+	stream, key, epoch []*string
+	seq                []int64
+}
+
+type eventColumns struct {
+	commit, n, schema                  []int32
+	stream, typ, actor, subject, cause []string
+	refs, data                         [][]byte
+}
+
+type writeColumns struct {
+	commit, schema []int32
+	key            []string
+	value          [][]byte
+	expires        []*time.Time
+	notify         []bool
+}
+
+// newBatch turns commits into arguments.
+func newBatch(commits []thole.Commit) (*batch, error) {
+	b := &batch{}
+	for i := range commits {
+		b.spaces = append(b.spaces, commits[i].Space)
+	}
+	slices.Sort(b.spaces)
+	b.spaces = slices.Compact(b.spaces)
+	for range b.spaces {
+		b.epochs = append(b.epochs, thole.NewEpoch(1))
+	}
+	seg := newSegment()
+	for i := range commits {
+		if !seg.admits(&commits[i]) {
+			b.cut(seg)
+			seg = newSegment()
+		}
+		seg.add(&commits[i])
+		if err := b.add(&commits[i]); err != nil {
+			return nil, err
+		}
+	}
+	b.cut(seg)
+	return b, nil
+}
+
+func (b *batch) add(c *thole.Commit) error {
+	at, _ := slices.BinarySearch(b.spaces, c.Space)
+	b.space = append(b.space, int32(at+1))
+	b.now = append(b.now, c.Now)
+	b.events = append(b.events, int32(len(c.Events)))
+	n := int32(len(b.space))
+	for i := range c.Checks {
+		b.checks.add(n, &c.Checks[i])
+	}
+	for i := range c.Events {
+		e := &c.Events[i]
+		if err := b.facts.add(n, int32(i), e, c.Actor, c.Cause); err != nil {
+			return err
+		}
+	}
+	for i := range c.Writes {
+		b.writes.add(n, &c.Writes[i])
+	}
+	return nil
+}
+
+func (k *checkColumns) add(commit int32, c *thole.Check) {
+	k.commit = append(k.commit, commit)
+	k.epoch = append(k.epoch, &c.At.Epoch)
+	k.seq = append(k.seq, int64(c.At.Seq))
+	stream, key := &c.Stream, (*string)(nil)
+	if c.Key != "" {
+		stream, key = nil, &c.Key
+	}
+	k.stream, k.key = append(k.stream, stream), append(k.key, key)
+}
+
+func (f *eventColumns) add(commit, n int32, e *thole.Event, actor, cause string) error {
+	refs, err := encodeRefs(e.Refs)
+	if err != nil {
+		return err
+	}
+	f.commit, f.n, f.schema = append(f.commit, commit), append(f.n, n), append(f.schema, int32(e.Schema))
+	f.stream, f.typ = append(f.stream, e.Stream), append(f.typ, e.Type)
+	f.actor, f.subject, f.cause = append(f.actor, actor), append(f.subject, e.Subject), append(f.cause, cause)
+	f.refs, f.data = append(f.refs, refs), append(f.data, e.Data)
+	return nil
+}
+
+func (w *writeColumns) add(commit int32, r *thole.Write) {
+	w.commit, w.schema = append(w.commit, commit), append(w.schema, int32(r.Schema))
+	w.key, w.value = append(w.key, r.Key), append(w.value, r.Value)
+	w.expires, w.notify = append(w.expires, optional(r.Expires)), append(w.notify, r.Notify)
+}
+
+// cut ends a segment after what was added last.
+func (b *batch) cut(seg *segment) {
+	b.upto.commit = append(b.upto.commit, int32(len(b.space)))
+	b.upto.check = append(b.upto.check, int32(len(b.checks.seq)))
+	b.upto.event = append(b.upto.event, int32(len(b.facts.n)))
+	b.upto.write = append(b.upto.write, int32(len(b.writes.key)))
+	b.upto.deletes = append(b.upto.deletes, seg.deletes)
+}
+
+func (b *batch) args() []any {
+	k, f, w := &b.checks, &b.facts, &b.writes
+	return []any{
+		b.spaces, b.epochs,
+		b.upto.commit, b.upto.check, b.upto.event, b.upto.write, b.upto.deletes,
+		b.space, b.now, b.events,
+		k.commit, k.stream, k.key, k.epoch, k.seq,
+		f.commit, f.n, f.stream, f.typ, f.schema, f.actor, f.subject, f.cause, documents(f.refs), documents(f.data),
+		w.commit, w.key, documents(w.value), w.schema, w.expires, w.notify,
+	}
+}
+
+// documents is an array of JSON; nil is NULL.
+type documents = pgtype.FlatArray[[]byte]
+
+// segment is a run of commits that can be applied as a set: none reads what an
+// earlier one of them changes. Appending to a stream or writing a record
+// changes it; a check, and a write of a record, read it.
+type segment struct {
+	changed map[name]bool
+	deletes bool
+}
+
+// name is a stream or a key of a space.
+type name struct {
+	space, name string
+	stream      bool
+}
+
+func newSegment() *segment { return &segment{changed: map[name]bool{}} }
+
+func (s *segment) admits(c *thole.Commit) bool {
+	for i := range c.Checks {
+		if k := &c.Checks[i]; s.changed[name{c.Space, k.Key + k.Stream, k.Key == ""}] {
+			return false
+		}
+	}
+	for i := range c.Writes {
+		if s.changed[name{c.Space, c.Writes[i].Key, false}] {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *segment) add(c *thole.Commit) {
+	for i := range c.Events {
+		s.changed[name{c.Space, c.Events[i].Stream, true}] = true
+	}
+	for i := range c.Writes {
+		s.changed[name{c.Space, c.Writes[i].Key, false}] = true
+		s.deletes = s.deletes || c.Writes[i].Value == nil
+	}
+}

@@ -1,0 +1,127 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// commitSQL calls the function with as many arguments as batch.args gives.
+var commitSQL = `SELECT * FROM thole.commit_1(` + placeholders(31) + `)`
+
+func placeholders(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("$%d", i+1))
+	}
+	return strings.Join(list, ", ")
+}
+
+// maxRepeats bounds how often a commit is repeated that the server rolled back.
+const maxRepeats = 3
+
+// Commit implements [thole.Backend]. The batch is one call, which the server
+// finishes or undoes whatever becomes of the client. It is repeated only when
+// the server says that it was undone and why that may pass; any other error
+// means that it is unknown what was applied.
+func (s *Store) Commit(ctx context.Context, commits []thole.Commit) ([]thole.Result, error) {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	defer leave()
+	if len(commits) == 0 {
+		return []thole.Result{}, nil
+	}
+	b, err := newBatch(commits)
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	var out outcome
+	for range maxRepeats {
+		if out, err = s.call(ctx, b); !rolledBack(err) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", s.explain(ctx, err))
+	}
+	if s.wire != nil {
+		s.wire.committed(b.spaces)
+	}
+	return out.results(commits, b), nil
+}
+
+// outcome is what the function returns.
+type outcome struct {
+	seqs    []int64
+	epochs  []string
+	commit  []int32
+	item    []int32
+	seq     []int64
+	epoch   []string
+	expired []bool
+}
+
+func (s *Store) call(ctx context.Context, b *batch) (out outcome, err error) {
+	err = s.pool.QueryRow(ctx, s.sql(commitSQL), b.args()...).
+		Scan(&out.seqs, &out.epochs, &out.commit, &out.item, &out.seq, &out.epoch, &out.expired)
+	return out, err
+}
+
+// results translates the outcome.
+func (o *outcome) results(commits []thole.Commit, b *batch) []thole.Result {
+	results := make([]thole.Result, len(commits))
+	for i := range commits {
+		if o.seqs[i] == 0 {
+			continue
+		}
+		last := thole.Position{Epoch: o.epochs[b.space[i]-1], Seq: uint64(o.seqs[i])}
+		results[i].Last = last
+		if n := uint64(len(commits[i].Events)); n > 0 {
+			results[i].First = thole.Position{Epoch: last.Epoch, Seq: last.Seq - n + 1}
+		}
+	}
+	for i, at := range o.commit {
+		c := &commits[at-1]
+		conflict := &thole.ConflictError{Space: c.Space, Expired: o.expired[i]}
+		if o.seq[i] != 0 {
+			conflict.Actual = thole.Position{Epoch: o.epoch[i], Seq: uint64(o.seq[i])}
+		}
+		if item := o.item[i]; item > 0 {
+			conflict.Check = b.check(commits, at, item)
+		} else {
+			conflict.Check.Key = b.writes.key[-item-1]
+		}
+		results[at-1].Conflict = conflict
+	}
+	return results
+}
+
+// check finds the check with the given number, of the commit at, both from 1.
+func (b *batch) check(commits []thole.Commit, at, number int32) thole.Check {
+	first := number - 1
+	for first > 0 && b.checks.commit[first-1] == at {
+		first--
+	}
+	return commits[at-1].Checks[number-1-first]
+}
+
+// optional is t, or nil for never.
+func optional(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func encodeRefs(refs []string) ([]byte, error) {
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(refs)
+}

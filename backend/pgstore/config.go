@@ -1,0 +1,107 @@
+package pgstore
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/thole-dev/thole"
+)
+
+// The defaults of what a DSN may say; see [Open].
+const (
+	defaultSchema  = "thole"
+	defaultTimeout = 30 * time.Second
+	defaultConns   = 16
+	connectTimeout = 10 * time.Second
+	grace          = 5 * time.Second // that the client waits longer than the server may take
+)
+
+// config is what a DSN says.
+type config struct {
+	pool    *pgxpool.Config
+	direct  *pgx.ConnConfig // for hints and signals; nil: the same server
+	schema  string
+	timeout time.Duration // of a statement
+	pooler  string        // "on", "off" or "": find out
+	hints   string        // the same
+}
+
+// parse reads a DSN. Its errors do not show the password.
+func parse(dsn string) (*config, error) {
+	u, err := url.Parse(dsn)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return nil, fmt.Errorf("%w: the DSN of a postgres store is not a URL postgres://USER:PASSWORD@HOST:PORT/DATABASE", thole.ErrInvalid)
+	}
+	q := u.Query()
+	take := func(name string) string {
+		value := q.Get(name)
+		q.Del(name)
+		return value
+	}
+	c := &config{schema: take("schema"), timeout: defaultTimeout, pooler: take("pooler"), hints: take("hints")}
+	if c.schema == "" {
+		c.schema = defaultSchema
+	}
+	if len(c.schema) > 48 || strings.ContainsFunc(c.schema, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '.' }) {
+		return nil, fmt.Errorf("%w: schema %q is not a name of at most 48 printable ASCII characters without dots and quotes", thole.ErrInvalid, c.schema)
+	}
+	for name, value := range map[string]string{"pooler": c.pooler, "hints": c.hints} {
+		if value != "" && value != "on" && value != "off" {
+			return nil, fmt.Errorf("%w: %s=%s in the DSN is neither on nor off", thole.ErrInvalid, name, value)
+		}
+	}
+	if text := take("timeout"); text != "" {
+		if c.timeout, err = time.ParseDuration(text); err != nil || c.timeout < time.Second {
+			return nil, fmt.Errorf("%w: timeout=%s in the DSN is no duration of a second or more, such as 30s", thole.ErrInvalid, text)
+		}
+	}
+	if direct := take("direct"); direct != "" {
+		if c.direct, err = pgx.ParseConfig(direct); err != nil {
+			return nil, fmt.Errorf("%w: direct in the DSN: %w", thole.ErrInvalid, err)
+		}
+		harden(c.direct)
+	}
+	conns := q.Has("pool_max_conns")
+	u.RawQuery = q.Encode()
+	if c.pool, err = pgxpool.ParseConfig(u.String()); err != nil {
+		return nil, fmt.Errorf("%w: the DSN of a postgres store: %w", thole.ErrInvalid, err)
+	}
+	if !conns {
+		c.pool.MaxConns = defaultConns
+	}
+	c.pool.MaxConnLifetime, c.pool.MaxConnLifetimeJitter = 30*time.Minute, 5*time.Minute
+	c.pool.MaxConnIdleTime, c.pool.HealthCheckPeriod, c.pool.PingTimeout = 5*time.Minute, 30*time.Second, 5*time.Second
+	harden(c.pool.ConnConfig)
+	return c, nil
+}
+
+// harden bounds how long a dead network is believed in.
+func harden(c *pgx.ConnConfig) {
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
+		c.ConnectTimeout = connectTimeout
+	}
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	c.DialFunc = dialer.DialContext
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "thole"
+	}
+}
+
+// name says which store it is, for people.
+func (c *config) name() string {
+	cc := c.pool.ConnConfig
+	return fmt.Sprintf("postgres store %s:%d/%s", cc.Host, cc.Port, cc.Database)
+}
+
+// sql is a statement written for the default schema, for this one.
+func (c *config) sql(text string) string {
+	if c.schema == defaultSchema {
+		return text
+	}
+	return strings.ReplaceAll(text, "thole.", `"`+c.schema+`".`)
+}

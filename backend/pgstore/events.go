@@ -1,0 +1,179 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/thole-dev/thole"
+)
+
+// maxScan bounds how many events one page looks at, so that a filter which
+// hardly matches does not occupy the server for long.
+const maxScan = 8 * thole.MaxPage
+
+// Read implements [thole.Backend].
+func (s *Store) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+	sc := newScan(space, q)
+	head := thole.Head{Space: space}
+	err := s.query(ctx, func(rows pgx.Rows) (err error) {
+		if err := sc.scan(rows); err != nil {
+			return err
+		}
+		if len(head.Epochs) == 0 {
+			if head, err = sc.head(space); err != nil {
+				return err
+			}
+		}
+		return sc.add(&head)
+	}, sc.sql.String(), sc.args...)
+	if err == nil {
+		err = head.Resume(q.After)
+	}
+	if err != nil {
+		return thole.Page{}, fmt.Errorf("read %s: %w", space, err)
+	}
+	return sc.page, nil
+}
+
+// scan is a walk over the events of a space or a stream.
+type scan struct {
+	limit    int
+	backward bool
+	sql      strings.Builder
+	args     []any
+
+	page thole.Page
+	full bool
+
+	row
+	n, seq                *int64 // its number in the walk; its place
+	stream, typ           *string
+	time                  *time.Time
+	schema                *int32
+	actor, subject, cause *string
+	refs, data            []byte
+}
+
+// newScan writes the statement. Limits are part of its text, since the server
+// plans with them. The rows of a walk with filters are numbered, and the one at
+// which the page must end is among the result whether it matches or not.
+func newScan(space string, q thole.ReadQuery) *scan {
+	sc := &scan{limit: thole.PageLimit(q.Limit), backward: q.Backward}
+	order := `ASC`
+	if q.Backward {
+		order = `DESC`
+	}
+	filter := sc.filter(q)
+	number, limit := `0::bigint`, sc.limit+1
+	if filter != "" {
+		number, limit = `row_number() OVER (ORDER BY e.seq `+order+`)`, maxScan+1
+	}
+	write := func(format string, args ...any) { fmt.Fprintf(&sc.sql, format, args...) }
+	write(`SELECT %s, e.* FROM thole.space AS s LEFT JOIN LATERAL (SELECT * FROM (SELECT %s AS n, e.seq, e.stream, e.type, e.time, e.schema,
+		e.actor, e.subject, e.cause, e.refs, e.data FROM thole.event AS e WHERE e.space = s.id`, headColumns, number)
+	if q.Stream != "" {
+		write(` AND e.stream = %s`, sc.arg(q.Stream))
+	}
+	if !q.After.IsZero() {
+		write(` AND e.seq > %s`, sc.arg(int64(q.After.Seq)))
+	}
+	if !q.Before.IsZero() {
+		write(` AND e.seq < thole.seq_before(s.epochs, %s, %s)`, sc.arg(q.Before.Epoch), sc.arg(int64(q.Before.Seq)))
+	}
+	write(` ORDER BY e.seq %s LIMIT %d) AS e`, order, limit)
+	if filter != "" {
+		write(` WHERE e.n > %d OR %s ORDER BY e.seq %s LIMIT %d`, maxScan, filter, order, sc.limit+1)
+	}
+	write(`) AS e ON true WHERE s.name = %s AND NOT s.staged ORDER BY e.seq %s`, sc.arg(space), order)
+	return sc
+}
+
+// arg adds an argument and returns its placeholder.
+func (sc *scan) arg(value any) string {
+	sc.args = append(sc.args, value)
+	return fmt.Sprintf("$%d", len(sc.args))
+}
+
+// filter is the condition for what q selects by beside stream and range.
+func (sc *scan) filter(q thole.ReadQuery) string {
+	var all []string
+	and := func(condition string, value any) { all = append(all, condition+sc.arg(value)) }
+	if len(q.Types) > 0 {
+		var patterns []string
+		for _, t := range q.Types {
+			noun, any := strings.CutSuffix(t, ".*")
+			pattern := likeEscapes.Replace(t)
+			if any {
+				pattern = likeEscapes.Replace(noun) + ".%"
+			}
+			patterns = append(patterns, pattern)
+		}
+		all = append(all, `e.type LIKE ANY (`+sc.arg(patterns)+`)`)
+	}
+	if q.Actor != "" {
+		and(`e.actor = `, q.Actor)
+	}
+	if q.Subject != "" {
+		and(`e.subject = `, q.Subject)
+	}
+	if !q.Since.IsZero() {
+		and(`e.time >= `, q.Since)
+	}
+	if !q.Until.IsZero() {
+		and(`e.time < `, q.Until)
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "(" + strings.Join(all, " AND ") + ")"
+}
+
+var likeEscapes = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+
+func (sc *scan) scan(rows pgx.Rows) error {
+	return rows.Scan(&sc.oldest, &sc.last, &sc.epochs, &sc.n, &sc.seq, &sc.stream, &sc.typ, &sc.time, &sc.schema,
+		&sc.actor, &sc.subject, &sc.cause, &sc.refs, &sc.data)
+}
+
+// add adds the row to the page, or notes that there is more.
+func (sc *scan) add(h *thole.Head) error {
+	if sc.seq == nil || sc.full {
+		return nil
+	}
+	at := position(h, uint64(*sc.seq))
+	if *sc.n > maxScan { // go on with this one
+		if sc.backward {
+			at.Seq++
+		} else {
+			at.Seq--
+		}
+		sc.page.Next, sc.full = at, true
+		return nil
+	}
+	if n := len(sc.page.Events); n == sc.limit {
+		sc.page.Next, sc.full = sc.page.Events[n-1].Position, true
+		return nil
+	}
+	e := thole.Event{
+		Position: at, Stream: *sc.stream, Type: *sc.typ, Time: sc.time.UTC(), Schema: int(*sc.schema),
+		Actor: text(sc.actor), Subject: text(sc.subject), Cause: text(sc.cause), Data: sc.data,
+	}
+	if sc.refs != nil {
+		if err := thole.Decode("refs of event "+at.String(), sc.refs, &e.Refs); err != nil {
+			return err
+		}
+	}
+	sc.page.Events = append(sc.page.Events, e)
+	return nil
+}
+
+// text is an optional column; absent is empty.
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

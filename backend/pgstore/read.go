@@ -1,0 +1,212 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/thole-dev/thole"
+)
+
+// A read is one statement, so that it sees one state of the store: what it
+// finds, and the head of the space beside it, by which positions are told.
+const headColumns = `s.oldest, s.last, s.epochs`
+
+// row is a row of a read; the parts after the head are absent when there is
+// none.
+type row struct {
+	oldest string
+	last   int64
+	epochs []byte
+}
+
+// head makes a head of the first row; the others repeat it.
+func (r *row) head(name string) (h thole.Head, err error) {
+	h.Space = name
+	if h.Oldest, err = thole.ParsePosition(r.oldest); err != nil {
+		return h, fmt.Errorf("%w: oldest position of %s: %v", thole.ErrCorrupt, name, err)
+	}
+	if err := thole.Decode("epochs of "+name, r.epochs, &h.Epochs); err != nil {
+		return h, err
+	}
+	if len(h.Epochs) == 0 {
+		return h, fmt.Errorf("%w: %s has no epoch", thole.ErrCorrupt, name)
+	}
+	if current := &h.Epochs[len(h.Epochs)-1]; uint64(r.last) >= current.First {
+		current.Last = uint64(r.last)
+	}
+	h.Last = position(&h, uint64(r.last))
+	return h, nil
+}
+
+// position gives a seq its epoch; seq 0 is the zero Position. Epochs of a
+// space do not overlap, and a seq beyond all of them is of the last.
+func position(h *thole.Head, seq uint64) thole.Position {
+	if seq == 0 {
+		return thole.Position{}
+	}
+	for _, e := range slices.Backward(h.Epochs) {
+		if e.First <= seq {
+			return thole.Position{Epoch: e.Name, Seq: seq}
+		}
+	}
+	return thole.Position{}
+}
+
+// query runs a statement and calls each for its rows.
+func (s *Store) query(ctx context.Context, each func(rows pgx.Rows) error, sql string, args ...any) error {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	rows, err := s.pool.Query(ctx, s.sql(sql), args...)
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return s.explain(ctx, err)
+		}
+	}
+	return s.explain(ctx, rows.Err())
+}
+
+const recordColumns = `r.key, r.version, r.updated, r.expires, r.notify, r.schema, r.value`
+
+// found is a row of a read of records.
+type found struct {
+	row
+	key             *string
+	version         *int64
+	updated, expiry *time.Time
+	notify          *bool
+	schema          *int32
+	value           []byte
+}
+
+func (f *found) scan(rows pgx.Rows, first ...any) error {
+	f.value = nil
+	return rows.Scan(append(first, &f.oldest, &f.last, &f.epochs,
+		&f.key, &f.version, &f.updated, &f.expiry, &f.notify, &f.schema, &f.value)...)
+}
+
+func (f *found) record(h *thole.Head) thole.Record {
+	r := thole.Record{
+		Key: *f.key, Value: f.value, Schema: int(*f.schema), Version: position(h, uint64(*f.version)),
+		Updated: f.updated.UTC(), Notify: *f.notify,
+	}
+	if f.expiry != nil {
+		r.Expires = f.expiry.UTC()
+	}
+	return r
+}
+
+// Get implements [thole.Backend].
+func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+	records := make([]thole.Record, len(keys))
+	var f found
+	var head thole.Head
+	err := s.query(ctx, func(rows pgx.Rows) (err error) {
+		var at int64
+		if err := f.scan(rows, &at); err != nil {
+			return err
+		}
+		if len(head.Epochs) == 0 {
+			if head, err = f.head(space); err != nil {
+				return err
+			}
+		}
+		records[at-1] = f.record(&head)
+		return nil
+	}, `SELECT k.n, `+headColumns+`, `+recordColumns+` FROM thole.space AS s
+		CROSS JOIN unnest($2::text[]) WITH ORDINALITY AS k (key, n)
+		JOIN thole.record AS r ON r.space = s.id AND r.key = k.key
+		WHERE s.name = $1 AND NOT s.staged`, space, keys)
+	if err != nil {
+		return nil, fmt.Errorf("get from %s: %w", space, err)
+	}
+	return records, nil
+}
+
+// List implements [thole.Backend].
+func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+	sql := `SELECT ` + headColumns + `, ` + recordColumns + ` FROM thole.space AS s JOIN thole.record AS r ON r.space = s.id
+		WHERE s.name = $1 AND NOT s.staged AND r.key > $2 AND r.key >= $3`
+	args := []any{space, q.After, q.Prefix, thole.PageLimit(q.Limit)}
+	if q.Prefix != "" {
+		args = append(args, q.Prefix[:len(q.Prefix)-1]+"0") // "0" comes after "/"
+		sql += fmt.Sprintf(` AND r.key < $%d`, len(args))
+	}
+	if !q.DueBy.IsZero() {
+		args = append(args, q.DueBy)
+		sql += fmt.Sprintf(` AND r.expires <= $%d`, len(args))
+	}
+	var records []thole.Record
+	var f found
+	var head thole.Head
+	err := s.query(ctx, func(rows pgx.Rows) (err error) {
+		if err := f.scan(rows); err != nil {
+			return err
+		}
+		if len(head.Epochs) == 0 {
+			if head, err = f.head(space); err != nil {
+				return err
+			}
+		}
+		records = append(records, f.record(&head))
+		return nil
+	}, sql+` ORDER BY r.key LIMIT $4`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", space, err)
+	}
+	return records, nil
+}
+
+// Heads implements [thole.Backend].
+func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+	byName := make(map[string]thole.Head, len(spaces))
+	var name string
+	var r row
+	err := s.query(ctx, func(rows pgx.Rows) error {
+		err := rows.Scan(&name, &r.oldest, &r.last, &r.epochs)
+		if err == nil {
+			byName[name], err = r.head(name)
+		}
+		return err
+	}, `SELECT s.name, `+headColumns+` FROM thole.space AS s WHERE s.name = ANY ($1) AND NOT s.staged`, spaces)
+	if err != nil {
+		return nil, fmt.Errorf("heads: %w", err)
+	}
+	heads := make([]thole.Head, len(spaces))
+	for i, name := range spaces {
+		heads[i] = byName[name]
+		heads[i].Space = name
+		heads[i].Epochs = slices.Clone(heads[i].Epochs) // a name may be asked for twice
+	}
+	return heads, nil
+}
+
+// Spaces implements [thole.Backend].
+func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+	sql := `SELECT name FROM thole.space WHERE name > $1 AND NOT staged`
+	args := []any{q.After, thole.PageLimit(q.Limit)}
+	if !q.DueBy.IsZero() {
+		sql += ` AND id IN (SELECT space FROM thole.record WHERE expires <= $3)`
+		args = append(args, q.DueBy)
+	}
+	var names []string
+	err := s.query(ctx, func(rows pgx.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		names = append(names, name)
+		return err
+	}, sql+` ORDER BY name LIMIT $2`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("spaces: %w", err)
+	}
+	return names, nil
+}

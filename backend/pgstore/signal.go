@@ -1,0 +1,90 @@
+package pgstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"unicode/utf8"
+
+	"github.com/thole-dev/thole"
+)
+
+// A message is a JSON array of signals. It goes out in notifications of at most
+// maxPayload bytes, in order, each a mark and a part of it:
+//
+//	=[…]    the whole
+//	<[…     the first part, then -… the next ones and >…] the last
+const (
+	partWhole = "="
+	partFirst = "<"
+	partNext  = "-"
+	partLast  = ">"
+
+	maxPayload = 7900    // the server takes 7,999 bytes
+	maxMessage = 1 << 20 // more than any signal has
+)
+
+// Send implements [thole.Relay]. Without a direct connection it does nothing.
+func (s *Store) Send(ctx context.Context, signals []thole.Signal) error {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if s.wire == nil {
+		return nil
+	}
+	payloads, err := pack(signals)
+	if err != nil {
+		return err
+	}
+	return s.wire.post(ctx, payloads)
+}
+
+// pack makes notifications of signals: several small ones share one.
+func pack(signals []thole.Signal) (payloads []string, err error) {
+	var message []byte
+	end := func() {
+		if len(message) > 0 {
+			payloads = append(payloads, split(append(message, ']'))...)
+		}
+		message = nil
+	}
+	for i := range signals {
+		var encoded bytes.Buffer
+		encoder := json.NewEncoder(&encoded)
+		encoder.SetEscapeHTML(false) // data stays as it is
+		if err := encoder.Encode(&signals[i]); err != nil {
+			return nil, err
+		}
+		text := bytes.TrimSuffix(encoded.Bytes(), []byte("\n"))
+		if len(message)+len(text)+3 > maxPayload {
+			end()
+		}
+		comma := byte(',')
+		if len(message) == 0 {
+			comma = '['
+		}
+		message = append(append(message, comma), text...)
+	}
+	end()
+	return payloads, nil
+}
+
+// split makes the notifications of one message. They are texts, so none ends
+// within a character.
+func split(message []byte) (payloads []string) {
+	if len(message) < maxPayload {
+		return []string{partWhole + string(message)}
+	}
+	mark := partFirst
+	for len(message) >= maxPayload {
+		n := maxPayload - 1
+		for !utf8.RuneStart(message[n]) {
+			n--
+		}
+		payloads = append(payloads, mark+string(message[:n]))
+		message, mark = message[n:], partNext
+	}
+	return append(payloads, partLast+string(message))
+}

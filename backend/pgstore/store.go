@@ -1,0 +1,179 @@
+// Package pgstore keeps spaces in a PostgreSQL database, version 15 or later,
+// which any number of processes may share.
+//
+// A batch of commits is one call of one function in the database, and so one
+// transaction of which the client is no part. It locks the heads of its spaces,
+// so that seqs are dense and in order whoever commits. The tables and views (see
+// migrations) are made to be read with psql: try "SELECT * FROM thole.events".
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/thole-dev/thole"
+)
+
+// minServer is the oldest server that the SQL is written for.
+const minServer = 15
+
+// Store is a [thole.Backend] in a PostgreSQL database.
+type Store struct {
+	*config
+	pool       *pgxpool.Pool
+	durability thole.Durability
+	wire       *wire // nil: no hints and signals
+
+	mu      sync.Mutex
+	running sync.WaitGroup // calls; added to under mu while open
+	closing bool
+	closed  chan struct{} // closed when closing is set
+	over    sync.Once
+}
+
+var (
+	_ thole.Backend = (*Store)(nil)
+	_ thole.Durable = (*Store)(nil)
+	_ thole.Watcher = (*Store)(nil)
+	_ thole.Relay   = (*Store)(nil)
+)
+
+// Open opens the store that a DSN postgres://USER:PASSWORD@HOST:PORT/DATABASE
+// names. What is missing in the database is made, an older store migrated. A
+// query in the DSN may have the parameters of libpq and pgxpool
+// (pool_max_conns, default 16; sslmode, connect_timeout, …) and these:
+//
+//	schema=NAME    the PostgreSQL schema that holds the store; default thole
+//	timeout=30s    how long a statement may take
+//	direct=DSN     the same database for hints and signals, past a transaction
+//	               pooler. Without it there are none behind a pooler: commits of
+//	               others are seen when the heads are polled
+//	hints=off      no hints and signals
+//	pooler=on|off  whether there is a transaction pooler; default: found out
+//
+// Wrong or insufficient rights, a missing database, a store of a newer version
+// or an older server are errors that say what to do; a server that cannot be
+// reached is ErrUnavailable.
+func Open(ctx context.Context, dsn string) (*Store, error) {
+	c, err := parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{config: c, closed: make(chan struct{})}
+	if err := s.open(ctx); err != nil {
+		return nil, c.explain(ctx, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context) error {
+	conn, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := s.survey(ctx, conn); err != nil {
+		return err
+	}
+	if _, err := s.migrate(ctx, conn, migrations, false); err != nil {
+		return err
+	}
+	cc := s.config.pool.ConnConfig
+	if s.pooler == "on" {
+		// A prepared statement is of one connection of the server, and so is a
+		// setting.
+		cc.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	} else {
+		cc.RuntimeParams["statement_timeout"] = strconv.FormatInt(s.timeout.Milliseconds(), 10)
+	}
+	if s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), s.config.pool); err != nil {
+		return err
+	}
+	if s.hints != "off" && (s.direct != nil || s.pooler == "off") {
+		if s.wire, err = openWire(ctx, s); err != nil {
+			s.pool.Close()
+			return fmt.Errorf("connection for hints and signals: %w", err)
+		}
+	}
+	return nil
+}
+
+// dial opens a connection outside of the pool. It is fit for a pooler.
+func (c *config) dial(ctx context.Context) (*pgx.Conn, error) {
+	cc := c.pool.ConnConfig.Copy()
+	cc.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return pgx.ConnectConfig(ctx, cc)
+}
+
+// survey learns what matters of the server and refuses one that is of no use.
+func (s *Store) survey(ctx context.Context, conn *pgx.Conn) error {
+	var version, pid int
+	var encoding, isolation, fsync string
+	var standby bool
+	err := conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, pg_backend_pid(), current_setting('server_encoding'),
+		current_setting('default_transaction_isolation'), current_setting('fsync'), pg_is_in_recovery()`).
+		Scan(&version, &pid, &encoding, &isolation, &fsync, &standby)
+	switch {
+	case err != nil:
+		return err
+	case version/10000 < minServer:
+		return fmt.Errorf("%w: %s is of version %d, at least %d is needed", errors.ErrUnsupported, s.name(), version/10000, minServer)
+	case encoding != "UTF8":
+		return fmt.Errorf("%w: %s has encoding %s; create the database with ENCODING 'UTF8'", errors.ErrUnsupported, s.name(), encoding)
+	case isolation != "read committed":
+		return fmt.Errorf("%w: %s has default_transaction_isolation %q, which makes concurrent commits fail; set it to 'read committed' for this role",
+			errors.ErrUnsupported, s.name(), isolation)
+	case standby:
+		return fmt.Errorf("%w: %s is a standby, which cannot be written to; name the primary", errors.ErrUnsupported, s.name())
+	}
+	s.durability = thole.Sync // commits turn synchronous_commit on
+	if fsync != "on" {
+		s.durability = thole.Relaxed
+	}
+	if s.pooler == "" {
+		// A pooler gives its clients made-up process ids.
+		s.pooler = "off"
+		if pid != int(conn.PgConn().PID()) {
+			s.pooler = "on"
+		}
+	}
+	return nil
+}
+
+// Durability is Sync, or Relaxed when the server runs with fsync off.
+func (s *Store) Durability() thole.Durability { return s.durability }
+
+// enter begins a call, which ends with leave. Its context ends a little later
+// than the server should have given up.
+func (s *Store) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, nil, thole.ErrClosed
+	}
+	s.running.Add(1)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout+grace, errLate)
+	return ctx, func() { cancel(); s.running.Done() }, nil
+}
+
+// Close waits for the calls that run and closes all connections. It is
+// idempotent.
+func (s *Store) Close() error {
+	s.over.Do(func() {
+		s.mu.Lock()
+		s.closing = true
+		close(s.closed)
+		s.mu.Unlock()
+		s.running.Wait()
+		if s.wire != nil {
+			s.wire.close()
+		}
+		s.pool.Close()
+	})
+	return nil
+}

@@ -1,0 +1,112 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/thole-dev/thole"
+)
+
+type notification = pgconn.Notification
+
+// watcher is a Watch that runs. Its fields are guarded by wire.mu.
+type watcher struct {
+	spaces map[string]bool // of which it has not been told
+	news   chan struct{}   // capacity 1: there are some
+}
+
+func (x *watcher) put(spaces []string) {
+	for _, name := range spaces {
+		x.spaces[name] = true
+	}
+	ring(x.news)
+}
+
+// receiver is a Receive that runs. Its fields are guarded by wire.mu.
+type receiver struct {
+	signals []thole.Signal
+	news    chan struct{} // capacity 1: there are some
+}
+
+func (r *receiver) put(signals []thole.Signal) {
+	r.signals = append(r.signals, signals...)
+	if late := len(r.signals) - maxUnheard; late > 0 {
+		r.signals = append([]thole.Signal(nil), r.signals[late:]...)
+	}
+	ring(r.news)
+}
+
+func ring(bell chan struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
+}
+
+// Watch implements [thole.Watcher]: it calls wake with the spaces to which other
+// processes, or other Stores, committed. It returns nil when ctx ends or the
+// Store is closed. Without a direct connection it stays silent.
+func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
+	x := &watcher{spaces: map[string]bool{}, news: make(chan struct{}, 1)}
+	if s.wire != nil {
+		s.wire.mu.Lock()
+		s.wire.watchers[x] = true
+		s.wire.mu.Unlock()
+		defer func() {
+			s.wire.mu.Lock()
+			defer s.wire.mu.Unlock()
+			delete(s.wire.watchers, x)
+		}()
+	}
+	for {
+		select {
+		case <-x.news:
+		case <-ctx.Done():
+			return nil
+		case <-s.closed:
+			return nil
+		}
+		s.wire.mu.Lock()
+		spaces := x.spaces
+		x.spaces = map[string]bool{}
+		s.wire.mu.Unlock()
+		for name := range spaces {
+			wake(name)
+		}
+	}
+}
+
+// Receive implements [thole.Relay]. One who does not keep up misses the oldest
+// signals. It returns nil when ctx ends or the Store is closed.
+func (s *Store) Receive(ctx context.Context, hear func(thole.Signal)) error {
+	r := &receiver{news: make(chan struct{}, 1)}
+	if s.wire != nil {
+		s.wire.mu.Lock()
+		s.wire.receivers[r] = true
+		s.wire.mu.Unlock()
+		defer func() {
+			s.wire.mu.Lock()
+			defer s.wire.mu.Unlock()
+			delete(s.wire.receivers, r)
+		}()
+	}
+	for {
+		select {
+		case <-r.news:
+		case <-ctx.Done():
+			return nil
+		case <-s.closed:
+			return nil
+		}
+		s.wire.mu.Lock()
+		signals := r.signals
+		r.signals = nil
+		s.wire.mu.Unlock()
+		for i := range signals {
+			if ctx.Err() != nil {
+				return nil
+			}
+			hear(signals[i])
+		}
+	}
+}

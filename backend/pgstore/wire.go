@@ -1,0 +1,324 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/thole-dev/thole"
+)
+
+const (
+	hintPause   = 10 * time.Millisecond // between two notifications of commits: notifying takes a lock of the whole server
+	pingAfter   = 15 * time.Second      // of silence
+	wireTimeout = 5 * time.Second       // for an answer
+	maxUnheard  = 1 << 12               // signals that wait for one receiver; beyond, the oldest are dropped
+	maxRedial   = 5 * time.Second
+)
+
+// errDown says that signals cannot be sent now.
+var errDown = fmt.Errorf("%w: the connection for hints and signals is down", thole.ErrUnavailable)
+
+// wire carries hints and signals between processes by LISTEN and NOTIFY, over
+// one direct connection: not in the transactions that commit, since a
+// transaction that notifies holds a lock of the whole server when it commits.
+type wire struct {
+	*config
+	stop context.CancelFunc
+	done chan struct{} // closed when run has returned
+
+	mu        sync.Mutex
+	touched   map[string]bool // spaces of which the others have not been told
+	outbox    []letter
+	down      bool
+	interrupt context.CancelFunc // makes run look at touched and outbox; nil: it will anyway
+	watchers  map[*watcher]bool
+	receivers map[*receiver]bool
+
+	parts map[uint32]string // of messages that are coming, by the sender's process id; run's own
+}
+
+// letter is a payload of signals on its way.
+type letter struct {
+	payload string
+	sent    chan error // capacity 1
+}
+
+// openWire connects; ctx bounds only that.
+func openWire(ctx context.Context, s *Store) (*wire, error) {
+	w := &wire{
+		config: s.config, done: make(chan struct{}),
+		touched: map[string]bool{}, watchers: map[*watcher]bool{}, receivers: map[*receiver]bool{},
+	}
+	conn, err := w.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go w.run(ctx, conn)
+	return w, nil
+}
+
+func (w *wire) close() {
+	w.stop()
+	<-w.done
+}
+
+// The channels. Notifications stay within a database.
+func (w *wire) hintChannel() string   { return w.schema + " hints" }
+func (w *wire) signalChannel() string { return w.schema + " signals" }
+
+// run keeps a connection, at first conn, until ctx ends.
+func (w *wire) run(ctx context.Context, conn *pgx.Conn) {
+	defer close(w.done)
+	for {
+		w.serve(ctx, conn)
+		w.drop(ctx, conn)
+		if conn = w.redial(ctx); conn == nil {
+			return
+		}
+	}
+}
+
+// redial connects again; nil when ctx ends.
+func (w *wire) redial(ctx context.Context) *pgx.Conn {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, maxRedial) {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		if conn, err := w.connect(ctx); err == nil {
+			return conn
+		}
+	}
+}
+
+func (w *wire) connect(ctx context.Context) (*pgx.Conn, error) {
+	cc := w.direct
+	if cc == nil {
+		cc = w.config.pool.ConnConfig
+	}
+	cc = cc.Copy()
+	cc.DefaultQueryExecMode = pgx.QueryExecModeExec
+	cc.RuntimeParams["synchronous_commit"] = "off" // a notification need not outlive a crash
+	conn, err := pgx.ConnectConfig(ctx, cc)
+	if err != nil {
+		return nil, err
+	}
+	_, err = conn.Exec(ctx, `LISTEN `+pgx.Identifier{w.hintChannel()}.Sanitize()+`; LISTEN `+pgx.Identifier{w.signalChannel()}.Sanitize())
+	if err != nil {
+		conn.Close(ctx)
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down, w.parts = false, map[uint32]string{}
+	w.tell("") // what came before is lost
+	return conn, nil
+}
+
+// drop closes a connection and fails what waits to be sent.
+func (w *wire) drop(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	conn.Close(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = true
+	for _, l := range w.outbox {
+		l.sent <- errDown
+	}
+	w.outbox = nil
+}
+
+// serve sends and hears until the connection breaks or ctx ends.
+func (w *wire) serve(ctx context.Context, conn *pgx.Conn) {
+	var told time.Time // when hints were sent
+	heard := time.Now()
+	for ctx.Err() == nil {
+		if err := w.send(ctx, conn, &told); err != nil {
+			return
+		}
+		n, err := w.wait(ctx, conn, told)
+		switch {
+		case n != nil:
+			heard = time.Now()
+			if n.PID != conn.PgConn().PID() { // else it is our own
+				w.deliver(n)
+			}
+		case conn.IsClosed():
+			return
+		case err != nil && time.Since(heard) > pingAfter:
+			if err := w.exec(ctx, conn, `SELECT 1`); err != nil {
+				return
+			}
+			heard = time.Now()
+		}
+	}
+}
+
+// wait waits for a notification, but no longer than until there is something to
+// send, or to find out whether the connection still is one.
+func (w *wire) wait(ctx context.Context, conn *pgx.Conn, told time.Time) (*notification, error) {
+	w.mu.Lock()
+	if len(w.outbox) > 0 {
+		w.mu.Unlock()
+		return nil, nil
+	}
+	patience := pingAfter
+	if len(w.touched) > 0 {
+		patience = max(0, time.Until(told.Add(hintPause)))
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	w.interrupt = cancel
+	w.mu.Unlock()
+	n, err := conn.WaitForNotification(ctx)
+	w.mu.Lock()
+	w.interrupt = nil
+	w.mu.Unlock()
+	return n, err
+}
+
+// send sends signals, and hints unless the latest ones are too fresh.
+func (w *wire) send(ctx context.Context, conn *pgx.Conn, told *time.Time) error {
+	w.mu.Lock()
+	letters := w.outbox
+	w.outbox = nil
+	var spaces []string
+	if time.Since(*told) >= hintPause {
+		for name := range w.touched {
+			spaces = append(spaces, name)
+		}
+		clear(w.touched)
+	}
+	w.mu.Unlock()
+	var failed error
+	for _, l := range letters {
+		if failed == nil {
+			failed = w.notify(ctx, conn, w.signalChannel(), l.payload)
+		}
+		l.sent <- failed
+	}
+	if failed != nil || len(spaces) == 0 {
+		return failed
+	}
+	*told = time.Now()
+	payload, err := json.Marshal(spaces)
+	if err != nil {
+		return err
+	}
+	if len(payload) > maxPayload {
+		payload = []byte(`[""]`) // check all
+	}
+	return w.notify(ctx, conn, w.hintChannel(), string(payload))
+}
+
+func (w *wire) notify(ctx context.Context, conn *pgx.Conn, channel, payload string) error {
+	return w.exec(ctx, conn, `SELECT pg_notify($1, $2)`, channel, payload)
+}
+
+func (w *wire) exec(ctx context.Context, conn *pgx.Conn, sql string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, wireTimeout)
+	defer cancel()
+	_, err := conn.Exec(ctx, sql, args...)
+	return err
+}
+
+// committed notes that the others should hear of these spaces.
+func (w *wire) committed(spaces []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	idle := len(w.touched) == 0
+	for _, name := range spaces {
+		w.touched[name] = true
+	}
+	if idle && w.interrupt != nil {
+		w.interrupt()
+	}
+}
+
+// post sends payloads of signals.
+func (w *wire) post(ctx context.Context, payloads []string) error {
+	for _, payload := range payloads {
+		l := letter{payload: payload, sent: make(chan error, 1)}
+		w.mu.Lock()
+		if w.down {
+			w.mu.Unlock()
+			return errDown
+		}
+		w.outbox = append(w.outbox, l)
+		if w.interrupt != nil {
+			w.interrupt()
+		}
+		w.mu.Unlock()
+		select {
+		case err := <-l.sent:
+			if err != nil {
+				return errors.Join(errDown, err)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-w.done:
+			return thole.ErrClosed
+		}
+	}
+	return nil
+}
+
+// deliver gives a notification to who watches or receives. What cannot be read
+// is of a program that speaks otherwise.
+func (w *wire) deliver(n *notification) {
+	if n.Channel == w.signalChannel() {
+		w.assemble(n)
+		return
+	}
+	var spaces []string
+	if json.Unmarshal([]byte(n.Payload), &spaces) != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tell(spaces...)
+}
+
+// assemble adds a part to its message and gives the signals of a complete one to
+// who receives.
+func (w *wire) assemble(n *notification) {
+	mark, text := n.Payload[:1], n.Payload[1:]
+	before, begun := w.parts[n.PID]
+	delete(w.parts, n.PID)
+	if mark == partWhole || mark == partFirst {
+		before = ""
+	} else if !begun {
+		return // its beginning came before we listened
+	}
+	if text = before + text; len(text) > maxMessage {
+		return
+	}
+	if mark == partFirst || mark == partNext {
+		w.parts[n.PID] = text
+		return
+	}
+	var signals []thole.Signal
+	if json.Unmarshal([]byte(text), &signals) != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for r := range w.receivers {
+		r.put(signals)
+	}
+}
+
+// tell wakes the watchers; w.mu is held.
+func (w *wire) tell(spaces ...string) {
+	for x := range w.watchers {
+		x.put(spaces)
+	}
+}
