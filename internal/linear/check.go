@@ -3,6 +3,7 @@ package linear
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"os"
 	"runtime"
 	"slices"
@@ -132,18 +133,23 @@ func split(ops []Op) [][]Op {
 }
 
 func model(k Kind) porcupine.Model {
+	seed := maphash.MakeSeed()
 	return porcupine.Model{
 		Init: func() any { return initial(k) },
 		Step: func(s, in, _ any) (bool, any) {
 			after, ok := s.(state).step(in.(*Op))
 			return ok, after
 		},
+		Hash:              func(s any) uint64 { return maphash.Comparable(seed, s.(state)) },
 		DescribeOperation: func(in, _ any) string { return in.(*Op).String() },
 		DescribeState:     func(s any) string { return fmt.Sprintf("%+v", s) },
 	}
 }
 
 func history(part []Op) []porcupine.Operation {
+	if part[0].Kind == Line {
+		part = hinted(part)
+	}
 	out := make([]porcupine.Operation, len(part))
 	for i := range part {
 		op := &part[i]

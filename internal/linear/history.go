@@ -87,6 +87,8 @@ type Op struct {
 	Outcome Outcome
 	Call    time.Duration // since the history began
 	Return  time.Duration // after it; without meaning when the outcome is Unknown
+
+	hints *hints // of the part, while it is checked
 }
 
 // History records operations. It is safe for concurrent use.

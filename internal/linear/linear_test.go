@@ -186,6 +186,30 @@ func TestWhatAMutexDidIsAccepted(t *testing.T) {
 	}
 }
 
+// TestManyGuessesAreNoLongSearch queues many pairs of jobs at once, before the
+// claims tell their order, with operations without an answer between.
+func TestManyGuessesAreNoLongSearch(t *testing.T) {
+	var lines []string
+	for i := 0; i < 60; i += 2 {
+		lines = append(lines, fmt.Sprintf("%d %d start %d → done", i, i+1, i), fmt.Sprintf("%d %d start %d → done", i, i+1, i+1))
+	}
+	lines = append(lines, "10 11 start 60 → ?", "20 21 claim → ?", "30 31 start 61 → ?", "40 41 claim → ?")
+	for i := range 60 {
+		job := i ^ 1 // the later one of each pair first
+		lines = append(lines, fmt.Sprintf("%d %d claim → %d at t%02d", 100+4*i, 101+4*i, job, i), fmt.Sprintf("%d %d finish %d if t%02d → done", 102+4*i, 103+4*i, job, i))
+	}
+	ops := at(t, Line, lines...)
+	if r := Check(ops, time.Minute); !r.OK() || r.Took > 10*time.Second {
+		t.Errorf("%v", r)
+	}
+	ops[len(ops)-1].If = "t00"
+	r := Check(ops, time.Minute)
+	os.Remove(r.Picture)
+	if len(r.Illegal) != 1 || r.Took > 10*time.Second {
+		t.Errorf("with a wrong token at the end: %v", r)
+	}
+}
+
 func TestWhatSaysNothingIsNotRecorded(t *testing.T) {
 	h := New()
 	for do, outcome := range map[Verb]Outcome{Get: Unknown, Look: Unknown, Write: Unknown, Put: Never, Acquire: Never} {

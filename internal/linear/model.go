@@ -2,8 +2,6 @@ package linear
 
 import (
 	"math"
-	"slices"
-	"strconv"
 	"time"
 )
 
@@ -127,80 +125,6 @@ func (s lock) step(op *Op) (state, bool) {
 		return s, true
 	}
 	return s, false
-}
-
-// line is a queue of jobs, first come first served, of which one at a time is
-// claimed, under a lease, and finished once. A job whose lease ran out may crash
-// and make room for the next; its holder cannot finish it then.
-type line struct {
-	lease              // of the job that is claimed
-	job         int    // which that is
-	queue       string // numbers of those that wait, a byte each
-	done, crash uint64 // sets of those that ended
-}
-
-func (s line) step(op *Op) (state, bool) {
-	job, err := strconv.Atoi(op.Value)
-	if op.Do != Claim && (err != nil || job < 0 || job > 63) {
-		return s, false
-	}
-	held := s.token != "" && s.job == job
-	switch op.Do {
-	case Start:
-		s.queue += string([]byte{byte(job)})
-		return s, true
-	case Claim:
-		return s.claim(op, job)
-	case Finish:
-		mine := held && s.token == op.If
-		switch {
-		case mine && op.Outcome == Refused:
-			return s.crashed(), s.over(op)
-		case mine:
-			s.done |= 1 << job
-			s.lease = s.freed()
-			return s, true
-		}
-		return s, op.Outcome != Done
-	case Look:
-		switch op.Version {
-		case Queued:
-			return s, slices.Contains([]byte(s.queue), byte(job))
-		case Running:
-			return s, held
-		case Succeeded:
-			return s, s.done&(1<<job) != 0
-		case Crashed:
-			if held && s.over(op) {
-				s = s.crashed()
-			}
-			return s, s.crash&(1<<job) != 0
-		}
-	}
-	return s, false
-}
-
-// claim takes the first of the queue, after the one before has crashed if need be.
-func (s line) claim(op *Op, job int) (state, bool) {
-	unknown := op.Outcome == Unknown
-	if s.token != "" && !s.over(op) || s.queue == "" {
-		return s, unknown
-	}
-	if s.token != "" {
-		s = s.crashed()
-	}
-	first := int(s.queue[0])
-	if !unknown && (first != job || op.Version <= s.last) {
-		return s, false
-	}
-	s.queue, s.job, s.lease = s.queue[1:], first, s.taken(op)
-	return s, true
-}
-
-func (s line) crashed() line {
-	s.crash |= 1 << s.job
-	s.lease = s.freed()
-	return s
 }
 
 // forever is when an operation without an answer ends.
