@@ -84,8 +84,25 @@ func (s *Set) Dropped() { s.dropped.Inc() }
 // Backend returns b with its commits counted. It has b's optional abilities.
 func (s *Set) Backend(b thole.Backend) thole.Backend {
 	m := metered{Backend: b, set: s}
-	if w, ok := b.(thole.Watcher); ok {
-		return meteredWatcher{metered: m, Watcher: w}
+	w, hints := b.(thole.Watcher)
+	r, signals := b.(thole.Relay)
+	switch {
+	case hints && signals:
+		return struct {
+			metered
+			thole.Watcher
+			thole.Relay
+		}{m, w, r}
+	case hints:
+		return struct {
+			metered
+			thole.Watcher
+		}{m, w}
+	case signals:
+		return struct {
+			metered
+			thole.Relay
+		}{m, r}
 	}
 	return m
 }
@@ -93,11 +110,6 @@ func (s *Set) Backend(b thole.Backend) thole.Backend {
 type metered struct {
 	thole.Backend
 	set *Set
-}
-
-type meteredWatcher struct {
-	metered
-	thole.Watcher
 }
 
 func (m metered) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {

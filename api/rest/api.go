@@ -24,6 +24,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/metrics"
+	"github.com/thole-dev/thole/api/wire"
 	"github.com/thole-dev/thole/state/kv"
 	"github.com/thole-dev/thole/state/lock"
 	"github.com/thole-dev/thole/state/run"
@@ -79,6 +80,7 @@ type API struct {
 	mux     *http.ServeMux
 	routes  []route
 	limiter *limiter
+	wire    *wire.Server
 	buffers sync.Pool // of *[]byte: frames on their way out
 	drain   context.Context
 	stop    context.CancelFunc
@@ -112,6 +114,7 @@ func New(store *thole.Store, opts *Options) *API {
 	}
 	registerExpiry(store)
 	a.drain, a.stop = context.WithCancel(context.Background())
+	a.wire = wire.New(store, &wire.Options{Version: o.Version, Heartbeat: o.Heartbeat, Stall: o.Stall, Draining: a.drain})
 	for i := range a.routes {
 		rt := &a.routes[i]
 		a.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) { a.serve(rt, w, r) })

@@ -65,7 +65,7 @@ func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
 		}
 		for _, e := range p.Events {
 			if shows(streams, e.Stream) && !privacy.hides(&e) {
-				items = append(items, wire(e))
+				items = append(items, toWire(e))
 			}
 		}
 		if q.Backward {

@@ -34,7 +34,7 @@ type wireEvent struct {
 	Data     json.RawMessage `json:"data"`
 }
 
-func wire(e thole.Event) wireEvent {
+func toWire(e thole.Event) wireEvent {
 	if e.Data == nil { // redacted
 		e.Data = json.RawMessage("null")
 	}
@@ -57,7 +57,7 @@ func frame(d *thole.Delivery) []byte {
 	b.WriteString("\ndata: ")
 	enc := json.NewEncoder(&b) // compacts raw JSON, so that data is one line, and ends it
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(wire(d.Event)); err != nil {
+	if err := enc.Encode(toWire(d.Event)); err != nil {
 		return nil // not JSON: cannot be, it was checked when it was committed
 	}
 	b.WriteByte('\n')

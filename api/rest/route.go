@@ -114,7 +114,7 @@ func routes() []route {
 	var all []route
 	for _, part := range [][]route{
 		spaceRoutes(), eventRoutes(), threadRoutes(), todoRoutes(), kvRoutes(), documentRoutes(),
-		lockRoutes(), runRoutes(), workerRoutes(), decisionRoutes(), fileRoutes(), blobRoutes(),
+		lockRoutes(), runRoutes(), workerRoutes(), decisionRoutes(), fileRoutes(), blobRoutes(), backendRoutes(),
 	} {
 		all = append(all, part...)
 	}

@@ -2,8 +2,9 @@ package wire
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -31,8 +32,11 @@ func (s *Server) stream(c *Call, feed func(ctx context.Context, put func(event s
 	if err := c.may("*"); err != nil {
 		return err
 	}
+	if !strings.Contains(c.R.Header.Get("Accept"), "text/event-stream") {
+		return fmt.Errorf("%w: this is an event stream; ask for it with Accept: text/event-stream", thole.ErrInvalid)
+	}
 	if s.opts.Draining.Err() != nil {
-		return thole.ErrClosed
+		return fmt.Errorf("%w: the server is going away", thole.ErrClosed)
 	}
 	h := c.W.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -50,7 +54,7 @@ func (s *Server) stream(c *Call, feed func(ctx context.Context, put func(event s
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := feed(ctx, func(event string, v any) {
+		feed(ctx, func(event string, v any) {
 			frame, err := remote.AppendEvent(nil, event, v)
 			if err != nil {
 				return
@@ -60,10 +64,7 @@ func (s *Server) stream(c *Call, feed func(ctx context.Context, put func(event s
 			case <-ctx.Done():
 			}
 		})
-		if err != nil && !errors.Is(err, thole.ErrClosed) {
-			cancel()
-		}
-		cancel()
+		cancel() // the store has closed, or ctx ended
 	}()
 	defer func() { cancel(); <-done }()
 	beat := time.NewTicker(s.opts.Heartbeat)
