@@ -1,6 +1,7 @@
 package thole
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -50,7 +51,7 @@ func onceFrom(ctx context.Context) *once {
 
 // key hashes what the user gave, so that it may be long and secret.
 func (o *once) key(sp *Space) string {
-	sum := sha256.Sum256([]byte(sp.actor + "\x00" + o.user))
+	sum := sha256.Sum256([]byte(cmp.Or(sp.caller, sp.actor) + "\x00" + o.user))
 	return "idem/" + hex.EncodeToString(sum[:16]) + "/" + strconv.Itoa(int(o.n.Load()))
 }
 
@@ -61,8 +62,19 @@ func (o *once) receipt(sp *Space, events int) Write {
 
 func (o *once) next() { o.n.Add(1) }
 
-// receipt looks up what an earlier try under ctx's idempotency key got.
+// receipt is Earlier for who is about to commit, and then does not.
 func (sp *Space) receipt(ctx context.Context) (Result, bool, error) {
+	res, repeated, err := sp.Earlier(ctx)
+	if repeated {
+		onceFrom(ctx).next()
+	}
+	return res, repeated, err
+}
+
+// Earlier returns the Result of the commit that was made under ctx's idempotency
+// key before, so that the next one through this handle would be a repeat; false:
+// none was. Errors: *ReusedKeyError.
+func (sp *Space) Earlier(ctx context.Context) (Result, bool, error) {
 	o := onceFrom(ctx)
 	if o == nil || sp.err != nil {
 		return Result{}, false, sp.err
@@ -78,7 +90,6 @@ func (sp *Space) receipt(ctx context.Context) (Result, bool, error) {
 	if r.Fingerprint != o.fingerprint {
 		return Result{}, false, &ReusedKeyError{Key: o.user}
 	}
-	o.next()
 	res := Result{Last: rec.Version, Repeated: true}
 	if r.Events > 0 {
 		res.First = rec.Version

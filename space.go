@@ -2,6 +2,7 @@ package thole
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ type Space struct {
 	store  *Store
 	name   string
 	actor  string
+	caller string // whose idempotency keys count; "": actor's
 	cause  string
 	fences []Fence
 	asOf   time.Time // of an expiry: commits carry this time instead of now
@@ -44,7 +46,15 @@ func (sp *Space) Actor() string { return sp.actor }
 // As returns a handle through which actor acts ("user:42", "agent:coder").
 func (sp *Space) As(actor string) *Space {
 	c := *sp
-	c.actor = actor
+	c.actor, c.caller = actor, ""
+	return &c
+}
+
+// InNameOf is As for what sp's actor does in the name of another: the
+// idempotency keys stay its own.
+func (sp *Space) InNameOf(actor string) *Space {
+	c := *sp
+	c.actor, c.caller = actor, cmp.Or(sp.caller, sp.actor)
 	return &c
 }
 

@@ -49,10 +49,16 @@ func (c *call) admit() error {
 			return err
 		}
 	}
-	if !c.route.mutates() || c.route.do.binary {
-		return nil
+	if c.route.mutates() && !c.route.do.binary {
+		if err := c.readBody(); err != nil {
+			return err
+		}
 	}
-	var err error
+	return c.enterThread() // which a repeat may, although its token is old
+}
+
+// readBody reads the request's body and what stands for the request.
+func (c *call) readBody() (err error) {
 	if c.raw, err = readBody(c.w, c.r, c.api.opts.MaxBody); err != nil {
 		return err
 	}
@@ -113,7 +119,7 @@ func (c *call) enter(name string) error {
 	for _, f := range fences {
 		c.space = c.space.Under(f)
 	}
-	return c.enterThread()
+	return nil
 }
 
 func (c *call) handle(name string) *thole.Space {

@@ -67,7 +67,11 @@ func acquireLock(c *call, in NewLock) (HeldLock, error) {
 // away: waiting is not worth holding it up.
 func (c *call) whileServing() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
-	stop := context.AfterFunc(c.api.drain, func() { cancel(fmt.Errorf("%w: %w", thole.ErrClosed, errDraining)) })
+	end := func() { cancel(fmt.Errorf("%w: %w", thole.ErrClosed, errDraining)) }
+	if c.api.drain.Err() != nil {
+		end() // now, not in a while
+	}
+	stop := context.AfterFunc(c.api.drain, end)
 	return ctx, func() { stop(); cancel(nil) }
 }
 

@@ -16,6 +16,8 @@ import (
 // aRun is what a run looks like from outside.
 type aRun struct {
 	ID      string          `json:"id"`
+	Thread  string          `json:"thread"`
+	Agent   string          `json:"agent"`
 	Status  string          `json:"status"`
 	Options json.RawMessage `json:"options"`
 	Cancel  *struct{ Cause string }

@@ -42,6 +42,7 @@ type NewClaim struct {
 	Spaces      []string `json:"spaces" jsonschema:"description=at most 32"`
 	Agent       string   `json:"agent,omitempty"`
 	WaitSeconds float64  `json:"wait_seconds,omitempty" jsonschema:"description=up to 300; default 0"`
+	Worker      string   `json:"worker,omitempty" jsonschema:"description=the agent that takes it, for a run that names none"`
 	Holder      string   `json:"holder,omitempty" jsonschema:"description=who takes it, for people"`
 }
 
@@ -86,11 +87,20 @@ func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
 		}
 		defer feed.close()
 	}
+	for _, name := range in.Spaces { // all, before a run is taken in any
+		h, err := run.In(c.handle(name), nil).Claimed(serving)
+		if err == nil {
+			return c.claimed(name, h)
+		}
+		if !errors.Is(err, thole.ErrNotFound) {
+			return nothing, err
+		}
+	}
 	for {
 		for _, name := range in.Spaces {
-			h, err := run.In(c.handle(name), nil).Claim(serving, &run.ClaimOptions{Agent: in.Agent, Holder: in.Holder})
+			h, err := run.In(c.handle(name), nil).Claim(serving, &run.ClaimOptions{Agent: in.Agent, Name: in.Worker, Holder: in.Holder})
 			if err == nil {
-				return c.claimed(serving, name, h)
+				return c.claimed(name, h)
 			}
 			if !errors.Is(err, thole.ErrNotFound) {
 				return nothing, err
@@ -121,8 +131,8 @@ func (c *call) hear(ctx context.Context, spaces []string) (feed, error) {
 	return newMerged(ctx, spaces, watches), nil
 }
 
-func (c *call) claimed(ctx context.Context, space string, h *run.Handle) (ClaimedRun, error) {
-	r, err := h.Get(ctx)
+func (c *call) claimed(space string, h *run.Handle) (ClaimedRun, error) {
+	r, err := h.Get(c.ctx)
 	if err != nil {
 		return ClaimedRun{}, err
 	}

@@ -29,11 +29,12 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 // ends while it waits, the run is cancelled. Errors: those of [Runs.Start] and
 // [Handle.Do]; ErrClosed when the group is being drained.
 func (rs *Runs) Do(ctx context.Context, threadID string, req Request, fn func(context.Context, *Handle) error) error {
-	ctx, leave, ok := rs.opts.Group.join(thole.WithoutIdempotencyKey(ctx))
+	place := rs.opts.Group.enter()
+	ctx, ok := place.work(thole.WithoutIdempotencyKey(ctx))
 	if !ok {
 		return fmt.Errorf("run in %s: %w: workers are being drained", threadID, thole.ErrClosed)
 	}
-	defer leave()
+	defer place.leave()
 	if ctx.Err() != nil {
 		return fmt.Errorf("run in %s: %w", threadID, context.Cause(ctx))
 	}
@@ -146,13 +147,20 @@ func (h *Handle) begin(ctx context.Context) error {
 // Errors: fn's; *CancelledError; ErrFenced; those of the commit that ends the
 // run.
 func (h *Handle) Do(ctx context.Context, fn func(context.Context, *Handle) error) error {
-	ctx, leave, ok := h.rs.opts.Group.join(thole.WithoutIdempotencyKey(ctx))
-	if !ok { // claimed just before the drain
+	place := h.place
+	if place == nil {
+		place = h.rs.opts.Group.enter()
+	}
+	ctx, ok := place.work(thole.WithoutIdempotencyKey(ctx))
+	if !ok { // the group has no more time for it
 		h.persist(ctx, ByShutdown)
-		_, err := h.end(ctx, nil)
+		r, err := h.end(ctx, nil)
+		if err == nil && r.Cancel != nil {
+			err = &CancelledError{Run: h.id, Cause: r.Cancel.Cause}
+		}
 		return err
 	}
-	defer leave()
+	defer place.leave()
 	return h.do(ctx, fn)
 }
 

@@ -5,62 +5,105 @@ import (
 	"sync"
 )
 
-// Group is the runs that a process works on, so that it can stop in good order.
-// The zero Group is ready; it is safe for concurrent use.
+// Group is the runs that a process works on, so that it can stop in good order:
+// those that [Runs.Do] and [Runs.Claim] begin, until [Runs.Do], [Handle.Do] or
+// [Handle.Finish] has ended them. The zero Group is ready; it is safe for
+// concurrent use.
 type Group struct {
 	mu      sync.Mutex
 	closing bool
-	cancels map[int]context.CancelCauseFunc // of those at work
-	next    int
-	idle    chan struct{} // closed when the last one leaves; made by Drain
+	places  map[*place]struct{}
+	idle    chan struct{} // closed when the last place is left; made by Drain
 }
 
-func (g *Group) draining() bool {
-	if g == nil {
-		return false
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.closing
+// place is a run's in a group. It is taken before the run begins, so that a
+// drain finds either the run or nothing.
+type place struct {
+	group  *Group                  // nil: of no group
+	cancel context.CancelCauseFunc // of Do's work; nil: that has not begun
 }
 
-// join adds a worker: its context ends when the group's patience does. ok is
-// false when the group takes no more.
-func (g *Group) join(ctx context.Context) (_ context.Context, leave func(), ok bool) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// enter takes a place; nil when the group takes no more.
+func (g *Group) enter() *place {
+	p := &place{group: g}
 	if g == nil {
-		return ctx, func() { cancel(nil) }, true
+		return p
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closing {
-		cancel(nil)
-		return ctx, nil, false
+		return nil
 	}
-	if g.cancels == nil {
-		g.cancels = make(map[int]context.CancelCauseFunc)
+	if g.places == nil {
+		g.places = make(map[*place]struct{})
 	}
-	id := g.next
-	g.next++
-	g.cancels[id] = cancel
-	return ctx, func() {
-		cancel(nil)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		delete(g.cancels, id)
-		if g.closing && len(g.cancels) == 0 {
-			close(g.idle)
-		}
-	}, true
+	g.places[p] = struct{}{}
+	return p
 }
 
-// Drain lets no more runs begin in the group and waits for those at work. When
+// work returns the context of Do's work at the place, which also ends when the
+// group's patience does. It is false when there is no place, or none any more.
+func (p *place) work(ctx context.Context) (context.Context, bool) {
+	if p == nil {
+		return ctx, false
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	if p.group == nil {
+		p.cancel = cancel
+		return ctx, true
+	}
+	p.group.mu.Lock()
+	defer p.group.mu.Unlock()
+	if _, ok := p.group.places[p]; !ok {
+		cancel(nil)
+		return ctx, false
+	}
+	p.cancel = cancel
+	return ctx, true
+}
+
+// leave gives the place back, and may be called again.
+func (p *place) leave() {
+	if p.cancel != nil {
+		p.cancel(nil)
+	}
+	if p.group == nil {
+		return
+	}
+	p.group.mu.Lock()
+	defer p.group.mu.Unlock()
+	p.group.remove(p)
+}
+
+// leaveUnlessAtWork is leave for who ends a run without Do.
+func (p *place) leaveUnlessAtWork() {
+	if p.group == nil {
+		return
+	}
+	p.group.mu.Lock()
+	defer p.group.mu.Unlock()
+	if p.cancel == nil {
+		p.group.remove(p)
+	}
+}
+
+func (g *Group) remove(p *place) {
+	if _, ok := g.places[p]; !ok {
+		return
+	}
+	delete(g.places, p)
+	if g.closing && len(g.places) == 0 {
+		close(g.idle)
+	}
+}
+
+// Drain lets no more runs begin in the group and waits for those that have. When
 // ctx ends before them, they are cancelled with cause shutdown, and Drain waits
-// until they have ended. It is called once.
+// until those that Do works on have ended. It is called once.
 func (g *Group) Drain(ctx context.Context) {
 	g.mu.Lock()
 	g.closing, g.idle = true, make(chan struct{})
-	if len(g.cancels) == 0 {
+	if len(g.places) == 0 {
 		close(g.idle)
 	}
 	g.mu.Unlock()
@@ -70,8 +113,12 @@ func (g *Group) Drain(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
-	for _, cancel := range g.cancels {
-		cancel(&CancelledError{Cause: ByShutdown})
+	for p := range g.places {
+		if p.cancel != nil {
+			p.cancel(&CancelledError{Cause: ByShutdown})
+		} else {
+			g.remove(p) // its Do will find that, and end the run
+		}
 	}
 	g.mu.Unlock()
 	<-g.idle

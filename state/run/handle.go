@@ -26,6 +26,7 @@ type Handle struct {
 	fence   thole.Fence
 	request []thread.Block
 	timeout time.Duration // 0: none
+	place   *place        // in the group of who claimed it; nil: attached
 	text    text
 	commit  chan struct{} // capacity 1: held by the call that commits
 }
@@ -43,7 +44,8 @@ func (rs *Runs) handle(r *Run, f thole.Fence) *Handle {
 
 // Attach returns a handle on a run for the worker that holds fence, such as one
 // that claimed it in an earlier request. Errors: ErrNotFound; ErrFenced when the
-// fence is not that of the run's lease.
+// fence is not that of the run's lease, unless what is to come repeats, under
+// ctx's idempotency key, what was done while it was.
 func (rs *Runs) Attach(ctx context.Context, id string, fence thole.Fence) (*Handle, error) {
 	r, err := rs.peek(ctx, id)
 	if err != nil {
@@ -53,10 +55,20 @@ func (rs *Runs) Attach(ctx context.Context, id string, fence thole.Fence) (*Hand
 	if err != nil {
 		return nil, err
 	}
-	if fence.Key != key(id)+"/owner" || owner.Version != fence.Token {
+	h := rs.handle(r, fence)
+	if fence.Key != key(id)+"/owner" {
 		return nil, fmt.Errorf("attach to run %s: %w", id, thole.ErrFenced)
 	}
-	return rs.handle(r, fence), nil
+	if owner.Version != fence.Token {
+		_, repeats, err := h.sp.Earlier(ctx)
+		if err == nil && !repeats {
+			err = thole.ErrFenced
+		}
+		if err != nil {
+			return nil, fmt.Errorf("attach to run %s: %w", id, err)
+		}
+	}
+	return h, nil
 }
 
 // ID returns the run's id.
@@ -265,6 +277,9 @@ func (h *Handle) Finish(ctx context.Context, status, reason string) (*Run, error
 		}
 		return r.finish(tx, status, reason)
 	})
+	if h.place != nil && (err == nil || errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced)) {
+		h.place.leaveUnlessAtWork()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("finish run %s: %w", h.id, err)
 	}

@@ -296,3 +296,64 @@ func TestALateWorkerDoesNotEndItsOwnRun(t *testing.T) {
 		b.finish(h)
 	})
 }
+
+func TestARunThatIsClaimedAsADrainBeginsHasTheTimeOfGrace(t *testing.T) {
+	for _, patient := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &hesitant{Store: memstore.New()}
+			b := onMemory(t, f)
+			var g run.Group
+			rs := run.In(b.sp, &run.Options{Group: &g})
+			b.start("go", run.Request{})
+			grace, end := context.WithCancel(t.Context())
+			defer end()
+			drained := make(chan struct{})
+			drain := func([]thole.Commit) {
+				f.before.Store(nil)
+				go func() { g.Drain(grace); close(drained) }()
+				synctest.Wait() // until it waits
+			}
+			f.before.Store(&drain)
+			h, err := rs.Claim(t.Context(), &run.ClaimOptions{Agent: "coder"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := run.Succeeded
+			if !patient {
+				end()
+				<-drained
+				want = run.Cancelled
+			}
+			err = h.Do(t.Context(), func(ctx context.Context, h *run.Handle) error { return h.Text(ctx, "done") })
+			var c *run.CancelledError
+			if patient && err != nil || !patient && (!errors.As(err, &c) || c.Cause != run.ByShutdown) {
+				t.Errorf("patient %v: got %v", patient, err)
+			}
+			b.status(h.ID(), want)
+			<-drained
+			if _, err := rs.Claim(t.Context(), nil); !errors.Is(err, thole.ErrClosed) {
+				t.Errorf("a claim after that: got %v, want ErrClosed", err)
+			}
+		})
+	}
+}
+
+func TestADrainWaitsForARunThatIsFinishedByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := onMemory(t, memstore.New())
+		var g run.Group
+		b.rs = run.In(b.sp, &run.Options{Group: &g})
+		b.start("go", run.Request{})
+		h := b.claim()
+		drained := make(chan struct{})
+		go func() { g.Drain(t.Context()); close(drained) }()
+		synctest.Wait()
+		select {
+		case <-drained:
+			t.Error("it did not wait")
+		default:
+		}
+		b.finish(h)
+		<-drained
+	})
+}

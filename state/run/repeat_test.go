@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/thole-dev/thole"
@@ -27,13 +28,33 @@ func twice[T comparable](b *bench, key string, do func(context.Context) (T, erro
 func TestARepeatedCallOfAWorkerGivesTheFirstAnswer(t *testing.T) {
 	each(t, func(b *bench) {
 		b.start("go", run.Request{})
-		h := b.claim()
+		var h *run.Handle
+		twice(b, "claim", func(ctx context.Context) (string, error) {
+			var err error
+			if h, err = b.rs.Claim(ctx, &run.ClaimOptions{Agent: "coder"}); err != nil {
+				return "", err
+			}
+			return h.ID() + h.Turn() + h.Fence().String() + h.Request()[0].Content, nil
+		})
 		twice(b, "tool", func(ctx context.Context) (string, error) { return h.StartTool(ctx, "Bash", nil, "") })
 		twice(b, "block", func(ctx context.Context) (string, error) { return h.Block(ctx, thread.TextBlock("hi")) })
 		if got, want := b.said(), "u:go a:Bash=streaming a:hi"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		b.finish(h)
+		twice(b, "finish", func(ctx context.Context) (string, error) {
+			h, err := b.rs.Attach(ctx, h.ID(), h.Fence())
+			if err != nil {
+				return "", err
+			}
+			r, err := h.Finish(ctx, run.Succeeded, "")
+			if err != nil {
+				return "", err
+			}
+			return r.Status + r.Version.String(), nil
+		})
+		if _, err := b.rs.Attach(t.Context(), h.ID(), h.Fence()); !errors.Is(err, thole.ErrFenced) {
+			t.Errorf("attach to what has ended: got %v, want ErrFenced", err)
+		}
 	})
 }
 

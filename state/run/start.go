@@ -99,8 +99,11 @@ func (rs *Runs) repeated(ctx context.Context, res thole.Result) (*Run, error) {
 		}
 		return rs.Get(ctx, data.Run)
 	}
-	return nil, fmt.Errorf("%w: the earlier result under this idempotency key is no run", thole.ErrCorrupt)
+	return nil, errNoRun
 }
+
+// errNoRun is a receipt of something else.
+var errNoRun = fmt.Errorf("%w: the earlier result under this idempotency key is no run", thole.ErrCorrupt)
 
 // start makes a run within tx. With a holder it is reserved for it, under a
 // lease from now on, and begins at once if it may. It also returns the runs
