@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
 // The sentinel errors. Compare with errors.Is; package api/rest maps each to
@@ -92,7 +94,7 @@ func invalidf(format string, args ...any) error {
 // Decode unmarshals stored JSON into v. A failure is ErrCorrupt and names what
 // was read, never a panic.
 func Decode(what string, data json.RawMessage, v any) error {
-	if err := json.Unmarshal(data, v); err != nil {
+	if err := jsonv1.Unmarshal(data, v); err != nil {
 		return fmt.Errorf("%w: %s: %v", ErrCorrupt, what, err)
 	}
 	return nil
