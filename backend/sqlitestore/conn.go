@@ -72,6 +72,14 @@ func (c *conn) prepare(sql string) *stmt {
 	return s
 }
 
+// rolledBack tells the write-ahead log that a transaction of c failed.
+func (c *conn) rolledBack() {
+	f, err := c.FileControl("main", sqlite3.FCNTL_JOURNAL_POINTER)
+	if log, ok := f.(*logFile); ok && err == nil {
+		log.rolledBack()
+	}
+}
+
 func (c *conn) close() error {
 	if c == nil {
 		return nil
@@ -171,11 +179,13 @@ func (s *stmt) next() bool {
 	return ok
 }
 
-// done resets the statement, which ends the read transaction that it may have
-// begun, and returns its first error.
+// done resets the statement, which ends the transaction that it may have begun,
+// and returns its first error: that of a step, or of that end.
 func (s *stmt) done() error {
 	if s.Stmt != nil {
-		s.Reset() // repeats the error of the last step
+		if err := s.Reset(); s.err == nil { // it also repeats the error of the last step
+			s.err = err
+		}
 	}
 	return s.err
 }
