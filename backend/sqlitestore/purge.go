@@ -50,6 +50,7 @@ func (s *Store) scrub(ctx context.Context) error {
 	err := w.Exec(`VACUUM`)
 	w.SetInterrupt(context.Background())
 	if err != nil {
+		w.rolledBack()
 		return w.fail(err)
 	}
 	resume, err := s.readers.pause(ctx)

@@ -23,7 +23,7 @@ func (fs fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.F
 	case err != nil:
 		return nil, flags, fullCode(err)
 	case flags&vfs.OPEN_WAL != 0:
-		return &logFile{File: f}, flags, nil
+		return &logFile{File: f, from: synced}, flags, nil
 	}
 	return &dataFile{File: f}, flags, nil
 }
@@ -76,7 +76,10 @@ type logFile struct {
 	vfs.File
 	piece []byte // not yet written
 	at    int64  // where it belongs
+	from  int64  // where what was written since the last sync begins, or synced
 }
+
+const synced = -1 // nothing was written since
 
 func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
 	if len(f.piece) > 0 && (off != f.at+int64(len(f.piece)) || len(f.piece) >= maxPiece) {
@@ -92,15 +95,26 @@ func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
 }
 
 // flush writes the piece. If that fails, the caller fails with it and SQLite
-// rolls back, so the piece is dropped.
+// rolls back, so the piece is dropped. The error says that it was a write, also
+// to who asked for a sync: a failed sync has other consequences.
 func (f *logFile) flush() error {
 	if len(f.piece) == 0 {
 		return nil
 	}
+	if f.from == synced || f.at < f.from {
+		f.from = f.at
+	}
 	_, err := f.File.WriteAt(f.piece, f.at)
 	f.piece = f.piece[:0]
+	if err != nil && !full(err) {
+		return vfs.SystemError(err, sqlite3.IOERR_WRITE)
+	}
 	return fullCode(err)
 }
+
+// rolledBack forgets what was written for a transaction that is no more. Who
+// holds the write lock next writes in its place, and must not be written over.
+func (f *logFile) rolledBack() { f.piece, f.from = f.piece[:0], synced }
 
 func (f *logFile) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.flush(); err != nil {
@@ -123,17 +137,21 @@ func (f *logFile) Truncate(size int64) error {
 	return fullCode(f.File.Truncate(size))
 }
 
+// Sync cuts off what a failed sync may have left in the page cache and nowhere
+// else. A process that opens the file later would take it for committed and copy
+// it into the database; after power loss the log without it would be replayed
+// over that.
 func (f *logFile) Sync(flags vfs.SyncFlag) error {
 	if err := f.flush(); err != nil {
 		return err
 	}
-	return fullCode(f.File.Sync(flags))
+	err := f.File.Sync(flags)
+	if err != nil && f.from != synced {
+		f.File.Truncate(f.from) // the error that counts is that of the sync
+	}
+	f.from = synced
+	return fullCode(err)
 }
 
-func (f *logFile) Close() error {
-	err := f.flush()
-	if e := f.File.Close(); err == nil {
-		err = e
-	}
-	return err
-}
+// Close writes nothing: every commit ended with a sync.
+func (f *logFile) Close() error { return f.File.Close() }

@@ -86,6 +86,7 @@ func (w *writer) transact(ctx context.Context, f func() error) (err error) {
 			if !w.GetAutocommit() { // some errors roll back by themselves
 				w.prepare(`ROLLBACK`).exec()
 			}
+			w.rolledBack()
 		}
 	}()
 	if err := w.refresh(); err != nil {
