@@ -156,7 +156,16 @@ func (f *file) whole(c *conn) error {
 	return err
 }
 
-func syncDir(dir string) error {
+// syncDir makes the names in a directory durable, above all that an old log is
+// gone: replayed after power loss it would take the file back. A VFS that is not
+// the operating system's (nil) is asked if it has a method for it.
+func syncDir(below vfs.VFS, dir string) error {
+	if below != nil {
+		if fs, ok := below.(interface{ SyncDir(dir string) error }); ok {
+			return fs.SyncDir(dir)
+		}
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ type Options struct {
 	Readers    int           // connections that read in parallel; 0: GOMAXPROCS, but 2…8
 	CacheBytes int64         // memory for pages, over all connections; 0: 64 MiB
 	Poll       time.Duration // how often Watch looks for commits of other processes; 0: 20 ms
-	VFS        vfs.VFS       // the file system below SQLite; nil: the operating system's
+	VFS        vfs.VFS       // the file system below SQLite, see syncDir; nil: the operating system's
 }
 
 func (o *Options) withDefaults() Options {
@@ -98,11 +98,9 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	}
 	s.readers = newPool(f, opts.Readers, opts.CacheBytes*3/4)
 	s.writer = newWriter(db, &s.file, s.readers)
-	if opts.VFS == nil {
-		if err := syncDir(filepath.Dir(f.path)); err != nil {
-			s.Close()
-			return nil, fmt.Errorf("sqlite store %s: sync its directory: %w", f.path, err)
-		}
+	if err := syncDir(opts.VFS, filepath.Dir(f.path)); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("sqlite store %s: sync its directory: %w", f.path, err)
 	}
 	return s, nil
 }
