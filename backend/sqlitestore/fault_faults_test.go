@@ -47,6 +47,7 @@ type faults struct {
 	cancel context.CancelCauseFunc // of the call that runs
 	paused bool
 	fired  tally
+	echoes int // failed syncs that were told again to other open files
 }
 
 // strike is a fault that comes with the operation after next ones of its kind.
@@ -160,7 +161,7 @@ func (p *platter) pause() (resume func()) {
 func (p *platter) seen() (n int, lasting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fired.total(), p.full || p.off
+	return p.fired.total() + p.echoes, p.full || p.off
 }
 
 // whoWaits says what cancelled cancels.

@@ -29,8 +29,9 @@ type platter struct {
 	lies    lie
 	faults
 
-	off  bool              // power is lost: nothing works any more
-	left map[string][]byte // what that left
+	process int               // files that an earlier one opened are dead
+	off     bool              // power is lost: nothing works any more
+	left    map[string][]byte // what that left
 }
 
 // inode is a file without its name.
@@ -40,6 +41,7 @@ type inode struct {
 	sectors  int  // in which the disk writes
 	log      bool // is the write-ahead log
 	newName  bool // its first sync shall also sync the directory
+	failed   int  // how many syncs failed
 }
 
 // change is a write, or a truncation to off.
@@ -84,6 +86,14 @@ func newPlatter(dir string, files map[string][]byte, r *rand.Rand) (*platter, er
 
 func (p *platter) newInode(name string) *inode {
 	return &inode{sectors: 512 << (3 * p.rand.IntN(2)), log: filepath.Ext(name) == ".db-wal"}
+}
+
+// kill ends the processes that use the disk: nothing they do has an effect any
+// more, but what they did is there.
+func (p *platter) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.process++
 }
 
 // powerLoss stops the disk and returns what is left on it: what was synced, and

@@ -12,14 +12,27 @@ import (
 
 var errGaveUp = errors.New("the caller gave up")
 
-// platterFS is a platter as SQLite sees it.
+// platterFS is a platter as the SQLite of one process sees it.
 type platterFS struct {
 	vfs.VFSFilename
 	*platter
+	process int
 }
 
+// newPlatterFS returns the platter for processes that start now.
 func newPlatterFS(p *platter) platterFS {
-	return platterFS{VFSFilename: vfs.Find("os").(vfs.VFSFilename), platter: p}
+	return platterFS{VFSFilename: vfs.Find("os").(vfs.VFSFilename), platter: p, process: p.process}
+}
+
+// SyncDir makes the names in the directory durable.
+func (fs platterFS) SyncDir(string) error {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if err := fs.before(syncing, fs.process); err != nil {
+		return err
+	}
+	fs.syncNames()
+	return nil
 }
 
 // OpenFilename implements [vfs.VFSFilename]. A file without a name is temporary:
@@ -30,7 +43,7 @@ func (fs platterFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fi
 	base := filepath.Base(name.String())
 	known := fs.names[base]
 	if known == nil && flags&vfs.OPEN_CREATE != 0 {
-		if err := fs.before(creating); err != nil {
+		if err := fs.before(creating, fs.process); err != nil {
 			return nil, flags, err
 		}
 	}
@@ -46,14 +59,14 @@ func (fs platterFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fi
 			fs.renamed = append(fs.renamed, entry{base, known})
 		}
 	}
-	return &platterFile{File: f, disk: fs.platter, inode: known}, flags, nil
+	return &platterFile{File: f, disk: fs.platter, inode: known, process: fs.process, told: known.failed}, flags, nil
 }
 
 // Delete implements [vfs.VFS].
 func (fs platterFS) Delete(name string, syncDir bool) error {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if err := fs.before(deleting); err != nil {
+	if err := fs.before(deleting, fs.process); err != nil {
 		return err
 	}
 	if err := fs.VFSFilename.Delete(name, false); err != nil {
@@ -69,8 +82,8 @@ func (fs platterFS) Delete(name string, syncDir bool) error {
 }
 
 // before returns why op fails, if it does so without a trace.
-func (p *platter) before(op operation) error {
-	if p.off {
+func (p *platter) before(op operation, process int) error {
+	if p.off || process != p.process {
 		return errOff
 	}
 	kind, strikes := p.next(op)
@@ -91,6 +104,8 @@ type platterFile struct {
 	vfs.File
 	disk *platter
 	*inode
+	process int
+	told    int // of so many failed syncs of the inode
 }
 
 // SharedMemory implements [vfs.FileSharedMemory].
@@ -104,7 +119,7 @@ func (f *platterFile) HasMoved() (bool, error) { return f.File.(vfs.FileHasMoved
 func (f *platterFile) ReadAt(p []byte, off int64) (int, error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
-	if err := f.disk.before(reading); err != nil {
+	if err := f.disk.before(reading, f.process); err != nil {
 		return 0, err
 	}
 	if f.disk.lies == mixesUp && !f.log && off >= 8<<12 && len(p) == 1<<12 && f.disk.rand.IntN(50) == 0 {
@@ -117,7 +132,7 @@ func (f *platterFile) WriteAt(p []byte, off int64) (int, error) {
 	d := f.disk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.off {
+	if d.off || f.process != d.process {
 		return 0, errOff
 	}
 	kind, strikes := d.next(writing)
@@ -154,7 +169,7 @@ func (f *platterFile) WriteAt(p []byte, off int64) (int, error) {
 func (f *platterFile) Truncate(size int64) error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
-	if err := f.disk.before(truncating); err != nil {
+	if err := f.disk.before(truncating, f.process); err != nil {
 		return err
 	}
 	if err := f.File.Truncate(size); err != nil {
@@ -164,17 +179,28 @@ func (f *platterFile) Truncate(size int64) error {
 	return nil
 }
 
-// Sync lets a full disk fail, too: space is allocated late.
+// Sync lets a full disk fail, too: space is allocated late. As on Linux, each
+// open file is told once that a sync of what it refers to failed.
 func (f *platterFile) Sync(vfs.SyncFlag) error {
 	d := f.disk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	err := d.before(syncing)
+	err := d.before(syncing, f.process)
+	if d.off || f.process != d.process {
+		return err
+	}
 	if err == nil && d.full && !d.paused && len(f.unsynced) > 0 && d.rand.IntN(2) == 0 {
 		err = syscall.ENOSPC
 	}
-	if !d.off {
-		d.sync(f.inode, err != nil)
+	if err == syscall.EIO {
+		f.failed++
+	}
+	d.sync(f.inode, err != nil)
+	if f.told < f.failed {
+		if err == nil { // another one's sync failed
+			d.echoes++
+		}
+		f.told, err = f.failed, syscall.EIO
 	}
 	return err
 }

@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/thole-dev/thole"
 )
 
 // world is what a store must hold: the model that schedules check against. Its
-// positions have no epoch, for those of a space that a failed commit may have
-// created are not known; realm.Epoch is "" until they are.
+// positions are all of anEpoch, because that of a space which a failed commit
+// may have created is not known; realm.Epoch is "" until it is.
 type world map[string]*realm
 
 // realm is a space in a world.
@@ -34,7 +35,10 @@ func (w world) clone() world {
 	return out
 }
 
-func at(seq uint64) thole.Position { return thole.Position{Seq: seq} }
+// anEpoch stands for a space's only one.
+const anEpoch = "epoch"
+
+func at(seq uint64) thole.Position { return thole.Position{Epoch: anEpoch, Seq: seq} }
 
 // version returns the position of a stream's last event.
 func (r *realm) version(stream string) thole.Position {
@@ -122,7 +126,7 @@ func observeSpace(ctx context.Context, s thole.Backend, name string) (*realm, er
 		if p.Epoch != r.Epoch {
 			return fmt.Errorf("%s: %s is at %s, the epoch is %s", name, what, *p, r.Epoch)
 		}
-		p.Epoch = ""
+		p.Epoch = anEpoch
 		return nil
 	}
 	if want := []thole.Epoch{{Name: r.Epoch, First: 1, Last: r.Last}}; !slices.Equal(h.Epochs, want) || h.Oldest.Epoch != r.Epoch {
@@ -201,16 +205,16 @@ func (w *realm) differs(g *realm) error {
 		return fmt.Errorf("events: got %d, want %d", len(g.Events), len(w.Events))
 	}
 	for key := range w.Records {
-		if got, want := text(g.Records[key]), text(w.Records[key]); got != want {
-			return fmt.Errorf("record %s: got %.200s, want %.200s", key, got, want)
+		if got, want := g.Records[key], w.Records[key]; !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("record %s: got %.200s, want %.200s", key, text(got), text(want))
 		}
 	}
 	return nil
 }
 
 func sameEvent(got, want thole.Event) error {
-	if g, w := text(got), text(want); g != w {
-		return fmt.Errorf("event: got %.200s, want %.200s", g, w)
+	if !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("event: got %.200s, want %.200s", text(got), text(want))
 	}
 	return nil
 }
@@ -218,7 +222,7 @@ func sameEvent(got, want thole.Event) error {
 func text(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return err.Error() // differs from what was meant
+		return err.Error()
 	}
 	return string(b)
 }

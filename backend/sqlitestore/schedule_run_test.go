@@ -43,7 +43,7 @@ type instance struct {
 
 // report counts what happened in schedules.
 type report struct {
-	fired                              tally
+	fired                                  tally
 	lives, commits, failed, stopped, reads int
 }
 
@@ -146,6 +146,11 @@ func (s *schedule) step() error {
 	case n < 97 && len(s.stores) == 1:
 		_, err := s.open()
 		return err
+	case n < 98:
+		s.log("kill")
+		s.disk.kill()
+		s.closeAll()
+		return s.openFirst()
 	default:
 		if err := s.closeGently(); err != nil {
 			return err
@@ -233,7 +238,7 @@ func (s *schedule) commit(on *instance) error {
 		}
 	}
 	s.commits++
-	s.base, s.pending = next, nil
+	s.acknowledged(next)
 	return nil
 }
 
@@ -274,8 +279,17 @@ func (s *schedule) purgeOn(on *instance) error {
 	if err != nil {
 		return s.unknown(on, next, err)
 	}
-	s.base, s.pending = next, nil
+	s.acknowledged(next)
 	return nil
+}
+
+// acknowledged notes that a call led to next. What it wrote is in the place of
+// what failed calls wrote before.
+func (s *schedule) acknowledged(next world) {
+	if s.base.differs(next) != nil {
+		s.pending = nil
+	}
+	s.base = next
 }
 
 // unknown notes that a call failed which would have led to next. The store that
@@ -374,8 +388,7 @@ func (s *schedule) openFirst() error {
 func (s *schedule) settle(got world) error {
 	first := s.base.differs(got)
 	if first == nil {
-		s.pending = nil
-		return nil
+		return nil // what failed is not in the way of anything, but may still be in the log
 	}
 	for _, w := range s.pending {
 		if w.differs(got) == nil {
@@ -383,7 +396,7 @@ func (s *schedule) settle(got world) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("after open the state is not what was acknowledged, nor that and one of %d failed calls: %w", len(s.pending), first)
+	return fmt.Errorf("the state is not what was acknowledged, nor that and one of %d failed calls: %w", len(s.pending), first)
 }
 
 // closeGently closes all stores; what fails must have a reason.

@@ -30,7 +30,7 @@ func (s *schedule) value() json.RawMessage {
 	return json.RawMessage(`"` + strings.Repeat(fmt.Sprintf("%d.", s.values), size) + `"`)
 }
 
-// batch makes commits of which most hold. Their checks have no epochs.
+// batch makes commits of which most hold.
 func (s *schedule) batch() []thole.Commit {
 	batch := make([]thole.Commit, pick(s, 1, 1, 1, 2, 3, 8))
 	for i := range batch {
@@ -74,14 +74,14 @@ func (s *schedule) checks(c *thole.Commit) (checks []thole.Check) {
 			k.At = r.Records[k.Key].Version
 		}
 		if s.rand.IntN(10) == 0 {
-			k.At = at(s.rand.Uint64N(r.Last + 1))
+			k.At = at(1 + s.rand.Uint64N(r.Last))
 		}
 		checks = append(checks, k)
 	}
 	return checks
 }
 
-// placed returns the batch as the store needs it: checks with epochs.
+// placed returns the batch as the store needs it: checks with true epochs.
 func (w world) placed(batch []thole.Commit) []thole.Commit {
 	out := slices.Clone(batch)
 	for i := range out {
@@ -93,9 +93,9 @@ func (w world) placed(batch []thole.Commit) []thole.Commit {
 	return out
 }
 
-// place gives a position of a space its epoch.
+// place gives a position of a space its true epoch.
 func (w world) place(name string, p *thole.Position) {
-	if p.Seq != 0 {
+	if !p.IsZero() {
 		p.Epoch = w[name].Epoch
 	}
 }
@@ -143,7 +143,7 @@ func (r *realm) answer(q thole.ReadQuery, page thole.Page) error {
 		if got.Position.Epoch != r.Epoch {
 			return fmt.Errorf("read %+v: got an event at %s, want epoch %s", q, got.Position, r.Epoch)
 		}
-		got.Position.Epoch = ""
+		got.Position.Epoch = anEpoch
 		if err := sameEvent(got, want[i]); err != nil {
 			return fmt.Errorf("read %+v: %w", q, err)
 		}

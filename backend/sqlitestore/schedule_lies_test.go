@@ -1,0 +1,26 @@
+package sqlitestore_test
+
+import "testing"
+
+// A check that cannot fail shows nothing: each disk here breaks its word in a way
+// that SQLite cannot make good, and the same schedules must find out.
+func TestSchedulesFindOutADiskThatLies(t *testing.T) {
+	for name, l := range map[string]lie{
+		"syncs nothing (as with synchronous=OFF)": syncsNothing,
+		"does not sync the log":                   syncsNoLog,
+		"does not sync the database":              syncsNoData,
+		"writes less than it says":                writesLess,
+		"returns another page":                    mixesUp,
+	} {
+		t.Run(name, func(t *testing.T) {
+			const most = 100
+			for seed := range uint64(most) {
+				if _, err := runSchedule(seed, t.TempDir(), l); err != nil {
+					t.Logf("found out by schedule %d: %.300v", seed, err)
+					return
+				}
+			}
+			t.Errorf("%d schedules found nothing wrong", most)
+		})
+	}
+}

@@ -1,0 +1,5 @@
+//go:build faults
+
+package sqlitestore_test
+
+const schedules = 1000
