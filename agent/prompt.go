@@ -49,18 +49,7 @@ func fileStructure(sb *sandbox.Sandbox) string {
 	if err != nil {
 		return ""
 	}
-	var b strings.Builder
-	for _, e := range list {
-		b.WriteString(e.Path)
-		if e.Dir {
-			b.WriteByte('/')
-		}
-		b.WriteByte('\n')
-	}
-	if more {
-		b.WriteString("… and more\n")
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return strings.TrimSuffix(listed(list, more), "\n")
 }
 
 // messages returns what the model is told of the past, and the request.

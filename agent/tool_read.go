@@ -34,7 +34,7 @@ func read(ctx context.Context, c *Context, _ *Call, in readInput) (Output, error
 	content, hash, err := c.Sandbox.ReadFile(path)
 	if errors.Is(err, thole.ErrInvalid) {
 		if list, more, listErr := c.Sandbox.List(path, &sandbox.ListOptions{Depth: 1}); listErr == nil {
-			return Output{Text: listing(path, list, more), Meta: map[string]any{"file_path": path}}, nil
+			return Output{Text: path + " is a directory:\n" + listed(list, more), Meta: map[string]any{"file_path": path}}, nil
 		}
 	}
 	if err != nil {
@@ -78,9 +78,9 @@ func excerpt(text string, offset, limit int) string {
 	return b.String()
 }
 
-func listing(path string, list []sandbox.Entry, more bool) string {
+// listed tells of files, one a line.
+func listed(list []sandbox.Entry, more bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s is a directory:\n", path)
 	for _, e := range list {
 		b.WriteString(e.Path)
 		if e.Dir {

@@ -214,24 +214,13 @@ func (d *Documents) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	if opts != nil {
 		o = *opts
 	}
-	q := thole.ListQuery{Prefix: d.base + "/", Limit: thole.PageLimit(o.Limit)}
-	if o.After != "" {
-		q.After = q.Prefix + url.PathEscape(o.After)
-	}
-	recs, err := d.sp.List(ctx, q)
+	list, next, err := d.sp.ListNamed(ctx, d.base+"/", o.After, o.Limit)
 	if err != nil {
 		return Page{}, err
 	}
-	var page Page
-	for _, rec := range recs {
-		name, err := url.PathUnescape(rec.Key[len(q.Prefix):])
-		if err != nil {
-			return Page{}, fmt.Errorf("%w: record key %q: %v", thole.ErrCorrupt, rec.Key, err)
-		}
-		page.Documents = append(page.Documents, Info{Name: name, Version: rec.Version, Schema: rec.Schema, Updated: rec.Updated, Bytes: len(rec.Value)})
-	}
-	if len(recs) == q.Limit {
-		page.Next = page.Documents[len(recs)-1].Name
+	page := Page{Next: next}
+	for _, rec := range list {
+		page.Documents = append(page.Documents, Info{Name: rec.Name, Version: rec.Version, Schema: rec.Schema, Updated: rec.Updated, Bytes: len(rec.Value)})
 	}
 	return page, nil
 }

@@ -3,7 +3,6 @@ package file
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -60,7 +59,8 @@ func (f *Files) History(ctx context.Context, path string, opts *HistoryOptions) 
 		h.Entries = append(h.Entries, e)
 		at = e.Previous
 		if len(h.Entries) == o.Limit && !at.IsZero() {
-			h.Next = e.Position
+			h.Next = at // right behind it, so that nothing between is searched
+			h.Next.Seq++
 			return h, nil
 		}
 	}
@@ -110,28 +110,17 @@ func (f *Files) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	if opts != nil {
 		o = *opts
 	}
-	q := thole.ListQuery{Prefix: "file/", Limit: thole.PageLimit(o.Limit)}
-	if o.After != "" {
-		q.After = q.Prefix + url.PathEscape(o.After)
-	}
-	recs, err := f.sp.List(ctx, q)
+	list, next, err := f.sp.ListNamed(ctx, "file/", o.After, o.Limit)
 	if err != nil {
 		return Page{}, err
 	}
-	var page Page
-	for _, rec := range recs {
-		path, err := url.PathUnescape(rec.Key[len(q.Prefix):])
-		if err != nil {
-			return Page{}, fmt.Errorf("%w: record key %q: %v", thole.ErrCorrupt, rec.Key, err)
-		}
-		file, err := read(path, rec)
+	page := Page{Next: next}
+	for _, rec := range list {
+		file, err := read(rec.Name, rec.Record)
 		if err != nil {
 			return Page{}, err
 		}
 		page.Files = append(page.Files, file)
-	}
-	if len(recs) == q.Limit {
-		page.Next = page.Files[len(recs)-1].Path
 	}
 	return page, nil
 }

@@ -1,0 +1,40 @@
+package thole
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+)
+
+// Named is a record whose key is a prefix and a name from outside, which is
+// percent-escaped so that it may hold anything.
+type Named struct {
+	Name string
+	Record
+}
+
+// ListNamed is [Space.List] for such records: those under prefix whose names come
+// after the name after ("": from the first), at most limit (0: MaxPage), in the
+// byte order of their escaped names. Next is the name to go on after; "": there
+// are no more. Errors: ErrCorrupt for a key that is not escaped.
+func (sp *Space) ListNamed(ctx context.Context, prefix, after string, limit int) (list []Named, next string, err error) {
+	q := ListQuery{Prefix: prefix, Limit: PageLimit(limit)}
+	if after != "" {
+		q.After = prefix + url.PathEscape(after)
+	}
+	recs, err := sp.List(ctx, q)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, rec := range recs {
+		name, err := url.PathUnescape(rec.Key[len(prefix):])
+		if err != nil {
+			return nil, "", fmt.Errorf("%w: record key %q: %v", ErrCorrupt, rec.Key, err)
+		}
+		list = append(list, Named{name, rec})
+	}
+	if len(recs) == q.Limit {
+		next = list[len(list)-1].Name
+	}
+	return list, next, nil
+}
