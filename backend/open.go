@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/backend/remote"
@@ -17,6 +18,7 @@ import (
 //
 //	mem:          in memory, gone with the process
 //	sqlite:PATH   one SQLite file, created if it does not exist
+//	file:DIR      a directory of JSON files for people and git, created if it does not exist
 //	postgres://…  a PostgreSQL database; see [pgstore.Open] for its DSN
 //	http://HOST   another Thole server, also https; its token is THOLE_TOKEN or before an @
 //
@@ -29,10 +31,12 @@ func Open(ctx context.Context, dsn string) (thole.Backend, error) {
 		return memstore.New(), nil
 	case ok && scheme == "sqlite" && rest != "":
 		return sqlitestore.Open(ctx, rest, nil)
+	case ok && scheme == "file" && rest != "":
+		return filestore.Open(ctx, rest, nil)
 	case ok && (scheme == "postgres" || scheme == "postgresql"):
 		return pgstore.Open(ctx, dsn)
 	case ok && (scheme == "http" || scheme == "https"):
 		return remote.Open(ctx, dsn, nil)
 	}
-	return nil, fmt.Errorf("%w: store %q is none of: mem:, sqlite:PATH, postgres://…, http(s)://HOST", thole.ErrInvalid, dsn)
+	return nil, fmt.Errorf("%w: store %q is none of: mem:, sqlite:PATH, file:DIR, postgres://…, http(s)://HOST", thole.ErrInvalid, dsn)
 }

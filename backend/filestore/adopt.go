@@ -1,0 +1,109 @@
+package filestore
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// What people or git did to the files becomes part of the history: a new epoch
+// that begins with a commit by user:hand. Its event says what was found, its
+// writes are the records that were changed. A cursor into a part of the journal
+// that is gone is trimmed from then on.
+const (
+	handActor    = "user:hand"
+	adoptStream  = "space"
+	adoptType    = "space.adopted"
+	maxAdopted   = 200 // writes in one commit
+	maxNamedKeys = 100 // keys that the event names
+)
+
+// adoption is the data of the event.
+type adoption struct {
+	Reasons []string `json:"reasons"`
+	Changed []string `json:"changed,omitempty"` // keys of records, the first ones
+	Deleted []string `json:"deleted,omitempty"`
+	Total   int      `json:"total"` // records that were changed or deleted
+}
+
+// adopt appends what was found to the journal.
+func (r *recovery) adopt() (*addition, error) {
+	sp := r.sp
+	r.seen(r.note.Last.Epoch)
+	if sp.head.Last.IsZero() { // nothing is left: go on behind what was there
+		sp.head = thole.Head{Space: sp.name}
+	}
+	epoch := thole.NewEpoch(r.generation + 1)
+	seq := max(sp.head.Last.Seq, r.lastLost())
+	slices.SortFunc(r.hand, func(a, b change) int { return strings.Compare(a.Key, b.Key) })
+	a := &addition{sp: sp}
+	now := time.Now()
+	event := r.found()
+	for rest := r.hand; event != nil || len(rest) > 0; {
+		c := thole.Commit{Space: sp.name, Now: now, Actor: handActor}
+		if event != nil {
+			c.Events, event = []thole.Event{*event}, nil
+		}
+		n := takeChanges(rest)
+		for _, h := range rest[:n] {
+			c.Writes = append(c.Writes, thole.Write{Key: h.Key, Value: h.Value, Schema: h.Schema, Expires: h.Expires, Notify: h.Notify})
+		}
+		rest = rest[n:]
+		seq++
+		at := thole.Position{Epoch: epoch, Seq: seq}
+		a.add(newLine(&c, thole.Result{First: at, Last: at}))
+	}
+	a.place(r.opts.SegmentBytes)
+	if err := r.put([]*addition{a}); err != nil {
+		return nil, err
+	}
+	r.tell("space %s was changed by hand and adopted as epoch %s: %s", sp.name, epoch, strings.Join(r.reasons, "; "))
+	return a, nil
+}
+
+// lastLost is the seq behind which to go on if nothing of the journal is left.
+func (r *recovery) lastLost() uint64 {
+	if r.sp.head.Last.IsZero() {
+		return r.note.Last.Seq
+	}
+	return 0
+}
+
+// takeChanges returns how many of the changes fit into one commit.
+func takeChanges(changes []change) int {
+	size := 0
+	for i := range changes {
+		size += len(changes[i].Value) + len(changes[i].Key)
+		if i == maxAdopted || i > 0 && size > thole.MaxCommitBytes/2 {
+			return i
+		}
+	}
+	return len(changes)
+}
+
+// found is the event that says what was found.
+func (r *recovery) found() *thole.Event {
+	d := adoption{Reasons: r.reasons, Total: len(r.hand)}
+	for _, h := range r.hand {
+		if h.Value == nil {
+			d.Deleted = append(d.Deleted, h.Key)
+		} else {
+			d.Changed = append(d.Changed, h.Key)
+		}
+	}
+	if len(r.hand) > 0 {
+		d.Reasons = append(d.Reasons, fmt.Sprintf("%d records were changed and %d deleted", len(d.Changed), len(d.Deleted)))
+		r.reasons = d.Reasons
+	}
+	d.Changed = d.Changed[:min(len(d.Changed), maxNamedKeys)]
+	d.Deleted = d.Deleted[:min(len(d.Deleted), maxNamedKeys)]
+	data, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // strings and a number
+	}
+	return &thole.Event{Stream: adoptStream, Type: adoptType, Data: data}
+}

@@ -1,0 +1,264 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// The files of records follow the journal: each is written beside its place and
+// synced, then renamed to its place under the lock, then the directories are
+// synced. Only then do notes say that the journal is not needed for them.
+
+const (
+	maxDirtyBytes = 64 << 20 // from here on commits wait until the files are written
+	flushSlice    = 256      // files that are renamed while the lock is held
+	restFactor    = 5        // flushing takes at most one part in so many and one of the time
+)
+
+// signalDirty wakes who flushes, if there is something to do.
+func (s *Store) signalDirty() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tend brings the files of records up to date, a little behind the commits.
+func (s *Store) tend() {
+	if s.opts.Lag < 0 {
+		return
+	}
+	rest := s.opts.Lag
+	for {
+		select {
+		case <-s.wake:
+		case <-s.closed:
+			return
+		}
+		select {
+		case <-time.After(rest):
+		case <-s.closed:
+			return
+		}
+		start := time.Now()
+		if err := s.flush(context.Background()); err != nil {
+			s.log.Warn("file store: files of records are behind; will try again", "dir", s.dir, "error", err)
+			s.signalDirty()
+		}
+		rest = max(s.opts.Lag, restFactor*time.Since(start))
+	}
+}
+
+// Flush brings the files of all records up to date with what was committed, as
+// one may want before "git add".
+func (s *Store) Flush(ctx context.Context) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.flush(ctx)
+}
+
+// relieve flushes when too much is waiting for it.
+func (s *Store) relieve(ctx context.Context) error {
+	s.mu.RLock()
+	dirty := s.dirty
+	s.mu.RUnlock()
+	if dirty < maxDirtyBytes {
+		return nil
+	}
+	return s.flush(ctx)
+}
+
+// flushClosing is flush while the store is being closed.
+func (s *Store) flushClosing() error {
+	s.mu.RLock()
+	failed := s.failed
+	s.mu.RUnlock()
+	if failed != nil {
+		return nil // it was reported, and the journal has everything
+	}
+	return s.flush(context.Background())
+}
+
+func (s *Store) flush(ctx context.Context) error {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	s.mu.RLock()
+	var behind []*space
+	for _, sp := range s.spaces {
+		if len(sp.dirty) > 0 || sp.flushed < sp.head.Last.Seq {
+			behind = append(behind, sp)
+		}
+	}
+	s.mu.RUnlock()
+	for _, sp := range behind {
+		if err := s.flushSpace(ctx, sp); err != nil {
+			return s.fail(err)
+		}
+	}
+	return nil
+}
+
+// pending is a record on its way to its file.
+type pending struct {
+	key  string
+	seq  uint64
+	rec  *record // nil: it is deleted
+	tmp  string
+	file stamp
+}
+
+// flushSpace brings the files of one space up to date.
+func (s *Store) flushSpace(ctx context.Context, sp *space) error {
+	s.mu.RLock()
+	upTo := sp.head.Last.Seq
+	var all []*pending
+	for key, b := range sp.dirty {
+		p := &pending{key: key, seq: b.seq}
+		p.rec, _ = sp.records.Get(key)
+		all = append(all, p)
+	}
+	s.mu.RUnlock()
+	for i, p := range all {
+		p.tmp = s.private("tmp", strconv.Itoa(i)+"-"+sp.tmpName())
+	}
+	defer func() {
+		for _, p := range all {
+			if p.rec != nil {
+				s.disk.Remove(p.tmp)
+			}
+		}
+	}()
+	err := parallel(all, func(p *pending) (err error) {
+		if p.rec != nil {
+			p.file, err = s.disk.writeFile(p.tmp, encodeRecord(&p.rec.Record), true)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for len(all) > flushSlice {
+		if ok, err := s.install(ctx, sp, all[:flushSlice], 0); err != nil || !ok {
+			return err
+		}
+		all = all[flushSlice:]
+	}
+	_, err = s.install(ctx, sp, all, upTo)
+	return err
+}
+
+// install puts files in their places. With upTo it notes that all commits up to
+// there are in files now. It reports false if the space was changed by hand, and
+// has to be read anew first.
+func (s *Store) install(ctx context.Context, sp *space, files []*pending, upTo uint64) (bool, error) {
+	unlock, err := s.lockWith(ctx, s.refresh)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	s.mu.RLock()
+	n, _ := s.notes.Get(sp.name)
+	ours := s.spaces[sp.name] == sp
+	s.mu.RUnlock()
+	if !ours {
+		return false, nil // it was dropped from memory; who reads it again finds what is behind
+	}
+	if err := s.catchUp(sp, n); err != nil {
+		return false, nil
+	}
+	same, err := s.untouched(sp)
+	if err != nil {
+		return false, err
+	}
+	var dirs []string
+	var done []*pending
+	for _, p := range files {
+		if !same {
+			break
+		}
+		var changed []string
+		var skip bool
+		if changed, skip, same, err = s.installOne(sp, p); err != nil {
+			return false, err
+		}
+		dirs = append(dirs, changed...)
+		if !skip {
+			done = append(done, p)
+		}
+	}
+	if err := s.disk.syncDirs(dirs); err != nil {
+		return false, err
+	}
+	if !same {
+		s.mu.Lock()
+		s.forget(sp)
+		s.mu.Unlock()
+		_, err := s.load(sp.name)
+		return false, err
+	}
+	return true, s.tellOthers(func() []note {
+		for _, p := range done {
+			s.installed(sp, p)
+		}
+		if upTo <= sp.flushed {
+			return nil
+		}
+		sp.flushed = upTo
+		return []note{sp.note()}
+	})
+}
+
+// installOne puts one file in its place and returns the directories whose names
+// changed. It skips what was put there meanwhile by another process, and reports
+// false if a person changed the file.
+func (s *Store) installOne(sp *space, p *pending) (dirs []string, skip, same bool, err error) {
+	s.mu.RLock()
+	b, behind := sp.dirty[p.key]
+	s.mu.RUnlock()
+	if !behind || p.seq <= sp.flushed {
+		return nil, true, true, nil
+	}
+	root := filepath.Join(sp.dir, "records")
+	path := filepath.Join(root, recordFile(p.key))
+	file, err := s.disk.stampAt(path)
+	if err != nil || b.file != unknown && file != b.file {
+		return nil, false, err != nil, err
+	}
+	if p.rec == nil {
+		if err := s.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, false, true, err
+		}
+		return []string{s.disk.removeEmpty(sp.dir, filepath.Dir(path))}, false, true, nil
+	}
+	dirs, err = s.disk.mkdirAll(sp.dir, filepath.Dir(path))
+	if err != nil {
+		return nil, false, true, err
+	}
+	if err := s.disk.Rename(p.tmp, path); err != nil {
+		return nil, false, true, err
+	}
+	return append(dirs, filepath.Dir(path)), false, true, nil
+}
+
+// installed notes that a file is in its place. The caller holds mu.
+func (s *Store) installed(sp *space, p *pending) {
+	b, behind := sp.dirty[p.key]
+	switch {
+	case !behind:
+	case b.seq == p.seq:
+		s.settle(sp, p.key, p.file)
+	default: // it was written again meanwhile
+		b.file = p.file
+		sp.dirty[p.key] = b
+	}
+}
+
+// tmpName makes names of temporary files of spaces and processes differ.
+func (sp *space) tmpName() string { return thole.NewEpoch(sp.era%9999 + 1) }

@@ -1,0 +1,109 @@
+package filestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/thole-dev/thole"
+)
+
+// formatFile says which format a store has. It is under version control, so that
+// an old state that is checked out is read as what it is.
+const formatFile = "thole.json"
+
+// migrations bring a store from one format to the next: step n makes n+1 of n.
+func migrations() []migration {
+	return []migration{
+		{"make the directory a store of format 1", func(*Store) error { return nil }},
+	}
+}
+
+type migration struct {
+	what string
+	do   func(*Store) error
+}
+
+// format returns the format of the store, 0 for a directory that is none yet.
+func (s *Store) format() (int, error) {
+	path := filepath.Join(s.dir, formatFile)
+	data, err := s.disk.readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	var f struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(data, &f); err != nil || f.Format < 1 {
+		return 0, fmt.Errorf(`%w: %s does not say {"format": N}; restore it, or name another directory`, thole.ErrCorrupt, path)
+	}
+	if known := len(migrations()); f.Format > known {
+		return 0, fmt.Errorf("%w: file store %s has format %d, this program knows formats up to %d; use a newer program",
+			errors.ErrUnsupported, s.dir, f.Format, known)
+	}
+	return f.Format, nil
+}
+
+// migrate runs the steps that are missing and returns what they are. The caller
+// holds the lock, so that of several processes one does it.
+func (s *Store) migrate(dryRun bool) (steps []string, err error) {
+	format, err := s.format()
+	if err != nil {
+		return nil, err
+	}
+	for n, m := range migrations()[format:] {
+		steps = append(steps, m.what)
+		if dryRun {
+			continue
+		}
+		if err := m.do(s); err != nil {
+			return steps, fmt.Errorf("%s: %w", m.what, err)
+		}
+		text := fmt.Sprintf("{\n  \"format\": %d\n}\n", format+n+1)
+		if err := s.replaceFile(filepath.Join(s.dir, formatFile), []byte(text)); err != nil {
+			return steps, err
+		}
+	}
+	return steps, nil
+}
+
+// replaceFile puts a file in its place as a whole, durably.
+func (s *Store) replaceFile(path string, data []byte) error {
+	tmp := s.private("new-" + filepath.Base(path))
+	if _, err := s.disk.writeFile(tmp, data, true); err != nil {
+		return err
+	}
+	if err := s.disk.Rename(tmp, path); err != nil {
+		return err
+	}
+	return s.disk.syncDirs([]string{filepath.Dir(path)})
+}
+
+// Migrate brings the store in dir up to the format of this program, as Open
+// does, and returns what it did, a line per step. With dryRun it changes nothing
+// and returns what it would do. The directory must exist: ErrNotFound otherwise;
+// its other errors are those of [Open].
+func Migrate(ctx context.Context, dir string, dryRun bool) ([]string, error) {
+	s, err := newStore(dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	if ok, err := s.disk.exists(s.dir); err != nil || !ok {
+		return nil, fmt.Errorf("migrate: %w: file store %s", thole.ErrNotFound, s.dir)
+	}
+	steps, err := s.migrate(true)
+	if err != nil || dryRun || len(steps) == 0 {
+		return steps, s.explain(err)
+	}
+	s, err = Open(ctx, dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	return steps, s.Close()
+}

@@ -1,0 +1,257 @@
+package filestore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/thole-dev/thole"
+)
+
+// FS is the file system below a Store. Names are those of package os; a missing
+// file is fs.ErrNotExist, one that is there already fs.ErrExist, a full disk
+// ENOSPC or EDQUOT.
+type FS interface {
+	OpenFile(name string, flag int) (File, error) // flag as os.OpenFile's
+	Stat(name string) (fs.FileInfo, error)
+	ReadDir(name string) ([]fs.DirEntry, error) // in order of their names
+	Mkdir(name string) error
+	Rename(from, to string) error // replaces a file, never a directory
+	Remove(name string) error     // a file or an empty directory
+	SyncDir(name string) error    // makes durable which names the directory holds
+}
+
+// File is an open file. It is an alias, so that a file system need not import
+// this package.
+type File = interface {
+	io.ReaderAt
+	io.WriterAt
+	Truncate(size int64) error
+	Sync() error
+	Stat() (fs.FileInfo, error)
+	TryLock() (bool, error) // exclusive, against every other File, also in other processes
+	Unlock() error
+	Close() error
+}
+
+// osFS is the operating system's file system.
+type osFS struct{}
+
+func (osFS) OpenFile(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (osFS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
+func (osFS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
+func (osFS) Mkdir(name string) error                    { return os.Mkdir(name, 0o755) }
+func (osFS) Rename(from, to string) error               { return os.Rename(from, to) }
+func (osFS) Remove(name string) error                   { return os.Remove(name) }
+
+// osFile is a file of the operating system. How it locks and syncs is in the
+// files named after the systems.
+type osFile struct{ *os.File }
+
+// disk is what the Store asks of an FS.
+type disk struct{ FS }
+
+// readFile returns the content of a file.
+func (d disk) readFile(name string) ([]byte, error) {
+	f, err := d.OpenFile(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, info.Size())
+	n, err := f.ReadAt(data, 0)
+	if err == io.EOF {
+		err = nil // it was cut since
+	}
+	return data[:n], err
+}
+
+// writeFile makes a file with that content. With sync it is on stable storage,
+// but its name need not be.
+func (d disk) writeFile(name string, data []byte, sync bool) (stamp, error) {
+	f, err := d.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return stamp{}, err
+	}
+	_, err = f.WriteAt(data, 0)
+	if err == nil && sync {
+		err = syncFile(f)
+	}
+	var info fs.FileInfo
+	if err == nil {
+		info, err = f.Stat()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return stamp{}, err
+	}
+	return stampOf(info), nil
+}
+
+// exists reports whether there is a file or directory of that name.
+func (d disk) exists(name string) (bool, error) {
+	_, err := d.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// mkdirAll makes a directory below root with its parents, and returns the
+// directories that got a new name in them.
+func (d disk) mkdirAll(root, dir string) ([]string, error) {
+	if dir == root {
+		return nil, nil
+	}
+	err := d.Mkdir(dir)
+	switch {
+	case err == nil:
+		return []string{filepath.Dir(dir)}, nil
+	case errors.Is(err, fs.ErrExist):
+		return nil, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	changed, err := d.mkdirAll(root, filepath.Dir(dir))
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return append(changed, filepath.Dir(dir)), nil
+}
+
+// removeAll removes a file or a directory with all that is in it. Nothing there
+// is no error.
+func (d disk) removeAll(name string) error {
+	entries, err := d.ReadDir(name)
+	if err == nil {
+		for _, e := range entries {
+			if err := d.removeAll(filepath.Join(name, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := d.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeEmpty removes a directory and its parents below root as long as they
+// are empty, and returns the first one that is not.
+func (d disk) removeEmpty(root, dir string) string {
+	for dir != root && d.Remove(dir) == nil {
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+// syncDirs makes the names in directories durable. One that is gone needs none.
+func (d disk) syncDirs(dirs []string) error {
+	slices.Sort(dirs)
+	return parallel(slices.Compact(dirs), func(dir string) error {
+		if err := d.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return &syncError{err}
+		}
+		return nil
+	})
+}
+
+// parallel calls do for each item, a few at a time, and returns the first error
+// in the order of the items.
+func parallel[T any](items []T, do func(T) error) error {
+	if len(items) == 1 {
+		return do(items[0])
+	}
+	errs := make([]error, len(items))
+	slots := make(chan struct{}, 8)
+	var wg sync.WaitGroup
+	for i, item := range items {
+		slots <- struct{}{}
+		wg.Go(func() {
+			errs[i] = do(item)
+			<-slots
+		})
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
+}
+
+// stamp tells whether a file was changed: its size and when it was written. The
+// zero stamp is that of no file.
+type stamp struct{ size, modified int64 }
+
+// unknown is the stamp of a file that was not looked at.
+var unknown = stamp{size: -1}
+
+func stampOf(info fs.FileInfo) stamp { return stamp{info.Size(), info.ModTime().UnixNano()} }
+
+// stampAt returns the stamp of the file of that name.
+func (d disk) stampAt(name string) (stamp, error) {
+	info, err := d.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return stamp{}, nil
+	}
+	if err != nil {
+		return stamp{}, err
+	}
+	return stampOf(info), nil
+}
+
+// syncError is a failed sync. The operating system may have dropped what was
+// written before it and report success the next time, so nothing may be
+// acknowledged any more.
+type syncError struct{ error }
+
+func (e *syncError) Unwrap() error { return e.error }
+
+func syncFile(f File) error {
+	if err := f.Sync(); err != nil {
+		return &syncError{err}
+	}
+	return nil
+}
+
+// full reports whether there was no space for a write. A sync that says so is no
+// failed one: what could not be allocated is written again.
+func full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota)
+}
+
+// explain says what a person can do about an error of the file system.
+func (s *Store) explain(err error) error {
+	var unsynced *syncError
+	switch {
+	case err == nil:
+		return nil
+	case full(err):
+		return fmt.Errorf("%w: file store %s cannot grow: the disk is full; free some space and try again, nothing was lost: %w", thole.ErrFull, s.dir, err)
+	case errors.As(err, &unsynced):
+		return fmt.Errorf("file store %s stopped writing because its disk failed to sync; check the disk, then open the store again: %w", s.dir, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("file store %s: give this user the right to write the directory and all in it: %w", s.dir, err)
+	}
+	return err
+}

@@ -1,0 +1,249 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/thole-dev/thole"
+)
+
+// Load implements [thole.Backend]. Until the chunk with Done the import is a
+// directory of its own under DIR/.thole/load, in the layout of a space; then it
+// is renamed to its place. A space that exists is ErrExists.
+func (s *Store) Load(ctx context.Context, name string, c thole.Chunk) error {
+	if err := s.importChunk(ctx, name, &c); err != nil {
+		return fmt.Errorf("load %s: %w", name, err)
+	}
+	return nil
+}
+
+func (s *Store) importChunk(ctx context.Context, name string, c *thole.Chunk) error {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if sp, err := s.existing(name); err != nil {
+		return s.fail(err)
+	} else if sp != nil {
+		return thole.ErrExists
+	}
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	sp, err := s.staged(name, c.Head)
+	if err == nil {
+		err = s.stageEvents(sp, c.Events)
+	}
+	if err == nil {
+		err = s.stageRecords(sp, c.Records)
+	}
+	if err == nil && c.Done {
+		err = s.unveil(sp)
+	}
+	return s.fail(err)
+}
+
+// existing returns a space as it is now, nil if there is none.
+func (s *Store) existing(name string) (*space, error) {
+	sp, err := s.current(name)
+	if err != nil || len(sp.segments) == 0 {
+		return nil, err
+	}
+	return sp, nil
+}
+
+// stagedDir is where a space is while it is imported.
+func (s *Store) stagedDir(name string) string { return s.private("load", spaceDir(name)) }
+
+// staged returns what was imported of a space. It begins anew if the head is
+// another one.
+func (s *Store) staged(name string, head thole.Head) (*space, error) {
+	sp := newSpace(name, s.stagedDir(name))
+	head.Space = name
+	firsts, err := s.segments(sp.dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(firsts) > 0 {
+		had, err := s.readHead(sp.dir, firsts[0])
+		if err == nil && had.Oldest == head.Oldest && had.Last == head.Last && slices.Equal(had.Epochs, head.Epochs) {
+			return sp, s.readStaged(sp, firsts)
+		}
+	}
+	if err := s.disk.removeAll(sp.dir); err != nil {
+		return nil, err
+	}
+	if _, err := s.disk.mkdirAll(s.dir, filepath.Join(sp.dir, "journal")); err != nil {
+		return nil, err
+	}
+	first := head.Oldest.Seq
+	text := (&line{Head: &head}).append(nil)
+	if _, err := s.disk.writeFile(segmentPath(sp.dir, first), text, false); err != nil {
+		return nil, err
+	}
+	sp.head = head
+	sp.segments = []segment{{first, int64(len(text))}}
+	return sp, nil
+}
+
+// readStaged reads where the import is. Only the newest segment matters.
+func (s *Store) readStaged(sp *space, firsts []uint64) error {
+	for _, first := range firsts {
+		sp.segments = append(sp.segments, segment{first: first})
+	}
+	newest := &sp.segments[len(firsts)-1]
+	path := segmentPath(sp.dir, newest.first)
+	data, err := s.disk.readFile(path)
+	if err != nil {
+		return err
+	}
+	newest.size, err = scan(path, data, 0, sp.replay)
+	return err
+}
+
+// stageEvents appends those events that are not there yet: they come in order,
+// so all up to the newest one are.
+func (s *Store) stageEvents(sp *space, events []thole.Event) error {
+	n := &sp.segments[len(sp.segments)-1]
+	last := uint64(0)
+	if len(sp.events) > 0 {
+		last = sp.events[len(sp.events)-1].seq
+	} else if len(sp.segments) > 1 {
+		last = n.first - 1
+	}
+	var text []byte
+	for i := range events {
+		e := &events[i]
+		if e.Position.Seq <= last {
+			continue
+		}
+		last = e.Position.Seq
+		if n.size+int64(len(text)) > s.opts.SegmentBytes {
+			if err := s.stageText(sp, text); err != nil {
+				return err
+			}
+			head := sp.head
+			text = (&line{Head: &head}).append(nil)
+			sp.segments = append(sp.segments, segment{first: last})
+			n = &sp.segments[len(sp.segments)-1]
+		}
+		text = loadedLine(e).append(text)
+	}
+	return s.stageText(sp, text)
+}
+
+func (s *Store) stageText(sp *space, text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	n := &sp.segments[len(sp.segments)-1]
+	f, err := s.disk.OpenFile(segmentPath(sp.dir, n.first), os.O_WRONLY|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(text, n.size)
+	if err == nil {
+		err = f.Truncate(n.size + int64(len(text))) // a crash may have left more
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	n.size += int64(len(text))
+	return err
+}
+
+func (s *Store) stageRecords(sp *space, records []thole.Record) error {
+	return parallel(records, func(r thole.Record) error {
+		r.Updated, r.Expires = micro(r.Updated), micro(r.Expires)
+		path := filepath.Join(sp.dir, "records", recordFile(r.Key))
+		if _, err := s.disk.mkdirAll(s.dir, filepath.Dir(path)); err != nil {
+			return err
+		}
+		_, err := s.disk.writeFile(path, encodeRecord(&r), false)
+		return err
+	})
+}
+
+// unveil puts an import that is complete in its place.
+func (s *Store) unveil(sp *space) error {
+	if err := s.syncTree(sp.dir); err != nil {
+		return err
+	}
+	dir := filepath.Join(s.dir, spaceDir(sp.name))
+	changed, err := s.disk.mkdirAll(s.dir, filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	if err := s.disk.Rename(sp.dir, dir); err != nil {
+		return err
+	}
+	if err := s.disk.syncDirs(append(changed, filepath.Dir(dir), filepath.Dir(sp.dir))); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	n, _ := s.notes.Get(sp.name)
+	s.mu.RUnlock()
+	if err := s.tellOthers(func() []note { return []note{{Space: sp.name, Era: n.Era + 1}} }); err != nil {
+		return err
+	}
+	made, err := s.load(sp.name)
+	if err != nil {
+		return err
+	}
+	if made == nil {
+		return fmt.Errorf("%w: %s: the import is gone", thole.ErrCorrupt, dir)
+	}
+	s.mu.Lock()
+	made.forked = false // it is nowhere else
+	s.mu.Unlock()
+	return nil
+}
+
+// syncTree makes durable all that is in a directory.
+func (s *Store) syncTree(dir string) error {
+	entries, err := s.disk.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	err = parallel(entries, func(e fs.DirEntry) error {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			return s.syncTree(path)
+		}
+		f, err := s.disk.OpenFile(path, os.O_RDWR)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return syncFile(f)
+	})
+	if err != nil {
+		return err
+	}
+	return s.disk.syncDirs([]string{dir})
+}
+
+// removeTree removes a directory so that a crash leaves all of it or nothing.
+func (s *Store) removeTree(dir string) error {
+	trash := s.private("trash", thole.NewEpoch(1))
+	err := s.disk.Rename(dir, trash)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.disk.syncDirs([]string{filepath.Dir(dir), filepath.Dir(trash)}); err != nil {
+		return err
+	}
+	if err := s.disk.removeAll(trash); err != nil {
+		return err
+	}
+	return s.disk.syncDirs([]string{filepath.Dir(trash)})
+}

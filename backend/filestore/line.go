@@ -1,0 +1,392 @@
+package filestore
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/thole-dev/thole"
+)
+
+// A journal is a series of segments. Each is a file of lines, named after the
+// first seq that may be in it. A line is a JSON object that begins with the
+// CRC-32C of all that follows the comma:
+//
+//	{"crc":"1b2c3d4e","head":{"space":…,"oldest":…,"last":…,"epochs":[…]}}
+//	{"crc":"5f6a7b8c","at":"0001…-…42","time":…,"actor":…,"events":[…],"writes":[…]}
+//	{"crc":"9d0e1f2a","at":"0001…-…43","joined":true,…}
+//
+// The first line of a segment is the head of the space as it was before the
+// segment. Every other line is a commit: at is its last position and first, if
+// that is another one, its first seq. A commit that is joined became durable
+// together with the one before it, so that it proves nothing about that one.
+const (
+	crcPrefix = `{"crc":"`
+	crcLen    = len(crcPrefix) + 8 + len(`",`)
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// line is one line of a journal: a head, or a commit.
+type line struct {
+	Head   *thole.Head    `json:"head"`
+	At     thole.Position `json:"at"`
+	First  uint64         `json:"first"`
+	Joined bool           `json:"joined"`
+	Time   time.Time      `json:"time"`
+	Actor  string         `json:"actor"`
+	Cause  string         `json:"cause"`
+	Events []lineEvent    `json:"events"`
+	Writes []lineWrite    `json:"writes"`
+}
+
+type lineEvent struct {
+	Seq      uint64          `json:"seq"`
+	Stream   string          `json:"stream"`
+	Type     string          `json:"type"`
+	Subject  string          `json:"subject"`
+	Refs     []string        `json:"refs"`
+	Schema   int             `json:"schema"`
+	Data     json.RawMessage `json:"data"`
+	Raw      []byte          `json:"raw"`      // see inline
+	Redacted bool            `json:"redacted"` // the line's actor and cause are not its
+}
+
+type lineWrite struct {
+	Key     string          `json:"key"`
+	Schema  int             `json:"schema"`
+	Expires time.Time       `json:"expires"`
+	Notify  bool            `json:"notify"`
+	Value   json.RawMessage `json:"value"`
+	Raw     []byte          `json:"raw"`
+	Deleted bool            `json:"deleted"`
+	Erased  bool            `json:"erased"` // the value is in the record's file, or gone
+}
+
+// first is the seq of the commit's first position.
+func (l *line) first() uint64 {
+	if l.First != 0 {
+		return l.First
+	}
+	return l.At.Seq
+}
+
+// event returns the i-th event as the kernel sees it.
+func (l *line) event(i int, epoch string) thole.Event {
+	e := &l.Events[i]
+	out := thole.Event{
+		Position: thole.Position{Epoch: epoch, Seq: e.Seq}, Stream: e.Stream, Type: e.Type, Time: l.Time,
+		Actor: l.Actor, Cause: l.Cause, Subject: e.Subject, Refs: e.Refs, Schema: e.Schema, Data: e.Data,
+	}
+	if e.Redacted {
+		out.Redact()
+	}
+	return out
+}
+
+// append appends the line with its CRC and a newline.
+func (l *line) append(b []byte) []byte {
+	start := len(b)
+	b = append(b, crcPrefix+`00000000",`...)
+	if l.Head != nil {
+		b = append(b, `"head":`...)
+		b = appendHead(b, l.Head)
+	} else {
+		b = l.appendCommit(b)
+	}
+	b = append(b, '}')
+	seal(b[start:])
+	return append(b, '\n')
+}
+
+// seal puts the CRC of a line in its place.
+func seal(line []byte) {
+	sum := crc32.Checksum(line[crcLen:], castagnoli)
+	for i := range 8 {
+		line[len(crcPrefix)+i] = hexDigits[sum>>(28-4*i)&15]
+	}
+}
+
+// sealed reports whether a line is as it was written, and returns its CRC.
+func sealed(line []byte) (string, bool) {
+	if len(line) < crcLen || string(line[:len(crcPrefix)]) != crcPrefix {
+		return "", false
+	}
+	crc := string(line[len(crcPrefix) : len(crcPrefix)+8])
+	return crc, crc == fmt.Sprintf("%08x", crc32.Checksum(line[crcLen:], castagnoli))
+}
+
+func appendHead(b []byte, h *thole.Head) []byte {
+	b = appendString(append(b, `{"space":`...), h.Space)
+	b = appendPosition(append(b, `,"oldest":`...), h.Oldest)
+	b = appendPosition(append(b, `,"last":`...), h.Last)
+	b = append(b, `,"epochs":[`...)
+	for i, e := range h.Epochs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(append(b, `{"epoch":`...), e.Name)
+		b = strconv.AppendUint(append(b, `,"first":`...), e.First, 10)
+		b = strconv.AppendUint(append(b, `,"last":`...), e.Last, 10)
+		b = append(b, '}')
+	}
+	return append(b, `]}`...)
+}
+
+func (l *line) appendCommit(b []byte) []byte {
+	b = appendPosition(append(b, `"at":`...), l.At)
+	if first := l.first(); first != l.At.Seq {
+		b = strconv.AppendUint(append(b, `,"first":`...), first, 10)
+	}
+	if l.Joined {
+		b = append(b, `,"joined":true`...)
+	}
+	b = appendTime(append(b, `,"time":`...), l.Time)
+	b = appendField(b, `,"actor":`, l.Actor)
+	b = appendField(b, `,"cause":`, l.Cause)
+	sep := `,"events":[`
+	for i := range l.Events {
+		b = l.Events[i].append(append(b, sep...))
+		sep = ","
+	}
+	if len(l.Events) > 0 {
+		b = append(b, ']')
+	}
+	sep = `,"writes":[`
+	for i := range l.Writes {
+		b = l.Writes[i].append(append(b, sep...))
+		sep = ","
+	}
+	if len(l.Writes) > 0 {
+		b = append(b, ']')
+	}
+	return b
+}
+
+func (e *lineEvent) append(b []byte) []byte {
+	b = strconv.AppendUint(append(b, `{"seq":`...), e.Seq, 10)
+	b = appendField(b, `,"stream":`, e.Stream)
+	b = appendField(b, `,"type":`, e.Type)
+	b = appendField(b, `,"subject":`, e.Subject)
+	if len(e.Refs) > 0 {
+		sep := byte('[')
+		b = append(b, `,"refs":`...)
+		for _, ref := range e.Refs {
+			b = appendString(append(b, sep), ref)
+			sep = ','
+		}
+		b = append(b, ']')
+	}
+	if e.Schema != 0 {
+		b = strconv.AppendInt(append(b, `,"schema":`...), int64(e.Schema), 10)
+	}
+	if e.Redacted {
+		b = append(b, `,"redacted":true`...)
+	}
+	return append(appendValue(b, `,"data":`, e.Data), '}')
+}
+
+func (w *lineWrite) append(b []byte) []byte {
+	b = appendString(append(b, `{"key":`...), w.Key)
+	if w.Deleted {
+		return append(b, `,"deleted":true}`...)
+	}
+	if w.Schema != 0 {
+		b = strconv.AppendInt(append(b, `,"schema":`...), int64(w.Schema), 10)
+	}
+	if !w.Expires.IsZero() {
+		b = appendTime(append(b, `,"expires":`...), w.Expires)
+	}
+	if w.Notify {
+		b = append(b, `,"notify":true`...)
+	}
+	if w.Erased {
+		return append(b, `,"erased":true}`...)
+	}
+	return append(appendValue(b, `,"value":`, w.Value), '}')
+}
+
+// appendValue appends JSON as it is if a line can hold it. If white space around
+// or in it is in the way, it appends it without white space, and the original in
+// base64 beside it as "raw".
+func appendValue(b []byte, name string, v json.RawMessage) []byte {
+	if v == nil {
+		return b
+	}
+	b = append(b, name...)
+	if inline(v) {
+		return append(b, v...)
+	}
+	b = append(b, compact(v)...)
+	b = append(b, `,"raw":"`...)
+	b = base64.StdEncoding.AppendEncode(b, v)
+	return append(b, '"')
+}
+
+// inline reports whether a JSON value is the same when it is read back from
+// within a line.
+func inline(v []byte) bool {
+	return len(v) > 0 && v[0] > ' ' && v[len(v)-1] > ' ' && bytes.IndexByte(v, '\n') < 0 && bytes.IndexByte(v, '\r') < 0
+}
+
+// compact returns JSON without white space between its tokens.
+func compact(v []byte) []byte {
+	var b bytes.Buffer
+	if err := json.Compact(&b, v); err != nil {
+		return []byte("null") // no JSON: the Store lets none through
+	}
+	return b.Bytes()
+}
+
+func appendField(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	return appendString(append(b, name...), value)
+}
+
+func appendPosition(b []byte, p thole.Position) []byte {
+	return append(append(append(b, '"'), p.String()...), '"')
+}
+
+// timeLayout has microseconds, as all times in the store.
+const timeLayout = `"2006-01-02T15:04:05.999999Z"`
+
+func appendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, timeLayout) }
+
+// appendString appends s as a JSON string, with as little escaping as there can
+// be, so that people can read it.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c == 0x7f:
+			b = append(b, `\u00`...)
+			b = append(b, hexDigits[c>>4], hexDigits[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}
+
+// parseLine reads a line without its newline. The error says what is wrong with
+// it; the line may alias data.
+func parseLine(data []byte) (*line, error) {
+	if _, ok := sealed(data); !ok {
+		return nil, fmt.Errorf("%w: its checksum is wrong", thole.ErrCorrupt)
+	}
+	l := new(line)
+	if thole.JSONDepth(data) > thole.MaxDepth+8 {
+		return nil, fmt.Errorf("%w: it nests too deep", thole.ErrCorrupt)
+	}
+	if err := json.Unmarshal(data, l); err != nil {
+		return nil, fmt.Errorf("%w: %v", thole.ErrCorrupt, err)
+	}
+	if err := l.validate(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// validate checks what a line must hold, and puts the values in their place that
+// are beside it as raw.
+func (l *line) validate() error {
+	bad := func(what string) error { return fmt.Errorf("%w: %s", thole.ErrCorrupt, what) }
+	if h := l.Head; h != nil {
+		if h.Space == "" || h.Last.IsZero() != (len(h.Epochs) == 0) {
+			return bad("its head is none")
+		}
+		return nil
+	}
+	if l.At.Seq == 0 || l.first() > l.At.Seq {
+		return bad("its position is none")
+	}
+	last := l.first() - 1
+	for i := range l.Events {
+		e := &l.Events[i]
+		if e.Seq <= last || e.Seq > l.At.Seq || e.Stream == "" {
+			return bad("an event is out of place")
+		}
+		last = e.Seq
+		if e.Raw != nil {
+			e.Data, e.Raw = e.Raw, nil
+		}
+	}
+	for i := range l.Writes {
+		w := &l.Writes[i]
+		if w.Raw != nil {
+			w.Value, w.Raw = w.Raw, nil
+		}
+		if w.Key == "" || !w.Deleted && !w.Erased && w.Value == nil {
+			return bad("a write has no key or no value")
+		}
+	}
+	return nil
+}
+
+// newLine makes the line of a commit that got the positions of r.
+func newLine(c *thole.Commit, r thole.Result) *line {
+	l := &line{At: r.Last, Time: micro(c.Now), Actor: c.Actor, Cause: c.Cause}
+	if n := len(c.Events); n > 1 {
+		l.First = r.First.Seq
+	}
+	for i := range c.Events {
+		e := &c.Events[i]
+		l.Events = append(l.Events, lineEvent{
+			Seq: r.First.Seq + uint64(i), Stream: e.Stream, Type: e.Type, Subject: e.Subject,
+			Refs: e.Refs, Schema: e.Schema, Data: e.Data,
+		})
+	}
+	for i := range c.Writes {
+		w := &c.Writes[i]
+		out := lineWrite{Key: w.Key, Deleted: w.Value == nil}
+		if !out.Deleted {
+			out.Schema, out.Expires, out.Notify = w.Schema, micro(w.Expires), w.Notify
+			out.Value = bytes.Clone(w.Value)
+		}
+		l.Writes = append(l.Writes, out)
+	}
+	return l
+}
+
+// loadedLine makes the line of an event that is imported.
+func loadedLine(e *thole.Event) *line {
+	return &line{At: e.Position, Time: micro(e.Time), Actor: e.Actor, Cause: e.Cause, Events: []lineEvent{{
+		Seq: e.Position.Seq, Stream: e.Stream, Type: e.Type, Subject: e.Subject,
+		Refs: e.Refs, Schema: e.Schema, Data: e.Data,
+	}}}
+}
+
+// micro is t as it is stored: in UTC and microseconds.
+func micro(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+// checkNames returns ErrInvalid for a name that JSON cannot hold.
+func checkNames(c *thole.Commit) error {
+	names := []string{c.Actor, c.Cause}
+	for i := range c.Events {
+		e := &c.Events[i]
+		names = append(append(names, e.Stream, e.Type, e.Subject), e.Refs...)
+	}
+	for i := range c.Writes {
+		names = append(names, c.Writes[i].Key)
+	}
+	for _, name := range names {
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("%w: the name %q is not UTF-8", thole.ErrInvalid, name)
+		}
+	}
+	return nil
+}

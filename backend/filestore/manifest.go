@@ -1,0 +1,372 @@
+package filestore
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// The manifest, DIR/.thole/manifest, is how processes tell each other what they
+// did, and how the store knows what it left behind. Its lines are sealed like
+// those of a journal. The first names it; each other one is a note about one
+// space, of which the last counts:
+//
+//	{"crc":"…","store":"9f86d081884c7d65","generation":1}
+//	{"crc":"…","space":"project:shop","segment":1,"size":4711,"tail":"1b2c3d4e","last":"0001…-…42",…}
+//
+// A process that looks at a space needs one stat of the manifest to know that
+// nobody else did anything. A note is appended when what it says is on stable
+// storage; notes themselves are not synced, since what they lack is found in the
+// journals after a crash.
+type manifest struct {
+	store      string
+	generation int
+	file       File
+	offset     int64 // up to where it was read
+}
+
+// maxManifestBytes is how long it may be before it is written anew.
+const maxManifestBytes = 4 << 20
+
+// note is what is known of a space without looking at its files.
+type note struct {
+	Space     string         `json:"space"`
+	Segment   uint64         `json:"segment,omitempty"`   // the newest one
+	Size      int64          `json:"size,omitempty"`      // of it, on stable storage
+	Tail      string         `json:"tail,omitempty"`      // CRC of its last line
+	Last      thole.Position `json:"last,omitzero"`       // zero: nothing is known but that it is there
+	Flushed   uint64         `json:"flushed,omitempty"`   // commits up to here are in the files of records
+	Due       time.Time      `json:"due,omitzero"`        // no record expires before; zero: none does
+	Era       int            `json:"era,omitempty"`       // another one: the past changed
+	Rewriting bool           `json:"rewriting,omitempty"` // the journal is being written anew
+	Gone      bool           `json:"gone,omitempty"`
+}
+
+type manifestHeader struct {
+	Store      string `json:"store"`
+	Generation int    `json:"generation"`
+}
+
+func (m *manifest) close() {
+	if m.file != nil {
+		m.file.Close()
+		m.file = nil
+	}
+}
+
+// openManifest reads the manifest or begins one. The caller holds the lock.
+func (s *Store) openManifest() error {
+	path := s.private("manifest")
+	ok, err := s.disk.exists(path)
+	if err != nil {
+		return err
+	}
+	if ok {
+		err = s.readManifest()
+		if !errors.Is(err, thole.ErrCorrupt) {
+			return err
+		}
+		s.tell("the notes in %s cannot be read and are made anew", path)
+		s.manifest.close()
+	}
+	var id [8]byte
+	rand.Read(id[:])
+	s.manifest = manifest{store: hex.EncodeToString(id[:])}
+	return s.rewriteManifest()
+}
+
+// refresh catches up with what other processes noted.
+func (s *Store) refresh() error {
+	now, err := s.disk.stampAt(s.private("manifest"))
+	if err != nil {
+		return err
+	}
+	s.mu.RLock()
+	same := s.seen == now
+	s.mu.RUnlock()
+	if same {
+		return nil
+	}
+	s.catching.Lock()
+	defer s.catching.Unlock()
+	return s.readManifest()
+}
+
+// readManifest reads what is new in the manifest. The caller holds catching, or
+// is alone.
+func (s *Store) readManifest() error {
+	select {
+	case <-s.ended:
+		return thole.ErrClosed
+	default:
+	}
+	f, err := s.disk.OpenFile(s.private("manifest"), os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("file store %s: %s was removed while the store was open; open the store again", s.dir, s.private())
+	}
+	if err != nil {
+		return err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			f.Close()
+		}
+	}()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	h, begin, err := readHeader(f)
+	if err != nil {
+		return err
+	}
+	m := &s.manifest
+	switch {
+	case m.store != "" && h.Store != m.store:
+		return fmt.Errorf("file store %s: %s was replaced while the store was open; open the store again", s.dir, s.private())
+	case m.file == nil || h.Generation != m.generation:
+		m.close()
+		*m = manifest{store: h.Store, generation: h.Generation, file: f, offset: begin}
+		keep = true
+	}
+	data := make([]byte, max(0, info.Size()-m.offset))
+	n, err := f.ReadAt(data, m.offset)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	data = data[:n]
+	whole := bytes.LastIndexByte(data, '\n') + 1
+	m.offset += int64(whole)
+	var notes []note
+	for line := range bytes.Lines(data[:whole]) {
+		var n note
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		if _, ok := sealed(line); ok && json.Unmarshal(line, &n) == nil && n.Space != "" {
+			notes = append(notes, n)
+		} // else a crash tore it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = stampOf(info)
+	for _, n := range notes {
+		s.hear(n)
+	}
+	return nil
+}
+
+func readHeader(f File) (h manifestHeader, size int64, err error) {
+	b := make([]byte, 256)
+	n, err := f.ReadAt(b, 0)
+	if err != nil && err != io.EOF {
+		return h, 0, err
+	}
+	line, _, ok := bytes.Cut(b[:n], []byte("\n"))
+	if _, good := sealed(line); !ok || !good || json.Unmarshal(line, &h) != nil {
+		return h, 0, fmt.Errorf("%w: the manifest has no header", thole.ErrCorrupt)
+	}
+	return h, int64(len(line) + 1), nil
+}
+
+// hear takes in a note of another process. The caller holds mu.
+func (s *Store) hear(n note) {
+	s.news++
+	s.notes.Set(n.Space, n)
+	sp := s.spaces[n.Space]
+	switch {
+	case sp == nil:
+	case n.Gone || n.Era != sp.era:
+		s.forget(sp)
+	case n.Flushed > sp.flushed:
+		s.flushedBy(sp, n.Flushed)
+	}
+}
+
+// tellOthers does change, holding mu, and appends the notes that it returns. The
+// caller holds the lock. What the notes are about is on stable storage before,
+// so if they cannot be written, others find it out when they take the lock.
+func (s *Store) tellOthers(change func() []note) error {
+	s.mu.Lock()
+	notes := change()
+	for _, n := range notes {
+		s.notes.Set(n.Space, n)
+	}
+	s.mu.Unlock()
+	var b []byte
+	for i := range notes {
+		b = appendSealed(b, notes[i])
+	}
+	s.catching.Lock()
+	defer s.catching.Unlock()
+	m := &s.manifest
+	if s.seen.size > m.offset { // a crash tore the last line
+		if err := m.file.Truncate(m.offset); err != nil {
+			return err
+		}
+	}
+	if _, err := m.file.WriteAt(b, m.offset); err != nil {
+		m.file.Truncate(m.offset)
+		return err
+	}
+	info, err := m.file.Stat()
+	if err != nil {
+		return err
+	}
+	m.offset += int64(len(b))
+	s.mu.Lock()
+	s.seen = stampOf(info)
+	s.mu.Unlock()
+	if m.offset > maxManifestBytes {
+		return s.rewriteManifest()
+	}
+	return nil
+}
+
+// appendSealed appends v as a line with its CRC.
+func appendSealed(b []byte, v any) []byte {
+	start := len(b)
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // a struct of plain fields
+	}
+	b = append(b, crcPrefix+`00000000",`...)
+	b = append(b, data[1:]...)
+	seal(b[start:])
+	return append(b, '\n')
+}
+
+// rewriteManifest writes a manifest with one note for each space.
+func (s *Store) rewriteManifest() error {
+	m := &s.manifest
+	b := appendSealed(nil, manifestHeader{m.store, m.generation + 1})
+	s.mu.RLock()
+	s.notes.Scan(func(_ string, n note) bool {
+		if !n.Gone || n.Era > 0 {
+			b = appendSealed(b, n)
+		}
+		return true
+	})
+	s.mu.RUnlock()
+	path := s.private("manifest")
+	if err := s.replaceFile(path, b); err != nil {
+		return err
+	}
+	f, err := s.disk.OpenFile(path, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return err
+	}
+	m.close()
+	*m = manifest{store: m.store, generation: m.generation + 1, file: f, offset: int64(len(b))}
+	s.mu.Lock()
+	s.seen = stampOf(info)
+	s.mu.Unlock()
+	return nil
+}
+
+// findSpaces looks which spaces are there. It notes those that it did not know,
+// and those that are gone. The caller holds the lock.
+func (s *Store) findSpaces() error {
+	found := map[string]bool{}
+	kinds, err := s.disk.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		if !kind.IsDir() || kind.Name()[0] == '.' {
+			continue
+		}
+		if kind.Name() == "global" {
+			found["global"], err = s.disk.exists(filepath.Join(s.dir, "global", "journal"))
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		name, ok := unescape(kind.Name())
+		ids, err := s.disk.ReadDir(filepath.Join(s.dir, kind.Name()))
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if space := s.spaceAt(kind.Name(), name, id); ok && space != "" {
+				found[space] = true
+			}
+		}
+	}
+	return s.noteFound(found)
+}
+
+// spaceAt is the name of the space in a directory; "" if there is none.
+func (s *Store) spaceAt(dir, kind string, id fs.DirEntry) string {
+	path := filepath.Join(s.dir, dir, id.Name())
+	if !id.IsDir() {
+		return ""
+	}
+	segments, err := s.segments(path)
+	if err != nil || len(segments) == 0 {
+		return ""
+	}
+	if part, ok := unescape(id.Name()); ok {
+		return kind + ":" + part
+	}
+	head, err := s.readHead(path, segments[0])
+	if err != nil || spaceDir(head.Space) != filepath.Join(dir, id.Name()) {
+		return ""
+	}
+	return head.Space
+}
+
+// noteFound makes the notes fit to the spaces that were found.
+func (s *Store) noteFound(found map[string]bool) error {
+	var changed []note
+	var gone []*space
+	s.mu.RLock()
+	s.notes.Scan(func(name string, n note) bool {
+		if !n.Gone && !found[name] {
+			changed = append(changed, note{Space: name, Era: n.Era + 1, Gone: true})
+			if sp := s.spaces[name]; sp != nil {
+				gone = append(gone, sp)
+			}
+		}
+		if !n.Gone {
+			delete(found, name)
+		}
+		return true
+	})
+	for name, there := range found {
+		if there {
+			n, _ := s.notes.Get(name)
+			changed = append(changed, note{Space: name, Era: n.Era + 1})
+		}
+	}
+	s.mu.RUnlock()
+	if len(changed) == 0 {
+		return nil
+	}
+	for _, n := range changed {
+		if n.Gone {
+			s.tell("space %s was removed by hand", n.Space)
+		}
+	}
+	return s.tellOthers(func() []note {
+		for _, sp := range gone {
+			s.forget(sp)
+		}
+		return changed
+	})
+}

@@ -1,0 +1,328 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+// errStale is a file that is not what memory says: another process or a person
+// changed it meanwhile. Whoever meets it looks again.
+var errStale = errors.New("changed meanwhile")
+
+// maxLooks is how often a reader looks again.
+const maxLooks = 10
+
+// view calls look with a space as it is now, nil if there is none, and holds mu
+// meanwhile, then read without it. If read meets a file that changed, all begins
+// anew.
+func (s *Store) view(ctx context.Context, name string, look func(*space), read func() error) error {
+	for i := 1; ; i++ {
+		sp, err := s.look(ctx, name, look)
+		if err != nil || read == nil {
+			return err
+		}
+		err = read()
+		if !errors.Is(err, errStale) && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if i == maxLooks {
+			return fmt.Errorf("%w: %s: %w", thole.ErrCorrupt, name, err)
+		}
+		if i > 1 { // once may be chance, as another process brought a file up to date
+			s.mu.Lock()
+			if sp != nil {
+				s.forget(sp)
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// look calls fn with a space, which is read first or caught up with.
+func (s *Store) look(ctx context.Context, name string, fn func(*space)) (*space, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.refresh(); err != nil {
+		return nil, err
+	}
+	for {
+		s.mu.RLock()
+		n, known := s.notes.Get(name)
+		sp := s.spaces[name]
+		if !known || n.Gone {
+			sp = nil
+		}
+		if sp == nil && (!known || n.Gone) || sp != nil && sp.at(n) {
+			fn(sp)
+			s.mu.RUnlock()
+			return sp, nil
+		}
+		s.mu.RUnlock()
+		if sp != nil {
+			if s.catchUp(sp, n) == nil {
+				continue
+			}
+		}
+		if err := s.loadNow(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// loadNow reads a space from its files.
+func (s *Store) loadNow(ctx context.Context, name string) error {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s.mu.RLock()
+	sp := s.spaces[name]
+	n, _ := s.notes.Get(name)
+	s.mu.RUnlock()
+	if sp != nil && s.catchUp(sp, n) == nil {
+		return nil // another call did it
+	}
+	_, err = s.load(name)
+	return s.fail(err)
+}
+
+// catchUp reads what another process appended to a journal. An error means that
+// the space has to be read anew.
+func (s *Store) catchUp(sp *space, n note) error {
+	s.catching.Lock()
+	defer s.catching.Unlock()
+	for {
+		s.mu.RLock()
+		behind := !sp.at(n)
+		count := len(sp.segments)
+		var last segment
+		if count > 0 {
+			last = sp.segments[count-1]
+		}
+		next := sp.head.Last.Seq + 1
+		s.mu.RUnlock()
+		switch {
+		case !behind:
+			return nil
+		case n.Last.IsZero() || count == 0 || last.first > n.Segment || last.first == n.Segment && last.size > n.Size:
+			return errStale
+		}
+		end := n.Size
+		if last.first < n.Segment {
+			info, err := s.disk.stampAt(segmentPath(sp.dir, last.first))
+			if err != nil {
+				return err
+			}
+			if end = info.size; end == last.size {
+				s.mu.Lock()
+				sp.segments = append(slices.Clip(sp.segments), segment{first: next})
+				s.mu.Unlock()
+				continue
+			}
+		}
+		if err := s.readTail(sp, last, end); err != nil {
+			return err
+		}
+	}
+}
+
+// readTail takes in a segment from where it is known up to end.
+func (s *Store) readTail(sp *space, seg segment, end int64) error {
+	data, err := s.readAt(sp.dir, seg.first, seg.size, end-seg.size)
+	if err != nil {
+		return err
+	}
+	if int64(len(data)) < end-seg.size {
+		return errStale
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	added := int64(0)
+	done, err := scan(segmentPath(sp.dir, seg.first), data, seg.size, func(l *line, data []byte, offset int64) error {
+		if err := sp.replay(l, data, offset); err != nil {
+			return err
+		}
+		added += sp.write(l)
+		return nil
+	})
+	if err != nil || done != end {
+		return errStale
+	}
+	sp.segments[len(sp.segments)-1].size = end
+	if s.spaces[sp.name] == sp {
+		s.dirty += added
+		s.flushedBy(sp, sp.flushed) // who wrote it may have brought the files up to date, too
+		s.signalDirty()
+	}
+	return nil
+}
+
+// Get implements [thole.Backend].
+func (s *Store) Get(ctx context.Context, name string, keys ...string) ([]thole.Record, error) {
+	records := make([]thole.Record, len(keys))
+	err := s.records(ctx, name, func(sp *space) []thole.Record {
+		clear(records)
+		if sp != nil {
+			for i, key := range keys {
+				records[i] = sp.record(key)
+			}
+		}
+		return records
+	})
+	if err != nil {
+		return nil, fmt.Errorf("get from %s: %w", name, err)
+	}
+	return records, nil
+}
+
+// List implements [thole.Backend].
+func (s *Store) List(ctx context.Context, name string, q thole.ListQuery) ([]thole.Record, error) {
+	var page []thole.Record
+	err := s.records(ctx, name, func(sp *space) []thole.Record {
+		page = nil
+		if sp != nil {
+			page = sp.list(q)
+		}
+		return page
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", name, err)
+	}
+	return page, nil
+}
+
+func (sp *space) list(q thole.ListQuery) []thole.Record {
+	limit := thole.PageLimit(q.Limit)
+	var page []thole.Record
+	sp.records.Ascend(max(q.Prefix, q.After), func(key string, r *record) bool {
+		if !strings.HasPrefix(key, q.Prefix) {
+			return false
+		}
+		if q.Match(r.Record) {
+			page = append(page, r.Record)
+		}
+		return len(page) < limit
+	})
+	return page
+}
+
+// records fills in the values of what choose returns, from memory or files.
+func (s *Store) records(ctx context.Context, name string, choose func(*space) []thole.Record) error {
+	var chosen []thole.Record
+	return s.view(ctx, name, func(sp *space) { chosen = choose(sp) }, func() error {
+		for i := range chosen {
+			r := &chosen[i]
+			if !r.Exists() || r.Value != nil {
+				*r = cloneRecord(*r)
+				continue
+			}
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if err := s.readValue(name, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// readValue reads the value of a record from its file.
+func (s *Store) readValue(space string, r *thole.Record) error {
+	path := filepath.Join(s.dir, spaceDir(space), "records", recordFile(r.Key))
+	data, err := s.disk.readFile(path)
+	if err != nil {
+		return err
+	}
+	got, ours, err := decodeRecord(data)
+	if err != nil || !ours || got.Version != r.Version {
+		return fmt.Errorf("%s: %w", path, errStale)
+	}
+	r.Value = got.Value
+	return nil
+}
+
+// maxScan bounds the work for one page.
+const maxScan = 8 * thole.MaxPage
+
+// Read implements [thole.Backend].
+func (s *Store) Read(ctx context.Context, name string, q thole.ReadQuery) (thole.Page, error) {
+	var page thole.Page
+	var p pageReader
+	var refused error
+	err := s.view(ctx, name, func(sp *space) {
+		p, refused = pageReader{store: s, q: q}, nil
+		if sp == nil {
+			refused = thole.Head{Space: name}.Resume(q.After)
+			return
+		}
+		if refused = sp.head.Resume(q.After); refused == nil {
+			p.choose(sp)
+		}
+	}, func() (err error) {
+		if refused != nil {
+			return refused
+		}
+		page, err = p.read(ctx)
+		return err
+	})
+	if err != nil {
+		return thole.Page{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	return page, nil
+}
+
+// Heads implements [thole.Backend].
+func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, fmt.Errorf("heads: %w", err)
+	}
+	heads := make([]thole.Head, len(spaces))
+	for i, name := range spaces {
+		heads[i].Space = name
+		err := s.view(ctx, name, func(sp *space) {
+			if sp != nil {
+				heads[i] = cloneHead(sp.head)
+			}
+		}, nil)
+		if err != nil {
+			return nil, fmt.Errorf("heads: %s: %w", name, err)
+		}
+	}
+	return heads, nil
+}
+
+// Spaces implements [thole.Backend]. Of spaces that nobody used since the store
+// was opened it knows when they were due the last time.
+func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, fmt.Errorf("spaces: %w", err)
+	}
+	if err := s.refresh(); err != nil {
+		return nil, fmt.Errorf("spaces: %w", s.explain(err))
+	}
+	limit := thole.PageLimit(q.Limit)
+	var names []string
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	s.notes.Ascend(q.After, func(name string, n note) bool {
+		if name != q.After && !n.Gone && (q.DueBy.IsZero() || n.dueBy(q)) {
+			names = append(names, name)
+		}
+		return len(names) < limit
+	})
+	return names, nil
+}
+
+func (n *note) dueBy(q thole.SpacesQuery) bool {
+	return n.Last.IsZero() || !n.Due.IsZero() && !n.Due.After(q.DueBy)
+}

@@ -1,0 +1,387 @@
+package filestore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+// recovery is the reading of a space from its files: what a crash left is
+// finished, what a person changed is found.
+type recovery struct {
+	*Store
+	sp   *space
+	note note // what was known of the space
+
+	wrote      map[string]wrote // the newest write of each key in the journal
+	flushed    uint64           // commits up to here were in the files of records
+	met        bool             // the journal has the line that the note names
+	replaced   bool             // it is not the journal that the note is about
+	generation int              // the newest one of an epoch
+	replay     []wrote          // writes that the files of records lack
+	hand       []change         // records that a person changed
+	reasons    []string         // for adopting what is there
+}
+
+// wrote is where the journal has a write.
+type wrote struct {
+	key     string
+	version thole.Position
+	place   entry
+	item    int // index among the writes of the line
+	deleted bool
+	erased  bool
+}
+
+// change is what a person made of a record; a nil Value deletes it.
+type change struct {
+	thole.Record
+	file stamp
+}
+
+// load reads a space and makes it the one in memory. It is nil if there is none.
+// The caller holds the lock.
+func (s *Store) load(name string) (*space, error) {
+	s.mu.RLock()
+	n, known := s.notes.Get(name)
+	s.mu.RUnlock()
+	if !known || n.Gone {
+		return nil, nil
+	}
+	sp := newSpace(name, filepath.Join(s.dir, spaceDir(name)))
+	sp.era = n.Era
+	r := &recovery{Store: s, sp: sp, note: n, wrote: map[string]wrote{}}
+	if err := r.readJournal(); err != nil {
+		return nil, err
+	}
+	if err := r.readRecords(); err != nil {
+		return nil, err
+	}
+	if len(sp.segments) == 0 && sp.records.Len() == 0 && len(r.hand) == 0 {
+		return nil, s.noteFoundGone(n)
+	}
+	if err := r.apply(); err != nil {
+		return nil, err
+	}
+	return sp, nil
+}
+
+// noteFoundGone notes that a space has no files any more.
+func (s *Store) noteFoundGone(n note) error {
+	if !n.Last.IsZero() {
+		s.tell("space %s was removed by hand", n.Space)
+	}
+	return s.tellOthers(func() []note {
+		if sp := s.spaces[n.Space]; sp != nil {
+			s.forget(sp)
+		}
+		return []note{{Space: n.Space, Era: n.Era + 1, Gone: true}}
+	})
+}
+
+// readJournal replays the journal, cuts what a crash tore and finds out whether
+// it is still the one that the store left.
+func (r *recovery) readJournal() error {
+	firsts, err := r.segments(r.sp.dir)
+	if err == nil {
+		firsts, err = r.finishTrim(firsts)
+	}
+	if err != nil {
+		return err
+	}
+	for i, first := range firsts {
+		if err := r.readSegment(first, i == len(firsts)-1); err != nil {
+			return err
+		}
+	}
+	n, last := r.note, r.sp.head.Last
+	switch {
+	case n.Last.IsZero():
+		r.sp.forked = len(firsts) > 0 // it may go on elsewhere, too
+	case r.met || n.Rewriting && last == n.Last:
+		r.flushed = n.Flushed
+		return r.harden()
+	default:
+		r.replaced = true
+		r.reasons = append(r.reasons, fmt.Sprintf("the journal ended at %s and now ends at %s", n.Last, show(last)))
+	}
+	return nil
+}
+
+// finishTrim removes the segments before the one that a trim wrote anew, which a
+// crash may have left.
+func (r *recovery) finishTrim(firsts []uint64) ([]uint64, error) {
+	begin, oldest := 0, uint64(0)
+	for i, first := range firsts {
+		head, err := r.readHead(r.sp.dir, first)
+		if err != nil {
+			continue // it is found out when it is read
+		}
+		if i == 0 {
+			oldest = max(first, head.Oldest.Seq) // a new space has no oldest yet
+		} else if head.Oldest.Seq > oldest {
+			begin, oldest = i, head.Oldest.Seq
+		}
+	}
+	for _, first := range firsts[:begin] {
+		if err := r.disk.Remove(segmentPath(r.sp.dir, first)); err != nil {
+			return nil, err
+		}
+	}
+	if begin == 0 {
+		return firsts, nil
+	}
+	return firsts[begin:], r.disk.syncDirs([]string{filepath.Join(r.sp.dir, "journal")})
+}
+
+func show(p thole.Position) string {
+	if p.IsZero() {
+		return "nothing"
+	}
+	return p.String()
+}
+
+func (r *recovery) readSegment(first uint64, newest bool) error {
+	sp := r.sp
+	path := segmentPath(sp.dir, first)
+	data, err := r.disk.readFile(path)
+	if err != nil {
+		return err
+	}
+	sp.segments = append(sp.segments, segment{first: first})
+	end, err := scan(path, data, 0, r.line)
+	if err != nil {
+		return err
+	}
+	sp.segments[len(sp.segments)-1].size = end
+	if end == int64(len(data)) && end > 0 {
+		return nil
+	}
+	acknowledged := !r.note.Rewriting && r.note.Segment == first && end < r.note.Size && int64(len(data)) >= r.note.Size
+	if !newest || acknowledged {
+		return fmt.Errorf("%w: %s, at byte %d: a line that was acknowledged is damaged: restore the file, or cut it there to give up what follows", thole.ErrCorrupt, path, end)
+	}
+	r.tell("%s: cut %d bytes that a crash left after byte %d", path, int64(len(data))-end, end)
+	if end == 0 {
+		sp.segments = sp.segments[:len(sp.segments)-1]
+		if err := r.disk.Remove(path); err != nil {
+			return err
+		}
+		return r.disk.syncDirs([]string{filepath.Dir(path)})
+	}
+	f, err := r.disk.OpenFile(path, os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Truncate(end); err != nil {
+		return err
+	}
+	return syncFile(f)
+}
+
+// line takes in a line of the newest segment.
+func (r *recovery) line(l *line, data []byte, offset int64) error {
+	if err := r.sp.replay(l, data, offset); err != nil {
+		return err
+	}
+	n := len(r.sp.segments) - 1
+	if r.sp.segments[n].first == r.note.Segment && offset+int64(len(data))+1 == r.note.Size {
+		r.met = r.sp.tail == r.note.Tail
+	}
+	for i := range r.sp.head.Epochs {
+		r.seen(r.sp.head.Epochs[i].Name)
+	}
+	for i := range l.Writes {
+		w := &l.Writes[i]
+		r.wrote[w.Key] = wrote{
+			key: w.Key, version: l.At, item: i, deleted: w.Deleted, erased: w.Erased,
+			place: entry{l.At.Seq, uint32(n), uint32(offset), uint32(len(data))},
+		}
+	}
+	return nil
+}
+
+// seen remembers the newest generation of an epoch.
+func (r *recovery) seen(epoch string) { r.generation = max(r.generation, generationOf(epoch)) }
+
+// generationOf is the generation in the name of an epoch.
+func generationOf(epoch string) int {
+	n, _ := strconv.Atoi(epoch[:min(4, len(epoch))])
+	return n
+}
+
+// harden makes durable the lines that no note is about: who wrote them died, or
+// could not sync them. They are written again, since after a failed sync another
+// one succeeds without doing anything.
+func (r *recovery) harden() error {
+	var dirs []string
+	for _, seg := range r.sp.segments {
+		from := int64(0)
+		if seg.first == r.note.Segment && !r.note.Rewriting {
+			from = r.note.Size
+		}
+		if seg.first < r.note.Segment || from == seg.size {
+			continue
+		}
+		data, err := r.readAt(r.sp.dir, seg.first, from, seg.size-from)
+		if err != nil {
+			return err
+		}
+		path := segmentPath(r.sp.dir, seg.first)
+		f, err := r.disk.OpenFile(path, os.O_WRONLY)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteAt(data, from)
+		if err == nil {
+			err = syncFile(f)
+		}
+		if e := f.Close(); err == nil {
+			err = e
+		}
+		if err != nil {
+			return err
+		}
+		dirs = append(dirs, filepath.Dir(path))
+	}
+	return r.disk.syncDirs(dirs)
+}
+
+// readRecords reads the files of all records and compares them with what the
+// journal says.
+func (r *recovery) readRecords() error {
+	found := map[string]bool{}
+	if err := r.walk("", found); err != nil {
+		return err
+	}
+	for key, w := range r.wrote {
+		switch {
+		case found[key] || w.deleted:
+		case r.behind(w):
+			r.replay = append(r.replay, w)
+		default:
+			r.hand = append(r.hand, change{Record: thole.Record{Key: key}})
+		}
+	}
+	return nil
+}
+
+// behind reports whether the file of a record may lack the write because of a
+// crash.
+func (r *recovery) behind(w wrote) bool { return w.version.Seq > r.flushed && !w.erased }
+
+// walk reads the files of records in a directory below the space's.
+func (r *recovery) walk(rel string, found map[string]bool) error {
+	root := filepath.Join(r.sp.dir, "records")
+	entries, err := r.disk.ReadDir(filepath.Join(root, rel))
+	if errors.Is(err, fs.ErrNotExist) && rel == "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := filepath.Join(rel, e.Name())
+		switch {
+		case e.IsDir():
+			err = r.walk(name, found)
+		case strings.HasSuffix(name, recordExt) && e.Name()[0] != '.':
+			err = r.recordFile(filepath.Join(root, name), name, found)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordFile compares a file with what the journal says.
+func (r *recovery) recordFile(path, name string, found map[string]bool) error {
+	file, err := r.disk.stampAt(path)
+	if err != nil {
+		return err
+	}
+	data, err := r.disk.readFile(path)
+	if err != nil {
+		return err
+	}
+	rec, ours, bad := decodeRecord(data)
+	key, ok := keyOf(name)
+	if !ok {
+		key = rec.Key // only it knows
+	}
+	if recordFile(key) != name {
+		r.tell("%s is not the name of a record: ignored; the file of key %q is %s", path, key, recordFile(key))
+		return nil
+	}
+	ours = ours && rec.Key == key
+	rec.Key = key
+	found[key] = true
+	r.seen(rec.Version.Epoch)
+	w, written := r.wrote[key]
+	older := rec.Version.Compare(w.version) < 0
+	switch {
+	case written && r.behind(w) && (bad != nil || ours && older):
+		r.sp.put(&record{Record: thole.Record{Key: key}, file: file})
+		r.replay = append(r.replay, w)
+	case bad != nil:
+		return fmt.Errorf("%s: %w", path, bad)
+	case ours && written && !w.deleted && rec.Version == w.version, ours && !written && rec.Version.Seq <= r.sp.base:
+		rec.Value = nil
+		r.sp.put(&record{Record: rec, file: file})
+	default:
+		r.hand = append(r.hand, change{rec, file})
+	}
+	return nil
+}
+
+// apply finishes what a crash left undone, adopts what a person did, and makes
+// the space the one in memory.
+func (r *recovery) apply() error {
+	sp := r.sp
+	added := int64(0)
+	for _, w := range r.replay {
+		text, err := r.readAt(sp.dir, sp.segments[w.place.segment].first, int64(w.place.offset), int64(w.place.size))
+		if err != nil {
+			return err
+		}
+		l, err := parseLine(text)
+		if err != nil {
+			return err
+		}
+		l.Writes = l.Writes[w.item : w.item+1]
+		added += sp.write(l)
+	}
+	for _, c := range r.hand { // as it is now, so that its file is known
+		sp.put(&record{Record: thole.Record{Key: c.Key}, file: c.file})
+	}
+	sp.flushed = r.flushed
+	var adopted *addition
+	if r.replaced || len(r.hand) > 0 {
+		var err error
+		if adopted, err = r.adopt(); err != nil {
+			return err
+		}
+	} else if len(r.replay) == 0 && !sp.head.Last.IsZero() {
+		sp.flushed = sp.head.Last.Seq
+	}
+	return r.tellOthers(func() []note {
+		if adopted != nil {
+			added += adopted.apply()
+		}
+		if old := r.spaces[sp.name]; old != nil {
+			r.forget(old)
+		}
+		r.spaces[sp.name] = sp
+		r.Store.dirty += added
+		r.signalDirty()
+		return []note{sp.note()}
+	})
+}

@@ -1,0 +1,250 @@
+package filestore
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/tidwall/btree"
+)
+
+// space is what memory holds of a space: where its events are, and its records
+// without their values, about 30 bytes an event and 200 a record. Its Store's mu
+// guards it; what events and streams hold is never changed, only added to.
+type space struct {
+	name     string
+	dir      string
+	era      int // of the note that it was read for
+	head     thole.Head
+	segments []segment
+	tail     string  // CRC of the last line
+	events   []entry // by seq
+	streams  map[string][]uint32
+	records  btree.Map[string, *record]
+	expires  *btree.BTreeG[expiry]
+	dirty    map[string]behind
+	flushed  uint64 // commits up to here are in the files of records
+	base     uint64 // versions up to here need not be in the journal
+	forked   bool   // the next commit begins an epoch
+}
+
+// segment is a file of a journal.
+type segment struct {
+	first uint64 // its name
+	size  int64  // of its lines
+}
+
+// entry is where an event is.
+type entry struct {
+	seq     uint64
+	segment uint32 // index
+	offset  uint32 // of its line
+	size    uint32 // of its line, without the newline
+}
+
+// record is a record without its key. What it points to is never changed: a
+// write makes another one.
+type record struct {
+	thole.Record       // Value is nil if the file has it
+	file         stamp // of the file
+}
+
+// behind is a record whose file does not hold yet what was written or deleted.
+type behind struct {
+	seq  uint64 // of that commit
+	file stamp  // what the file is now
+}
+
+type expiry struct {
+	at  time.Time
+	key string
+}
+
+func newSpace(name, dir string) *space {
+	return &space{
+		name: name, dir: dir, head: thole.Head{Space: name},
+		streams: map[string][]uint32{}, dirty: map[string]behind{},
+		expires: btree.NewBTreeGOptions(func(a, b expiry) bool {
+			return cmp.Or(a.at.Compare(b.at), strings.Compare(a.key, b.key)) < 0
+		}, btree.Options{NoLocks: true}),
+	}
+}
+
+// version is the position of the stream's last event that is kept.
+func (sp *space) version(stream string) thole.Position {
+	refs := sp.streams[stream]
+	if len(refs) == 0 {
+		return thole.Position{}
+	}
+	return sp.position(sp.events[refs[len(refs)-1]].seq)
+}
+
+// position is that of a seq.
+func (sp *space) position(seq uint64) thole.Position {
+	epochs := sp.head.Epochs
+	for i := len(epochs) - 1; i > 0; i-- {
+		if epochs[i].First <= seq {
+			return thole.Position{Epoch: epochs[i].Name, Seq: seq}
+		}
+	}
+	return thole.Position{Epoch: epochs[0].Name, Seq: seq}
+}
+
+// record returns the record of a key, its value only if memory holds it.
+func (sp *space) record(key string) thole.Record {
+	if r, ok := sp.records.Get(key); ok {
+		return r.Record
+	}
+	return thole.Record{}
+}
+
+// advance moves the head over a commit.
+func (sp *space) advance(l *line) {
+	h := &sp.head
+	if len(h.Epochs) == 0 {
+		h.Oldest = thole.Position{Epoch: l.At.Epoch, Seq: l.first()}
+	}
+	if n := len(h.Epochs); n == 0 || h.Epochs[n-1].Name != l.At.Epoch {
+		h.Epochs = append(slices.Clip(h.Epochs), thole.Epoch{Name: l.At.Epoch, First: l.first()})
+	}
+	h.Last, h.Epochs[len(h.Epochs)-1].Last = l.At, l.At.Seq
+}
+
+// index adds the events of a line in the newest segment.
+func (sp *space) index(l *line, offset, size int64) {
+	for i := range l.Events {
+		e := &l.Events[i]
+		stream := e.Stream
+		refs, known := sp.streams[stream]
+		if !known {
+			stream = strings.Clone(stream)
+		}
+		sp.streams[stream] = append(refs, uint32(len(sp.events)))
+		sp.events = append(sp.events, entry{e.Seq, uint32(len(sp.segments) - 1), uint32(offset), uint32(size)})
+	}
+}
+
+// write applies what the commit writes to the records, whose files are behind
+// from now on. It returns by how many bytes.
+func (sp *space) write(l *line) int64 {
+	added := int64(0)
+	for i := range l.Writes {
+		w := &l.Writes[i]
+		added += sp.drop(w.Key, l.At.Seq)
+		if w.Deleted {
+			continue
+		}
+		r := &record{Record: thole.Record{
+			Key: w.Key, Value: w.Value, Schema: w.Schema, Version: l.At,
+			Updated: l.Time, Expires: w.Expires, Notify: w.Notify,
+		}}
+		sp.put(r)
+		added += dirtyBytes(r)
+	}
+	return added
+}
+
+// drop removes a record and marks its file as behind.
+func (sp *space) drop(key string, seq uint64) (added int64) {
+	r, ok := sp.records.Delete(key)
+	if ok && !r.Expires.IsZero() {
+		sp.expires.Delete(expiry{r.Expires, key})
+	}
+	b, was := sp.dirty[key]
+	switch {
+	case was:
+		added = -dirtyBytes(r)
+	case ok:
+		b.file = r.file
+	}
+	b.seq = seq
+	sp.dirty[key] = b
+	return added
+}
+
+// put adds a record whose key has none.
+func (sp *space) put(r *record) {
+	sp.records.Set(r.Key, r)
+	if !r.Expires.IsZero() {
+		sp.expires.Set(expiry{r.Expires, r.Key})
+	}
+}
+
+// dirtyBytes is what a record costs in memory while its file is behind.
+func dirtyBytes(r *record) int64 {
+	if r == nil || r.Value == nil {
+		return 0
+	}
+	return int64(len(r.Value) + len(r.Key) + 128)
+}
+
+// due is the time of the first record to expire; zero: none does.
+func (sp *space) due() time.Time {
+	first, _ := sp.expires.Min()
+	return first.at
+}
+
+// note is what others are told of the space.
+func (sp *space) note() note {
+	n := note{Space: sp.name, Tail: sp.tail, Last: sp.head.Last, Flushed: sp.flushed, Due: sp.due(), Era: sp.era}
+	if i := len(sp.segments) - 1; i >= 0 {
+		n.Segment, n.Size = sp.segments[i].first, sp.segments[i].size
+	}
+	return n
+}
+
+// at reports whether the space is known up to where the note says that it is.
+func (sp *space) at(n note) bool {
+	i := len(sp.segments) - 1
+	return i >= 0 && sp.segments[i] == segment{n.Segment, n.Size} || i < 0 && n.Segment == 0
+}
+
+// forget drops what memory holds of a space. The caller holds mu.
+func (s *Store) forget(sp *space) {
+	if s.spaces[sp.name] != sp {
+		return
+	}
+	delete(s.spaces, sp.name)
+	for key := range sp.dirty {
+		r, _ := sp.records.Get(key)
+		s.dirty -= dirtyBytes(r)
+	}
+}
+
+// flushedBy takes in that another process brought the files of records up to
+// date. The caller holds mu.
+func (s *Store) flushedBy(sp *space, seq uint64) {
+	sp.flushed = seq
+	for key, b := range sp.dirty {
+		if b.seq <= seq {
+			s.settle(sp, key, unknown)
+		}
+	}
+}
+
+// settle notes that the file of a record is what it should be. The caller holds
+// mu.
+func (s *Store) settle(sp *space, key string, file stamp) {
+	delete(sp.dirty, key)
+	r, ok := sp.records.Get(key)
+	if !ok {
+		return
+	}
+	s.dirty -= dirtyBytes(r)
+	settled := *r
+	settled.Value, settled.file = nil, file
+	sp.records.Set(key, &settled)
+}
+
+func cloneRecord(r thole.Record) thole.Record {
+	r.Value = bytes.Clone(r.Value)
+	return r
+}
+
+func cloneHead(h thole.Head) thole.Head {
+	h.Epochs = slices.Clone(h.Epochs)
+	return h
+}

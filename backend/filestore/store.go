@@ -1,0 +1,338 @@
+// Package filestore keeps spaces in a directory of files that people can read,
+// and that git can compare and revert: JSON for each record, JSON lines for each
+// journal.
+//
+//	DIR/thole.json                               the format's version
+//	DIR/project/shop/journal/0000000000000001.jsonl  commits, a line each (see line.go)
+//	DIR/project/shop/records/thread/thrd_1.json   a record (see record.go)
+//	DIR/global/journal, DIR/global/records        the space "global"
+//	DIR/.thole/                                   what git must not see: lock, notes, imports
+//
+// A line of the journal is the write-ahead log: a commit is acknowledged when
+// its line is on stable storage. Files of records follow a moment later. Several
+// processes may use one directory; one at a time writes.
+//
+// What people or git change is found out when it is next looked at, and becomes
+// part of the history (see adopt.go).
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/tidwall/btree"
+)
+
+// Options of a Store; nil and the zero value are the defaults.
+type Options struct {
+	Lag          time.Duration // how long the file of a record may be behind; 0: 200 ms; negative: until Flush or Close
+	Poll         time.Duration // how often Watch looks for commits of other processes; 0: 20 ms
+	SegmentBytes int64         // from here on a journal goes on in a new file; 0: 8 MiB
+	AllowNetwork bool          // open it on a network file system: only safe if its locks and syncs hold
+	Log          *slog.Logger  // hears what was repaired and adopted; nil: slog.Default
+	FS           FS            // the file system; nil: the operating system's
+}
+
+func (o *Options) withDefaults() Options {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.Lag == 0 {
+		opts.Lag = 200 * time.Millisecond
+	}
+	if opts.Poll <= 0 {
+		opts.Poll = 20 * time.Millisecond
+	}
+	if opts.SegmentBytes <= 0 {
+		opts.SegmentBytes = 8 << 20
+	}
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	return opts
+}
+
+// Store is a [thole.Backend] in a directory.
+type Store struct {
+	dir  string
+	disk disk
+	opts Options
+	log  *slog.Logger
+
+	writing  chan struct{} // holds a token while this process writes
+	lockFile File
+	flushing sync.Mutex // one flush at a time
+
+	catching sync.Mutex // held while the manifest or the tail of a journal is read
+	manifest manifest
+
+	mu     sync.RWMutex // guards what follows and all that is in the spaces
+	notes  btree.Map[string, note]
+	spaces map[string]*space
+	seen   stamp  // of the manifest
+	news   uint64 // counts what other processes were seen to do
+	failed error  // why nothing is written any more
+	dirty  int64  // bytes of records whose files are behind
+	report []string
+
+	wake    chan struct{} // capacity 1: something is dirty
+	closing sync.Once
+	closed  chan struct{} // nothing new begins
+	ended   chan struct{} // nothing is written any more
+	tasks   sync.WaitGroup
+	err     error // of Close
+}
+
+var (
+	_ thole.Backend = (*Store)(nil)
+	_ thole.Durable = (*Store)(nil)
+	_ thole.Watcher = (*Store)(nil)
+)
+
+// Open opens the store in the directory dir, which is created if its parent
+// exists. A store of an older format is migrated first.
+//
+// A store of a newer format and a network file system that the options do not
+// allow are errors.ErrUnsupported, a file instead of a directory is ErrInvalid.
+func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
+	s, err := newStore(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.open(ctx); err != nil {
+		if s.lockFile != nil {
+			s.lockFile.Close()
+		}
+		s.manifest.close()
+		return nil, fmt.Errorf("open: %w", s.explain(err))
+	}
+	s.tasks.Go(s.tend)
+	return s, nil
+}
+
+func newStore(dir string, o *Options) (*Store, error) {
+	if dir == "" {
+		return nil, fmt.Errorf("%w: the directory of a file store is empty", thole.ErrInvalid)
+	}
+	opts := o.withDefaults()
+	s := &Store{
+		dir: dir, disk: disk{opts.FS}, opts: opts, log: opts.Log,
+		writing: make(chan struct{}, 1), wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
+		spaces: map[string]*space{},
+	}
+	if opts.FS != nil {
+		return s, nil
+	}
+	s.disk = disk{osFS{}}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("file store %s: %w", dir, err)
+	}
+	s.dir = abs
+	info, err := os.Stat(abs)
+	switch {
+	case err == nil && !info.IsDir():
+		return nil, fmt.Errorf("%w: file store %s is a file; name a directory", thole.ErrInvalid, abs)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("file store %s: %w", abs, err)
+	case err != nil:
+		if info, err := os.Stat(filepath.Dir(abs)); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("%w: file store %s: there is no directory %s; create it first", thole.ErrInvalid, abs, filepath.Dir(abs))
+		}
+	}
+	return s, nil
+}
+
+// open makes what is missing, takes the lock once and finds the spaces.
+func (s *Store) open(ctx context.Context) error {
+	if err := s.disk.Mkdir(s.dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if s.opts.FS == nil && !s.opts.AllowNetwork {
+		name, err := network(s.dir)
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			return fmt.Errorf("%w: file store %s is on a network file system (%s), whose locks and syncs cannot be relied on; put it on a local disk, or set Options.AllowNetwork", errors.ErrUnsupported, s.dir, name)
+		}
+	}
+	if _, err := s.format(); err != nil { // before anything is written
+		return err
+	}
+	if err := s.makePrivate(); err != nil {
+		return err
+	}
+	f, err := s.disk.OpenFile(s.private("lock"), os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	s.lockFile = f
+	unlock, err := s.lockWith(ctx, s.openManifest)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := s.migrate(false); err != nil {
+		return err
+	}
+	for _, dir := range []string{"tmp", "trash"} { // what a crash left
+		if err := s.disk.removeAll(s.private(dir)); err != nil {
+			return err
+		}
+		if err := s.disk.Mkdir(s.private(dir)); err != nil {
+			return err
+		}
+	}
+	return s.findSpaces()
+}
+
+// private is the path of what git must not see.
+func (s *Store) private(parts ...string) string {
+	return filepath.Join(append([]string{s.dir, ".thole"}, parts...)...)
+}
+
+// makePrivate makes the directory that git must not see.
+func (s *Store) makePrivate() error {
+	if err := s.disk.Mkdir(s.private()); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	ignore := s.private(".gitignore")
+	if ok, err := s.disk.exists(ignore); ok || err != nil {
+		return err
+	}
+	_, err := s.disk.writeFile(ignore, []byte("# Locks and notes of this machine; never under version control.\n*\n"), true)
+	if err != nil {
+		return err
+	}
+	return s.disk.syncDirs([]string{s.private(), s.dir, filepath.Dir(s.dir)})
+}
+
+// Durability is Sync.
+func (s *Store) Durability() thole.Durability { return thole.Sync }
+
+// Close waits for what is running, brings the files of records up to date and
+// closes the store. It is idempotent.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		close(s.closed)
+		s.tasks.Wait()
+		s.err = s.flushClosing()
+		s.writing <- struct{}{} // kept
+		s.catching.Lock()
+		close(s.ended)
+		s.manifest.close()
+		s.catching.Unlock()
+		if err := s.lockFile.Close(); s.err == nil {
+			s.err = err
+		}
+	})
+	return s.err
+}
+
+// lock waits until this process may write, and catches up with what others did.
+// The caller must call unlock.
+func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	return s.lockWith(ctx, s.refresh)
+}
+
+// lockWith takes the lock and does first before anything else.
+func (s *Store) lockWith(ctx context.Context, first func() error) (unlock func(), err error) {
+	select {
+	case s.writing <- struct{}{}:
+	case <-s.ended:
+		return nil, thole.ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	release := func() { <-s.writing }
+	if err := s.flock(ctx); err != nil {
+		release()
+		return nil, err
+	}
+	unlock = func() {
+		s.lockFile.Unlock()
+		release()
+	}
+	s.mu.RLock()
+	err = s.failed
+	s.mu.RUnlock()
+	if err == nil {
+		err = first()
+	}
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// flock takes the lock between processes. It asks again and again, since a call
+// that waits could not be cancelled.
+func (s *Store) flock(ctx context.Context) error {
+	for wait := 50 * time.Microsecond; ; wait = min(2*wait, 2*time.Millisecond) {
+		if ok, err := s.lockFile.TryLock(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// usable returns why nothing can be done for a caller: its context ended, or the
+// store is closed.
+func (s *Store) usable(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-s.closed:
+		return thole.ErrClosed
+	default:
+		return nil
+	}
+}
+
+// fail remembers an error after which nothing may be written, and returns what
+// the caller is told.
+func (s *Store) fail(err error) error {
+	var unsynced *syncError
+	if errors.As(err, &unsynced) && !full(err) {
+		s.mu.Lock()
+		s.failed = s.explain(err)
+		s.mu.Unlock()
+	}
+	return s.explain(err)
+}
+
+// tell logs what was repaired or adopted and keeps it for Report.
+func (s *Store) tell(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.log.Warn("file store: "+text, "dir", s.dir)
+	s.mu.Lock()
+	s.report = append(s.report, text)
+	s.mu.Unlock()
+}
+
+// Report returns what was repaired and adopted since the store was opened.
+func (s *Store) Report() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.report)
+}
