@@ -47,7 +47,7 @@ func (c *concepts) record(ctx context.Context, rec thole.Record) error {
 		c.document(ctx, document.In(c.sp), name, rec)
 	case kind == "outbox":
 		c.say("note", c.sp.Name(), "a commit to another space waits for its delivery since %s (%s)", stamp(rec.Updated), rec.Key)
-	case kind == "decision" && id == "open":
+	case kind == "decision-open":
 		c.open++
 	}
 	return nil
@@ -55,7 +55,7 @@ func (c *concepts) record(ctx context.Context, rec thole.Record) error {
 
 func (c *concepts) end() {
 	if c.open > 0 {
-		c.say("note", c.sp.Name(), "%d decisions have no outcome; see `thole get %s decision/open/`", c.open, c.sp.Name())
+		c.say("note", c.sp.Name(), "%d decisions have no outcome; see `thole get %s decision-open/`", c.open, c.sp.Name())
 	}
 }
 
