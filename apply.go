@@ -59,35 +59,6 @@ func (s *Store) Load(ctx context.Context, space string, c Chunk) error {
 	return nil
 }
 
-// commitAll queues a batch with nothing between and waits for all of it.
-func (b *batcher) commitAll(ctx context.Context, all []*pending) ([]Result, error) {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return nil, ErrClosed
-	}
-	b.queue = append(b.queue, all...)
-	b.mu.Unlock()
-	b.signal()
-	results := make([]Result, len(all))
-	var failed error
-	for i, p := range all {
-		select {
-		case <-p.done:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		if p.err != nil && failed == nil {
-			failed = p.err
-		}
-		results[i] = p.result
-	}
-	if failed != nil {
-		return nil, failed
-	}
-	return results, nil
-}
-
 // checkRaw reports what would hurt this Store or who reads from it, and returns
 // the commit's size.
 func (c *Commit) checkRaw() (int, error) {

@@ -93,6 +93,14 @@ type Watcher interface {
 	Watch(ctx context.Context, wake func(space string)) error
 }
 
+// Sharded is an optional ability of a Backend: to be several, of which each has
+// its own spaces. A Store makes batches for each on its own, so that a slow one
+// holds no other up and an error of one is no other's.
+type Sharded interface {
+	Shards() int            // at least 1, always the same
+	Shard(space string) int // 0…Shards−1, always the same for one space
+}
+
 // Relay is an optional ability of a Backend: to carry signals between the
 // processes that share it. They may get lost; nothing depends on them.
 type Relay interface {

@@ -11,7 +11,7 @@ type hubs struct {
 	m      map[string]*hub
 	closed bool
 
-	touched []*hub // by the batch at hand; the batcher's own
+	touched []*hub // by the batch at hand; that of who calls committed, one at a time
 
 	hintMu sync.Mutex
 	hinted map[string]bool // spaces to look at; "" means all

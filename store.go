@@ -39,7 +39,7 @@ type Store struct {
 	opts    Options
 	log     *slog.Logger
 	clock   *clock
-	batch   *batcher
+	batch   *shards
 	cache   *recordCache
 	memo    *memo
 	turns   turns
@@ -88,7 +88,7 @@ func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 		return nil, errors.Join(err, b.Close())
 	}
 	s.OnExpire("outbox", s.deliver)
-	s.batch = newBatcher(b, s.written)
+	s.batch = newShards(b, s.written)
 	s.tasks.Go(func() { s.batch.run() })
 	s.tasks.Go(func() { s.poll(background) })
 	if w, ok := b.(Watcher); ok {
@@ -156,8 +156,8 @@ func (s *Store) Close() error {
 	return s.err
 }
 
-// written is called by the batcher after each batch, before its callers hear
-// of it.
+// written is called after each batch, one at a time, before its callers hear of
+// it.
 func (s *Store) written(batch []Commit, results []Result, err error) {
 	if err == nil {
 		s.cache.committed(batch, results)

@@ -132,6 +132,21 @@ func (m metered) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resu
 	return results, nil
 }
 
+// Shards and Shard are those of the backend within.
+func (m metered) Shards() int {
+	if s, ok := m.Backend.(thole.Sharded); ok {
+		return s.Shards()
+	}
+	return 1
+}
+
+func (m metered) Shard(space string) int {
+	if s, ok := m.Backend.(thole.Sharded); ok {
+		return s.Shard(space)
+	}
+	return 0
+}
+
 // Durability is that of the backend within.
 func (m metered) Durability() thole.Durability {
 	if d, ok := m.Backend.(thole.Durable); ok {

@@ -1,0 +1,306 @@
+// Package router is a backend around backends: each space lives in one of them,
+// which rules choose by its name.
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/thole-dev/thole"
+)
+
+// Rule says where the spaces live that match a pattern.
+type Rule struct {
+	Pattern string // "kind:*", one space such as "project:shop", or "*"
+	Backend thole.Backend
+}
+
+// Backend is several backends as one. A space lives in the backend of the first
+// rule that matches it. Spaces that lie elsewhere, from a time with other rules,
+// are hidden.
+type Backend struct {
+	rules []Rule
+	parts []thole.Backend // of the rules, each once
+}
+
+// New returns a [Backend] that follows the rules in their order. It owns their
+// backends from then on; one may have several rules. The space global, which
+// every Store needs for itself, lives in the first one's unless a rule names it.
+// ErrInvalid for no rules, a pattern of another form, or one that an earlier
+// rule leaves nothing. It is a [thole.Relay] if one of the backends is.
+func New(rules ...Rule) (thole.Backend, error) {
+	if len(rules) == 0 {
+		return nil, fmt.Errorf("%w: a router needs at least one rule", thole.ErrInvalid)
+	}
+	b := &Backend{rules: slices.Clone(rules)}
+	for i, r := range rules {
+		if err := checkPattern(r.Pattern); err != nil {
+			return nil, err
+		}
+		for _, earlier := range rules[:i] {
+			if covers(earlier.Pattern, r.Pattern) {
+				return nil, fmt.Errorf("%w: the rule %q comes too late: %q takes all of its spaces", thole.ErrInvalid, r.Pattern, earlier.Pattern)
+			}
+		}
+		if !slices.Contains(b.parts, r.Backend) {
+			b.parts = append(b.parts, r.Backend)
+		}
+	}
+	for _, part := range b.parts {
+		if _, ok := part.(thole.Relay); ok {
+			return relaying{b}, nil
+		}
+	}
+	return b, nil
+}
+
+func checkPattern(p string) error {
+	kind, id, ok := strings.Cut(p, ":")
+	stars := strings.Count(p, "*")
+	if p == "*" || p == "global" || ok && kind != "" && id != "" && (stars == 0 || stars == 1 && id == "*") {
+		return nil
+	}
+	return fmt.Errorf("%w: %q names no spaces: use kind:*, one space such as project:shop, or *", thole.ErrInvalid, p)
+}
+
+// covers reports whether pattern p matches whatever q matches.
+func covers(p, q string) bool {
+	return p == q || matches(p, q)
+}
+
+// matches reports whether the space, or every space of a pattern, is one of p's.
+func matches(p, space string) bool {
+	prefix, wild := strings.CutSuffix(p, "*")
+	return p == space || wild && strings.HasPrefix(space, prefix)
+}
+
+// part returns the number of the backend that a space lives in.
+func (b *Backend) part(space string) (int, error) {
+	for _, r := range b.rules {
+		if matches(r.Pattern, space) {
+			return slices.Index(b.parts, r.Backend), nil
+		}
+	}
+	if space == "global" {
+		return 0, nil
+	}
+	patterns := make([]string, len(b.rules))
+	for i, r := range b.rules {
+		patterns[i] = r.Pattern
+	}
+	return 0, fmt.Errorf("%w: no store is named for the space %.80q; there are rules for %s", thole.ErrInvalid, space, strings.Join(patterns, ", "))
+}
+
+// in returns the backend that a space lives in.
+func (b *Backend) in(space string) (thole.Backend, error) {
+	i, err := b.part(space)
+	if err != nil {
+		return nil, err
+	}
+	return b.parts[i], nil
+}
+
+// split returns, for each backend, the numbers of the names that live there.
+func (b *Backend) split(n int, name func(i int) string) ([][]int, error) {
+	of := make([][]int, len(b.parts))
+	for i := range n {
+		part, err := b.part(name(i))
+		if err != nil {
+			return nil, err
+		}
+		of[part] = append(of[part], i)
+	}
+	return of, nil
+}
+
+// each calls do for every backend that has something to do, at once if there are
+// several, and returns their errors.
+func (b *Backend) each(of [][]int, do func(part int, at []int) error) error {
+	errs := make([]error, len(b.parts))
+	var wg sync.WaitGroup
+	for part, at := range of {
+		if len(at) > 0 {
+			wg.Go(func() { errs[part] = do(part, at) })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Commit implements [thole.Backend]. A commit to a space without a rule is
+// ErrInvalid for the whole batch, of which nothing was applied then. When one
+// backend fails, what the others did is unknown to the caller too; a Store asks
+// for [Backend.Shard] and gives each backend batches of its own.
+func (b *Backend) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	of, err := b.split(len(batch), func(i int) string { return batch[i].Space })
+	if err != nil {
+		return nil, err
+	}
+	results := make([]thole.Result, len(batch))
+	err = b.each(of, func(part int, at []int) error {
+		sub := batch
+		if len(at) < len(batch) {
+			sub = make([]thole.Commit, len(at))
+			for i, n := range at {
+				sub[i] = batch[n]
+			}
+		}
+		got, err := b.parts[part].Commit(ctx, sub)
+		if err == nil && len(got) != len(sub) {
+			err = fmt.Errorf("router: a backend answered %d commits with %d results", len(sub), len(got))
+		}
+		if err != nil {
+			return err
+		}
+		for i, n := range at {
+			results[n] = got[i]
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(batch) == 0 { // one that is closed says so
+		return b.parts[0].Commit(ctx, batch)
+	}
+	return results, nil
+}
+
+// Get implements [thole.Backend].
+func (b *Backend) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+	in, err := b.in(space)
+	if err != nil {
+		return nil, err
+	}
+	return in.Get(ctx, space, keys...)
+}
+
+// List implements [thole.Backend].
+func (b *Backend) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+	in, err := b.in(space)
+	if err != nil {
+		return nil, err
+	}
+	return in.List(ctx, space, q)
+}
+
+// Read implements [thole.Backend].
+func (b *Backend) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+	in, err := b.in(space)
+	if err != nil {
+		return thole.Page{}, err
+	}
+	return in.Read(ctx, space, q)
+}
+
+// Heads implements [thole.Backend].
+func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+	if len(spaces) == 0 {
+		return b.parts[0].Heads(ctx)
+	}
+	of, err := b.split(len(spaces), func(i int) string { return spaces[i] })
+	if err != nil {
+		return nil, err
+	}
+	heads := make([]thole.Head, len(spaces))
+	err = b.each(of, func(part int, at []int) error {
+		names := make([]string, len(at))
+		for i, n := range at {
+			names[i] = spaces[n]
+		}
+		got, err := b.parts[part].Heads(ctx, names...)
+		if err != nil {
+			return err
+		}
+		for i, n := range at {
+			heads[n] = got[i]
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return heads, nil
+}
+
+// Spaces implements [thole.Backend]: those of all backends in one order.
+func (b *Backend) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+	limit := thole.PageLimit(q.Limit)
+	lists := make([][]string, len(b.parts))
+	all := make([][]int, len(b.parts))
+	for part := range b.parts {
+		all[part] = []int{part}
+	}
+	err := b.each(all, func(part int, _ []int) (err error) {
+		lists[part], err = b.spacesOf(ctx, part, q, limit)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Concat(lists...)
+	slices.Sort(names)
+	return names[:min(len(names), limit)], nil
+}
+
+// spacesOf lists up to limit spaces of one backend that live there.
+func (b *Backend) spacesOf(ctx context.Context, part int, q thole.SpacesQuery, limit int) ([]string, error) {
+	var names []string
+	for {
+		page, err := b.parts[part].Spaces(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range page {
+			if at, err := b.part(name); err == nil && at == part {
+				names = append(names, name)
+			}
+		}
+		if len(names) >= limit || len(page) < thole.PageLimit(q.Limit) {
+			return names, nil
+		}
+		q.After = page[len(page)-1]
+	}
+}
+
+// Load implements [thole.Backend].
+func (b *Backend) Load(ctx context.Context, space string, c thole.Chunk) error {
+	in, err := b.in(space)
+	if err != nil {
+		return err
+	}
+	return in.Load(ctx, space, c)
+}
+
+// Purge implements [thole.Backend].
+func (b *Backend) Purge(ctx context.Context, space string, p thole.Purge) error {
+	in, err := b.in(space)
+	if err != nil {
+		return err
+	}
+	return in.Purge(ctx, space, p)
+}
+
+// Close implements [thole.Backend]: it closes all backends.
+func (b *Backend) Close() error {
+	errs := make([]error, len(b.parts))
+	for i, part := range b.parts {
+		errs[i] = part.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// Check reports what is wrong in those backends that can check themselves.
+func (b *Backend) Check(ctx context.Context) error {
+	var errs []error
+	for _, part := range b.parts {
+		if c, ok := part.(interface{ Check(context.Context) error }); ok {
+			errs = append(errs, c.Check(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,266 @@
+package router_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/backendtest"
+	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/backend/router"
+	"github.com/thole-dev/thole/backend/sqlitestore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func route(t testing.TB, rules ...router.Rule) thole.Backend {
+	t.Helper()
+	b, err := router.New(rules...)
+	if err != nil {
+		t.Fatalf("router: %v", err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func overMemory(t testing.TB) backendtest.Harness {
+	return backendtest.Harness{
+		Backend: route(t, router.Rule{Pattern: "user:*", Backend: memstore.New()}, router.Rule{Pattern: "*", Backend: memstore.New()}),
+		Lacks:   []backendtest.Ability{backendtest.Signals, backendtest.Reopening, backendtest.Seconds},
+	}
+}
+
+// overSQLite is a router over two files.
+func overSQLite(t testing.TB) backendtest.Harness {
+	dir := t.TempDir()
+	open := func(t testing.TB) thole.Backend {
+		var rules []router.Rule
+		for _, r := range []struct{ pattern, file string }{{"project:*", "projects.db"}, {"*", "others.db"}} {
+			b, err := sqlitestore.Open(context.Background(), filepath.Join(dir, r.file), nil)
+			if err != nil {
+				t.Fatalf("open %s: %v", r.file, err)
+			}
+			rules = append(rules, router.Rule{Pattern: r.pattern, Backend: b})
+		}
+		return route(t, rules...)
+	}
+	b := open(t)
+	return backendtest.Harness{
+		Backend: b,
+		Reopen: func(t testing.TB) thole.Backend {
+			b.Close()
+			b = open(t)
+			return b
+		},
+		Second: func(t testing.TB) thole.Backend { return open(t) },
+		Lacks:  []backendtest.Ability{backendtest.Signals},
+	}
+}
+
+func TestARouterOverMemoryKeepsTheContractOfBackends(t *testing.T) { backendtest.Run(t, overMemory) }
+func TestARouterOverSQLiteKeepsTheContractOfBackends(t *testing.T) { backendtest.Run(t, overSQLite) }
+func TestARouterBehavesAsTheModel(t *testing.T)                    { backendtest.Model(t, overSQLite, 0) }
+func TestWhatBreaksTheContractIsRejectedThroughARouter(t *testing.T) {
+	backendtest.RejectBroken(t, overSQLite)
+}
+
+func commitTo(spaces ...string) []thole.Commit {
+	var batch []thole.Commit
+	for _, space := range spaces {
+		batch = append(batch, thole.Commit{
+			Space: space, Now: time.Now(), Actor: "system",
+			Events: []thole.Event{{Stream: "s", Type: "a.b", Data: []byte(`"` + space + `"`)}},
+		})
+	}
+	return batch
+}
+
+func TestTheFirstRuleThatMatchesASpaceDecides(t *testing.T) {
+	shop, projects, rest := memstore.New(), memstore.New(), memstore.New()
+	b := route(t, router.Rule{Pattern: "project:shop", Backend: shop}, router.Rule{Pattern: "project:*", Backend: projects}, router.Rule{Pattern: "*", Backend: rest})
+	names := []string{"user:b", "project:shop", "project:a", "global", "project:shop", "project:shopping"}
+	results, err := b.Commit(t.Context(), commitTo(names...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, seq := range []uint64{1, 1, 1, 1, 2, 1} {
+		if results[i].Last.Seq != seq {
+			t.Errorf("commit %d to %s: seq %d, want %d", i, names[i], results[i].Last.Seq, seq)
+		}
+	}
+	for _, tt := range []struct {
+		in   thole.Backend
+		want []string
+	}{{shop, []string{"project:shop"}}, {projects, []string{"project:a", "project:shopping"}}, {rest, []string{"global", "user:b"}},
+		{b, []string{"global", "project:a", "project:shop", "project:shopping", "user:b"}}} {
+		if got, err := tt.in.Spaces(t.Context(), thole.SpacesQuery{}); err != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("spaces: got %q, %v; want %q", got, err, tt.want)
+		}
+	}
+	heads, err := b.Heads(t.Context(), "user:b", "project:shop", "user:none")
+	if err != nil || heads[0].Last.Seq != 1 || heads[1].Last.Seq != 2 || !heads[2].Last.IsZero() || heads[1].Space != "project:shop" {
+		t.Errorf("heads: got %v, %v", heads, err)
+	}
+}
+
+func TestASpaceThatNoRuleNamesIsRefusedWithTheRules(t *testing.T) {
+	users, projects := memstore.New(), memstore.New()
+	b := route(t, router.Rule{Pattern: "user:*", Backend: users}, router.Rule{Pattern: "project:*", Backend: projects})
+	_, read := b.Read(t.Context(), "org:x", thole.ReadQuery{})
+	_, get := b.Get(t.Context(), "org:x", "k")
+	_, list := b.List(t.Context(), "org:x", thole.ListQuery{})
+	_, heads := b.Heads(t.Context(), "user:1", "org:x")
+	_, commit := b.Commit(t.Context(), commitTo("user:1", "org:x"))
+	for name, err := range map[string]error{
+		"read": read, "get": get, "list": list, "heads": heads, "commit": commit,
+		"load": b.Load(t.Context(), "org:x", thole.Chunk{}), "purge": b.Purge(t.Context(), "org:x", thole.Purge{All: true}),
+	} {
+		if !errors.Is(err, thole.ErrInvalid) || !strings.Contains(err.Error(), "user:*, project:*") || !strings.Contains(err.Error(), "org:x") {
+			t.Errorf("%s: got %v, want ErrInvalid that names the space and the rules", name, err)
+		}
+	}
+	if got, err := b.Spaces(t.Context(), thole.SpacesQuery{}); err != nil || len(got) > 0 {
+		t.Errorf("after a refused batch: spaces %q, %v; want none", got, err)
+	}
+	if _, err := b.Commit(t.Context(), commitTo("global")); err != nil {
+		t.Errorf("commit to global: %v, want it in the first store", err)
+	}
+	if got, err := users.Spaces(t.Context(), thole.SpacesQuery{}); err != nil || !slices.Equal(got, []string{"global"}) {
+		t.Errorf("spaces of the first store: %q, %v; want global", got, err)
+	}
+}
+
+func TestWhatLiesWhereTheRulesDoNotLookIsHidden(t *testing.T) {
+	users, projects := memstore.New(), memstore.New()
+	var stale []string
+	for i := range 25 {
+		stale = append(stale, "project:old"+string(rune('a'+i)))
+	}
+	if _, err := users.Commit(t.Context(), commitTo(append(stale, "user:1", "user:2")...)); err != nil {
+		t.Fatal(err)
+	}
+	b := route(t, router.Rule{Pattern: "user:*", Backend: users}, router.Rule{Pattern: "*", Backend: projects})
+	if _, err := b.Commit(t.Context(), commitTo("project:new")); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for q := (thole.SpacesQuery{Limit: 2}); ; {
+		page, err := b.Spaces(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, page...)
+		if len(page) < q.Limit {
+			break
+		}
+		q.After = page[len(page)-1]
+	}
+	if want := []string{"project:new", "user:1", "user:2"}; !slices.Equal(got, want) {
+		t.Errorf("spaces: got %q, want %q", got, want)
+	}
+}
+
+func TestRulesThatCannotHoldAreRefused(t *testing.T) {
+	for _, patterns := range [][]string{
+		{}, {""}, {"user"}, {"user:"}, {":x"}, {"us*"}, {"*:x"}, {"user:a*"}, {"user:**"},
+		{"user:*", "user:1"}, {"*", "user:*"}, {"user:*", "user:*"}, {"*", "global"},
+	} {
+		var rules []router.Rule
+		for _, p := range patterns {
+			rules = append(rules, router.Rule{Pattern: p, Backend: memstore.New()})
+		}
+		if _, err := router.New(rules...); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("%q: got %v, want ErrInvalid", patterns, err)
+		}
+	}
+}
+
+// graded is a backend that declares a durability.
+type graded struct {
+	thole.Backend
+	grade thole.Durability
+}
+
+func (g graded) Durability() thole.Durability { return g.grade }
+
+func TestTheWeakestDurabilityIsDeclared(t *testing.T) {
+	sync := struct{ thole.Backend }{memstore.New()} // declares none: counts as Sync
+	b := route(t, router.Rule{Pattern: "user:*", Backend: sync}, router.Rule{Pattern: "*", Backend: graded{memstore.New(), thole.Replicated}})
+	if got := b.(thole.Durable).Durability(); got != thole.Replicated {
+		t.Errorf("got %q, want replicated", got)
+	}
+}
+
+// TestAFailingStoreFailsNoOther commits through a Store to two backends of which
+// one is closed.
+func TestAFailingStoreFailsNoOther(t *testing.T) {
+	good, bad := memstore.New(), memstore.New()
+	b := route(t, router.Rule{Pattern: "user:*", Backend: good}, router.Rule{Pattern: "project:*", Backend: bad})
+	s, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	bad.Close()
+	event := thole.Commit{Events: []thole.Event{{Stream: "s", Type: "a.b"}}}
+	failed := make(chan error, 50)
+	for range cap(failed) {
+		go func() {
+			_, err := s.Space("project:a").Commit(t.Context(), event)
+			failed <- err
+		}()
+		if _, err := s.Space("user:1").Commit(t.Context(), event); err != nil {
+			t.Fatalf("commit to the good store: %v", err)
+		}
+	}
+	for range cap(failed) {
+		if err := <-failed; !errors.Is(err, thole.ErrClosed) {
+			t.Errorf("commit to the bad store: got %v, want its error", err)
+		}
+	}
+}
+
+// carrier is a backend that carries signals to itself.
+type carrier struct {
+	thole.Backend
+	signals chan thole.Signal
+}
+
+func (c carrier) Send(_ context.Context, signals []thole.Signal) error {
+	for _, s := range signals {
+		c.signals <- s
+	}
+	return nil
+}
+
+func (c carrier) Receive(ctx context.Context, hear func(thole.Signal)) error {
+	for {
+		select {
+		case s := <-c.signals:
+			hear(s)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func TestSignalsGoThroughTheStoreOfTheirSpace(t *testing.T) {
+	users, others := carrier{memstore.New(), make(chan thole.Signal, 1)}, memstore.New()
+	b := route(t, router.Rule{Pattern: "user:*", Backend: users}, router.Rule{Pattern: "*", Backend: others})
+	relay := b.(thole.Relay)
+	if err := relay.Send(t.Context(), []thole.Signal{{Space: "project:a"}, {Space: "user:1"}}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	heard := ""
+	if err := relay.Receive(ctx, func(s thole.Signal) { heard += s.Space; cancel() }); err != nil || heard != "user:1" {
+		t.Errorf("receive: heard %q, %v; want the signal of user:1", heard, err)
+	}
+}
