@@ -20,10 +20,40 @@ func benches() []bench {
 				{"raw limit: preallocated file, group sync", limit(n, true)},
 				{"raw: growing file, group sync", limit(n, false)},
 				{"plain SQLite, a transaction per append", plainSQLite(n, threads)},
-				{"Thole on SQLite: event, head record, check", tholeAppends(n, threads)},
+				{"Thole on SQLite: event, head record, check", tholeAppends(sqlite, n, threads)},
+			},
+		}, bench{
+			name: fmt.Sprintf("file/%d", n), unit: "/s",
+			sides: []side{
+				{"raw: growing file, group sync", limit(n, false)},
+				{"Thole on files: event, head record, check", tholeAppends(files, n, threads)},
+			},
+		}, bench{
+			name: fmt.Sprintf("postgres/%d", n), unit: "/s",
+			sides: []side{
+				{"by hand: a transaction per append", plainPostgres(n, threads)},
+				{"by hand: group insert", groupPostgres(n, threads)},
+				{"Thole on PostgreSQL: event, head, check", tholeAppends(postgres, n, threads)},
+			},
+		}, bench{
+			name: fmt.Sprintf("remote/%d", n), unit: "/s",
+			sides: []side{
+				{"Thole on SQLite", tholeAppends(sqlite, n, threads)},
+				{"through a server on SQLite", tholeAppends(through(sqlite), n, threads)},
+				{"Thole on files", tholeAppends(files, n, threads)},
+				{"through a server on files", tholeAppends(through(files), n, threads)},
+				{"Thole on PostgreSQL", tholeAppends(postgres, n, threads)},
+				{"through a server on PostgreSQL", tholeAppends(through(postgres), n, threads)},
 			},
 		})
 	}
+	all = append(all, bench{
+		name: "idle: watchers of as many spaces on PostgreSQL", unit: "transactions/s",
+		sides: []side{
+			{"1,000", idleWatchers(1000)},
+			{"10,000", idleWatchers(10_000)},
+		},
+	})
 	all = append(all, bench{
 		name: "loads: the last 50 messages of a thread", unit: "/s",
 		sides: []side{

@@ -11,7 +11,6 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/rest"
-	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/state/thread"
 )
 
@@ -21,11 +20,7 @@ func openStore(ctx context.Context, dir string) (*thole.Store, error) {
 }
 
 func openStoreWith(ctx context.Context, dir string, opts *thole.Options) (*thole.Store, error) {
-	b, err := sqlitestore.Open(ctx, filepath.Join(dir, "thole.db"), nil)
-	if err != nil {
-		return nil, err
-	}
-	return thole.Open(ctx, b, opts)
+	return openWith(ctx, "sqlite:"+filepath.Join(dir, "thole.db"), opts)
 }
 
 // text is a message of n bytes.
@@ -49,16 +44,16 @@ func createThreads(ctx context.Context, ts *thread.Threads, n int) ([]string, er
 	return ids, err
 }
 
-// tholeAppends is ours: messages whose event has 512 bytes of content, appended
-// through the public library, each an event, the thread's head record and the
-// check of its version.
-func tholeAppends(n, threads int) func(context.Context, string, time.Duration) (sample, error) {
+// tholeAppends is ours, on any engine: messages whose event has 512 bytes of
+// content, appended through the public library, each an event, the thread's head
+// record and the check of its version.
+func tholeAppends(open engine, n, threads int) func(context.Context, string, time.Duration) (sample, error) {
 	return func(ctx context.Context, dir string, d time.Duration) (sample, error) {
-		s, err := openStore(ctx, dir)
+		s, closed, err := open(ctx, dir)
 		if err != nil {
 			return sample{}, err
 		}
-		defer s.Close()
+		defer closed()
 		ts := thread.In(s.Space("project:bench"))
 		ids, err := createThreads(ctx, ts, threads)
 		if err != nil {
