@@ -451,3 +451,43 @@ func TestRepeatUnderIdempotencyKeyGetsTheSameLock(t *testing.T) {
 		}
 	})
 }
+
+// A program with many waiters was killed; of another's, the last gives up.
+func TestManyWaitersDeadOrAliveJamNoLock(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		sp, ctx := e.Space("project:shop"), t.Context()
+		ls := lock.In(sp)
+		const many = 400
+		queue := make([]map[string]string, many)
+		for i := range queue {
+			queue[i] = map[string]string{"ticket": fmt.Sprintf("wait_%03d", i), "owner": fmt.Sprint(i)}
+		}
+		for from := 0; from < many; from += 200 {
+			_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+				tx.Put("lock/a/queue", queue, nil)
+				for _, w := range queue[from : from+200] {
+					tx.Put("lock/a/wait/"+w["ticket"], map[string]string{"lock": "lock/a", "owner": w["owner"]},
+						&thole.WriteOptions{Expires: tx.Now().Add(10 * time.Second)})
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var held *lock.HeldError
+		if _, err := ls.Acquire(ctx, "a", &lock.Options{Owner: "late", Wait: time.Millisecond}); !errors.As(err, &held) || errors.Is(err, thole.ErrTooLarge) {
+			t.Errorf("behind the living: got %v, want *HeldError", err)
+		}
+		e.Clock.Advance(time.Minute)
+		if _, err := ls.Acquire(ctx, "a", nil); err != nil && !errors.As(err, &held) {
+			t.Errorf("behind the dead: got %v, want the lock or *HeldError", err)
+		}
+		if err := e.Sweep(ctx); err != nil {
+			t.Error(err)
+		}
+		if _, err := ls.Acquire(ctx, "a", nil); err != nil {
+			t.Errorf("after a sweep: %v", err)
+		}
+	})
+}

@@ -34,20 +34,25 @@ func queueKey(base string) string        { return base + "/queue" }
 func signKey(base, ticket string) string { return base + "/wait/" + ticket }
 func edgesKey(owner string) string       { return "lockwaits/" + url.PathEscape(owner) }
 
-// enough is how many waiters are counted; each is a condition of the commit.
+// enough is how many waiters are looked at; each is a condition of the commit,
+// which is bounded.
 const enough = 100
 
 // ahead counts the live waiters before the caller, or all of them if it is not
-// in the queue, up to enough.
+// in the queue. Of those behind the first enough one counts as alive: should all
+// be dead, a sweep takes them out.
 func (a *attempt) ahead(tx *thole.Tx) (int, error) {
 	var queue []waiter
 	if _, err := tx.Load(queueKey(a.base), &queue); err != nil {
 		return 0, err
 	}
 	n := 0
-	for _, w := range queue {
+	for i, w := range queue {
 		if w.Ticket == a.ticket {
 			return n, nil
+		}
+		if i == enough {
+			return max(n, 1), nil
 		}
 		alive, err := tx.Get(signKey(a.base, w.Ticket))
 		if err != nil {
@@ -55,9 +60,6 @@ func (a *attempt) ahead(tx *thole.Tx) (int, error) {
 		}
 		if alive.Exists() {
 			n++
-		}
-		if n == enough {
-			break
 		}
 	}
 	return n, nil
@@ -106,8 +108,8 @@ func leave(tx *thole.Tx, base string, me waiter) error {
 		return err
 	}
 	gone := []waiter{me}
-	for _, w := range queue {
-		if w.Ticket == me.Ticket || len(gone) > 20 { // a commit is bounded
+	for i, w := range queue {
+		if w.Ticket == me.Ticket || len(gone) > 20 || i == enough {
 			break
 		}
 		alive, err := tx.Get(signKey(base, w.Ticket))
