@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/run"
@@ -69,5 +70,39 @@ func TestARepeatedCancelGivesTheFirstAnswer(t *testing.T) {
 			}
 			return r.Status, nil
 		})
+	})
+}
+
+func TestARepeatedCallLosesNoTextThatWaits(t *testing.T) {
+	each(t, func(b *bench) {
+		rs := run.In(b.sp, &run.Options{Flush: time.Hour})
+		err := rs.Do(t.Context(), b.id, run.Request{Prompt: "go"}, func(ctx context.Context, h *run.Handle) error {
+			start := func() (string, error) {
+				return h.StartTool(thole.WithIdempotencyKey(ctx, "tool", "same"), "T", nil, "")
+			}
+			if err := h.Text(ctx, "before"); err != nil {
+				return err
+			}
+			block, err := start()
+			if err != nil {
+				return err
+			}
+			if err := h.FinishTool(ctx, block, thread.ToolResult{}); err != nil {
+				return err
+			}
+			if err := h.Text(ctx, "after"); err != nil {
+				return err
+			}
+			if again, err := start(); err != nil || again != block {
+				t.Errorf("again: got %s, %v; want %s", again, err, block)
+			}
+			return h.Text(ctx, "wards")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := b.said(), "u:go a:before a:T=done a:after a:wards"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	})
 }

@@ -171,7 +171,7 @@ func (h *Handle) write(ctx context.Context, cut bool, fn func(tx *thole.Tx) erro
 	}
 	chunks, again, more := h.text.take()
 	for ; again || more; chunks, again, more = h.text.take() {
-		_, err := h.sp.Update(ctx, func(tx *thole.Tx) error { return h.append(tx, chunks) })
+		_, err := h.sp.Update(thole.WithoutIdempotencyKey(ctx), func(tx *thole.Tx) error { return h.append(tx, chunks) })
 		var off *thread.OffsetError
 		if err != nil && !(again && errors.As(err, &off)) { // an OffsetError: it had happened
 			return thole.Result{}, err
@@ -198,7 +198,9 @@ func (h *Handle) write(ctx context.Context, cut bool, fn func(tx *thole.Tx) erro
 		}
 		return res, err
 	}
-	h.text.done()
+	if !res.Repeated { // else the chunks may have come after the first call
+		h.text.done()
+	}
 	return res, nil
 }
 
