@@ -23,7 +23,7 @@ func workerRoutes() []route {
 	const turn = "/v1/spaces/{space}/threads/{thread}/turns/{turn}/blocks"
 	return []route{
 		{method: "POST", path: "/v1/runs/claim", tag: "workers", access: anyToken,
-			summary: "Take the oldest run that waits for a worker of an agent; 404 when there is none in time", do: takes(claimRun)},
+			summary: "Take the oldest run that waits for a worker of an agent; 404 when there is none in time, 409 when a repeat finds its run lost", do: takes(claimRun)},
 		{method: "POST", path: one + "/heartbeat", tag: "workers", access: write,
 			summary: "Renew a run's lease; says whether the run is to end", do: gives(beatRun)},
 		{method: "POST", path: one + "/wait", tag: "workers", access: write,
