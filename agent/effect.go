@@ -111,8 +111,17 @@ func (a *Agent) Reconcile(ctx context.Context, sp *thole.Space, runID string) ([
 	if _, err := a.reconcile(ctx, sp, old); err != nil {
 		return nil, err
 	}
-	page, err := decision.In(sp).List(ctx, &decision.ListOptions{Incomplete: true, Run: runID})
-	return page.Decisions, err
+	var open []decision.Decision
+	for list := (decision.ListOptions{Incomplete: true, Run: runID}); ; {
+		page, err := decision.In(sp).List(ctx, &list)
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, page.Decisions...)
+		if list.After = page.Next; page.Next == "" {
+			return open, nil
+		}
+	}
 }
 
 // reconcile is Reconcile; it returns what became of the effects of tool calls,

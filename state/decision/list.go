@@ -26,13 +26,18 @@ type Page struct {
 
 // List returns decisions in the order of their ids, which is about the order in
 // which they were made. Finding the incomplete ones costs nothing for the
-// others.
+// others; those of a thread or a run are picked out of all, so that a page may
+// hold fewer than asked although there are more: Next tells.
 func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	var o ListOptions
 	if opts != nil {
 		o = *opts
 	}
-	q := thole.ListQuery{Prefix: all, Limit: thole.PageLimit(o.Limit)}
+	limit := thole.PageLimit(o.Limit)
+	q := thole.ListQuery{Prefix: all, Limit: limit}
+	if o.Thread != "" || o.Run != "" {
+		q.Limit = thole.MaxPage
+	}
 	if o.Incomplete {
 		q.Prefix = open
 	}
@@ -40,7 +45,7 @@ func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
 		q.After = q.Prefix + o.After
 	}
 	var page Page
-	for limit := q.Limit; ; {
+	for looked := 0; ; {
 		recs, err := d.sp.List(ctx, q)
 		if err != nil {
 			return Page{}, err
@@ -63,8 +68,15 @@ func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
 			return page, nil
 		}
 		q.After = recs[len(recs)-1].Key
+		if looked += len(recs); looked >= maxLooked {
+			page.Next = q.After[len(q.Prefix):]
+			return page, nil
+		}
 	}
 }
+
+// maxLooked is about how many decisions one page is picked from.
+const maxLooked = 5000
 
 // load returns the decisions that records under prefix are or point to.
 func (d *Decisions) load(ctx context.Context, prefix string, recs []thole.Record) ([]Decision, error) {
