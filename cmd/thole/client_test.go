@@ -73,6 +73,18 @@ func (s *server) Must(method, path string, body, out any, header ...string) repl
 	return r
 }
 
+// bearer sends every request with a token.
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(r)
+}
+
 // converse starts a thread with one run and waits until that has succeeded.
 func (s *server) converse(ctx context.Context, space, prompt string) error {
 	r, err := s.Do(ctx, "POST", "/v1/spaces/"+space+"/threads", map[string]any{})

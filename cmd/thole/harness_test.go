@@ -27,12 +27,14 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
-	if load, ok := os.LookupEnv(loadVariable); ok {
-		if err := runLoad(load); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for variable, process := range map[string]func(string) error{loadVariable: runLoad, holderVariable: runHolder} {
+		if what, ok := os.LookupEnv(variable); ok {
+			if err := process(what); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	dir, err := os.MkdirTemp("", "thole-test-")
 	if err == nil {

@@ -31,6 +31,7 @@ type linearLoad struct {
 	Slots   int           // parts of a kind that are in use at a time; default 4
 	Lease   time.Duration // of a claimed job, as the target sets it; default 30 s
 	Ops     int           // ends after so many, if not by its context; 0: never
+	Reads   int           // of ten operations so many only read a record, besides those of the mix
 
 	target  target
 	history *linear.History
@@ -61,7 +62,9 @@ const maxUnknown = 4
 func (l *linearLoad) run(ctx context.Context, on target) []linear.Op {
 	l.Clients, l.Spaces, l.Slots = orElse(l.Clients, 8), orElse(l.Spaces, 4), orElse(l.Slots, 4)
 	l.Lease = orElse(l.Lease, 30*time.Second)
+	l.mu.Lock()
 	l.target, l.history, l.slots = on, linear.New(), make(map[linear.Kind][]*linearPart)
+	l.mu.Unlock()
 	var wg sync.WaitGroup
 	for i := range l.Clients {
 		wg.Go(func() {
@@ -83,6 +86,16 @@ func orElse[T comparable](v, otherwise T) T {
 	return v
 }
 
+// recorded returns how many operations the history has so far.
+func (l *linearLoad) recorded() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.history == nil {
+		return 0
+	}
+	return len(l.history.Ops())
+}
+
 func (l *linearLoad) goesOn() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,12 +105,14 @@ func (l *linearLoad) goesOn() bool {
 
 // one does one operation on some part.
 func (l *linearLoad) one(ctx context.Context, r *rand.Rand, client, n int) {
-	kind := linear.Record
-	switch r.IntN(8) {
-	case 0:
-		kind = linear.Lock
-	case 1, 2:
-		kind = linear.Line
+	kind, read := linear.Record, r.IntN(10) < l.Reads
+	if !read {
+		switch r.IntN(8) {
+		case 0:
+			kind = linear.Lock
+		case 1, 2:
+			kind = linear.Line
+		}
 	}
 	p := l.part(ctx, r, kind)
 	if p == nil {
@@ -105,7 +120,10 @@ func (l *linearLoad) one(ctx context.Context, r *rand.Rand, client, n int) {
 		return
 	}
 	l.mu.Lock()
-	op := p.next(r, fmt.Sprintf("%d-%d", client, n))
+	op := linear.Op{Do: linear.Get}
+	if !read {
+		op = p.next(r, fmt.Sprintf("%d-%d", client, n))
+	}
 	p.ops++
 	l.mu.Unlock()
 	op.Kind, op.Part, op.Client = kind, p.name, client
