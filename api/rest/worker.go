@@ -82,10 +82,15 @@ func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
 	// Watch before looking, so that nothing is missed between.
 	var feed feed
 	if wait > 0 {
-		if feed, err = c.hear(ctx, in.Spaces); err != nil {
+		feed, err = c.hear(ctx, in.Spaces)
+		switch {
+		case err == nil:
+			defer feed.close()
+		case serving.Err() == nil && ctx.Err() != nil:
+			wait = 0 // there was hardly time to look
+		default:
 			return nothing, err
 		}
-		defer feed.close()
 	}
 	for _, name := range in.Spaces { // all, before a run is taken in any
 		h, err := run.In(c.handle(name), nil).Claimed(serving)
@@ -109,7 +114,9 @@ func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
 		if wait == 0 {
 			return nothing, fmt.Errorf("%w: no run is waiting", thole.ErrNotFound)
 		}
-		if _, _, err := feed.next(ctx); err != nil {
+		if _, _, err := feed.next(ctx); ctx.Err() != nil {
+			return nothing, fmt.Errorf("no run came: %w", context.Cause(ctx))
+		} else if err != nil {
 			return nothing, fmt.Errorf("no run came: %w", err)
 		}
 	}

@@ -156,3 +156,31 @@ func TestAClaimIsAnsweredOrRefusedWhenADrainBegins(t *testing.T) {
 	}
 	s.refuse(http.StatusServiceUnavailable, "closed", "POST", claimPath, `{"spaces":["project:a"]}`)
 }
+
+// slowHeads answers only when the caller has stopped waiting.
+type slowHeads struct{ *memstore.Store }
+
+func (s slowHeads) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+	if _, waits := ctx.Deadline(); waits {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Store.Heads(ctx, spaces...)
+}
+
+func TestAClaimThatHadNoTimeToWaitStillLooks(t *testing.T) {
+	store, err := thole.Open(t.Context(), slowHeads{memstore.New()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serveStore(t, store, nil)
+	const body = `{"spaces":["project:a"],"wait_seconds":0.001}`
+	s.refuse(404, "not_found", "POST", claimPath, body)
+	var r aRun
+	s.want(201, &r, "POST", "/v1/spaces/project:a/threads/"+s.createThread("project:a", nil)+"/runs", `{"prompt":"hi"}`)
+	var c claimed
+	s.want(200, &c, "POST", claimPath, body)
+	if c.Run.ID != r.ID {
+		t.Errorf("claimed %s, want %s", c.Run.ID, r.ID)
+	}
+}

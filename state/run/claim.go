@@ -50,7 +50,9 @@ func (rs *Runs) Claim(ctx context.Context, opts *ClaimOptions) (*Handle, error) 
 	defer cancel()
 	// Watch before looking, so that nothing is missed between.
 	w, err := rs.sp.Watch(waiting, &thole.WatchOptions{Types: []string{"run.queued", "run.finished"}, Durable: true})
-	if err != nil {
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil { // there was hardly time to look
+		return rs.claim(ctx, &o)
+	} else if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	defer w.Close()

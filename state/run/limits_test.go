@@ -357,3 +357,29 @@ func TestADrainWaitsForARunThatIsFinishedByHand(t *testing.T) {
 		<-drained
 	})
 }
+
+// slowHeads answers only when the caller has stopped waiting.
+type slowHeads struct{ *memstore.Store }
+
+func (s slowHeads) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+	if _, waits := ctx.Deadline(); waits {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Store.Heads(ctx, spaces...)
+}
+
+func TestAClaimThatHadNoTimeToWaitStillLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := onMemory(t, slowHeads{memstore.New()})
+		o := &run.ClaimOptions{Agent: "coder", Wait: time.Millisecond}
+		if _, err := b.rs.Claim(t.Context(), o); !errors.Is(err, thole.ErrNotFound) {
+			t.Errorf("of nothing: got %v, want ErrNotFound", err)
+		}
+		r := b.start("go", run.Request{})
+		h, err := b.rs.Claim(t.Context(), o)
+		if err != nil || h.ID() != r.ID {
+			t.Errorf("of a run: got %v, want it", err)
+		}
+	})
+}
