@@ -33,7 +33,7 @@ func main() {
 
 // app is what the flags of all commands say.
 type app struct {
-	store      string // DSN
+	stores     []string // a DSN, or rules PATTERN=DSN
 	json       bool
 	supervisor *sandbox.Supervisor
 }
@@ -46,14 +46,15 @@ func root(supervisor *sandbox.Supervisor) *cobra.Command {
 		Long: `Thole keeps conversations, runs, documents, todos, locks, files and decisions of AI
 agents durable, in order, and in sync with everyone who looks.
 
-Every flag can be set by a variable: --listen is THOLE_LISTEN, and so on.`,
+Every flag can be set by a variable: --listen is THOLE_LISTEN, and so on; one that
+may be given more than once takes a line each.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return fromEnvironment(cmd.Flags())
 		},
 	}
-	c.PersistentFlags().StringVar(&a.store, "store", "sqlite:.thole/thole.db", "where the state lives: mem:, sqlite:PATH")
+	c.PersistentFlags().StringArrayVar(&a.stores, "store", []string{"sqlite:.thole/thole.db"}, "where the state lives: mem:, sqlite:PATH, file:DIR, postgres://…, http(s)://HOST; or, given several times, which spaces live where: 'user:*=DSN'")
 	c.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON even on a terminal")
 	c.AddCommand(
 		devCommand(a), serveCommand(a), agentCommand(a),
@@ -87,7 +88,15 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := "THOLE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if v, ok := os.LookupEnv(name); ok && !f.Changed {
+		v, ok := os.LookupEnv(name)
+		if !ok || f.Changed {
+			return
+		}
+		values := []string{v}
+		if f.Value.Type() == "stringArray" {
+			values = strings.FieldsFunc(v, func(r rune) bool { return r == '\n' })
+		}
+		for _, v := range values {
 			if err := flags.Set(f.Name, v); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			}

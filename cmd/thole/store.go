@@ -20,8 +20,8 @@ import (
 	"github.com/thole-dev/thole/state/run"
 )
 
-// open opens the store that --store names. With create, the folder of a new
-// SQLite file is made; without, the file must exist, so that a reader with a
+// open opens the stores that --store names as one. With create, the folder of a
+// new SQLite file is made; without, the file must exist, so that a reader with a
 // misspelt path does not make an empty store.
 func (a *app) open(ctx context.Context, create bool, opts *thole.Options) (*thole.Store, error) {
 	return a.openWith(ctx, create, opts, func(b thole.Backend) thole.Backend { return b })
@@ -29,16 +29,12 @@ func (a *app) open(ctx context.Context, create bool, opts *thole.Options) (*thol
 
 // openWith is open with something around the backend.
 func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, around func(thole.Backend) thole.Backend) (*thole.Store, error) {
-	if path, ok := strings.CutPrefix(a.store, "sqlite:"); ok && path != "" {
-		if create {
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				return nil, fmt.Errorf("sqlite store %s has no folder and none could be made: %w; name another with --store sqlite:PATH", path, err)
-			}
-		} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store sqlite:PATH", path)
+	for _, store := range a.stores {
+		if err := prepare(store, create); err != nil {
+			return nil, err
 		}
 	}
-	b, err := backend.Open(ctx, a.store)
+	b, err := backend.OpenAll(ctx, a.stores)
 	if err != nil {
 		return nil, &notOpenedError{err}
 	}
@@ -51,6 +47,23 @@ func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, ar
 	lock.In(s.Space("global"))
 	kv.In(s.Space("global"))
 	return s, nil
+}
+
+// prepare looks for the file of a SQLite store, or makes the folder for it.
+func prepare(store string, create bool) error {
+	_, dsn, _ := backend.CutRule(store)
+	path, ok := strings.CutPrefix(dsn, "sqlite:")
+	if !ok || path == "" {
+		return nil
+	}
+	if create {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("sqlite store %s has no folder and none could be made: %w; name another with --store sqlite:PATH", path, err)
+		}
+	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store sqlite:PATH", path)
+	}
+	return nil
 }
 
 // notOpenedError is a store that its backend could not open, and why.

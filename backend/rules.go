@@ -1,0 +1,63 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/router"
+)
+
+// OpenAll opens what the stores name as one backend. Each is a DSN, which must be
+// the only one, or a rule "PATTERN=DSN" that says which spaces live there:
+// "user:*=postgres://…", "project:shop=sqlite:shop.db", "*=sqlite:other.db". The
+// first rule that matches a space decides; see [router.New]. A DSN that occurs in
+// several rules is opened once.
+func OpenAll(ctx context.Context, stores []string) (thole.Backend, error) {
+	if len(stores) == 1 {
+		if _, _, rule := CutRule(stores[0]); !rule {
+			return Open(ctx, stores[0])
+		}
+	}
+	open := make(map[string]thole.Backend)
+	var rules []router.Rule
+	fail := func(err error) (thole.Backend, error) {
+		errs := []error{err}
+		for _, b := range open {
+			errs = append(errs, b.Close())
+		}
+		return nil, errors.Join(errs...)
+	}
+	for _, store := range stores {
+		pattern, dsn, rule := CutRule(store)
+		if !rule {
+			return fail(fmt.Errorf("%w: store %q is one of several and does not say which spaces live there: use PATTERN=DSN, such as *=%s", thole.ErrInvalid, store, store))
+		}
+		if open[dsn] == nil {
+			b, err := Open(ctx, dsn)
+			if err != nil {
+				return fail(err)
+			}
+			open[dsn] = b
+		}
+		rules = append(rules, router.Rule{Pattern: pattern, Backend: open[dsn]})
+	}
+	b, err := router.New(rules...)
+	if err != nil {
+		return fail(err)
+	}
+	return b, nil
+}
+
+// CutRule splits "PATTERN=DSN". Without a pattern it is all DSN: a = within a DSN
+// comes after a path, or is followed by no scheme.
+func CutRule(store string) (pattern, dsn string, rule bool) {
+	pattern, dsn, ok := strings.Cut(store, "=")
+	scheme, _, hasScheme := strings.Cut(dsn, ":")
+	if !ok || !hasScheme || scheme == "" || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz") != "" || strings.Contains(pattern, "/") {
+		return "", store, false
+	}
+	return pattern, dsn, true
+}
