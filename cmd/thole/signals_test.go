@@ -1,0 +1,105 @@
+//go:build faults
+
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole/internal/pgtest"
+)
+
+const signalsPath = "/v1/spaces/project:signals"
+
+// live is what a watcher of a space was shown of one run's text.
+type live struct {
+	signals, early int    // deltas without a position; those before the run had started
+	text           string // of these deltas, in order
+}
+
+// watchLive watches a server until a run has ended there.
+func watchLive(ctx context.Context, s *server, attached chan<- struct{}) (l live, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	running := false
+	err = watchStream(ctx, client, s.URL+signalsPath+"/events", "", func(f frame) error {
+		switch {
+		case f.Event == "thread.created":
+			attached <- struct{}{}
+		case f.Event == "run.started":
+			running = true
+		case f.Event == "message.delta" && f.ID == "":
+			var e struct {
+				Data struct {
+					Offset int
+					Text   string
+				}
+			}
+			if err := json.Unmarshal([]byte(f.Data), &e); err != nil {
+				return err
+			}
+			l.signals++
+			if !running {
+				l.early++
+			}
+			if e.Data.Offset == len(l.text) {
+				l.text += e.Data.Text
+			}
+		case f.Event == "run.finished":
+			cancel()
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return l, err
+}
+
+// Two servers share a PostgreSQL, a third one uses the first as its store. A run
+// in any of them is seen live through all.
+func TestLiveTextReachesTheWatchersOfEveryServer(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	first := startServer(t, setup{Store: dsn, Script: killScript})
+	second := startServer(t, setup{Store: dsn, Script: killScript})
+	third := startServer(t, setup{Store: first.URL, Script: killScript})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for name, at := range map[string]*server{"first": first, "second": second, "third": third} {
+		t.Run("run in the "+name, func(t *testing.T) {
+			all := []*server{first, second, third}
+			seen, errs := make([]live, len(all)), make(chan error, len(all))
+			attached := make(chan struct{}, 100)
+			var thread struct{ ID string }
+			at.Must("POST", signalsPath+"/threads", map[string]any{}, &thread)
+			for i, s := range all {
+				go func() {
+					var err error
+					seen[i], err = watchLive(ctx, s, attached)
+					errs <- err
+				}()
+			}
+			for range all {
+				<-attached
+			}
+			at.Must("POST", signalsPath+"/threads/"+thread.ID+"/runs", map[string]any{"prompt": "Tell story"}, nil)
+			for range all {
+				if err := <-errs; err != nil {
+					t.Error(err)
+				}
+			}
+			for i, l := range seen {
+				if !strings.HasPrefix(l.text, "Once there was") || !strings.HasSuffix(strings.TrimSpace(l.text), "they were home.") || l.early > 0 {
+					t.Errorf("server %d: %d signals, %d of them before the run had started, hold %q", i+1, l.signals, l.early, l.text)
+				}
+			}
+			at.Must("DELETE", signalsPath, nil, nil)
+		})
+	}
+}
