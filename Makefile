@@ -1,6 +1,6 @@
 # Everything a contributor runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help dev build test check unit race faults walk bench stranger install-tools
+.PHONY: help dev build test check unit race faults fuzz walk bench stranger install-tools
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -19,7 +19,7 @@ install-tools:
 check: ## gofmt, vet, staticcheck, tidy modules
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
 	go mod tidy -diff
-	go vet ./... && go vet -tags faults ./cmd/thole
+	go vet ./... && go vet -tags faults ./cmd/thole ./backend/sqlitestore
 	GOOS=darwin go vet ./agent/sandbox
 	GOOS=windows go vet ./agent/sandbox
 	go tool staticcheck -tags faults ./...
@@ -31,8 +31,13 @@ unit: ## All tests, embedded stores only, no C compiler needed
 race: ## All tests under the race detector
 	THOLE_TEST=all CGO_ENABLED=1 go test -race -timeout 15m ./...
 
-faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left
+faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left; fail the disk at random
 	go test -tags faults -timeout 15m -count=1 -v ./cmd/thole/...
+	go test -tags faults -timeout 15m -count=1 -v -run 'Fault|Lies' ./backend/sqlitestore
+
+FUZZTIME ?= 10s
+fuzz: ## Run every fuzz target for FUZZTIME (10s)
+	scripts/fuzz.sh $(FUZZTIME)
 
 walk: ## The README's way: dev, the sample's turns three times at once, three watchers
 	scripts/walk.sh
