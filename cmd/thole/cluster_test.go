@@ -86,29 +86,40 @@ func fixedAddr(t testing.TB) string {
 // until it knows what became of it. It is for one goroutine.
 type client struct {
 	*cluster
-	id      int64
-	at      int // the member it talks to
-	sent    int // changes
-	Retries int // requests that got no final answer
-}
+	id       int64
+	at       int // the member it talks to
+	sent     int // changes
+	Patience time.Duration
 
-func (c *cluster) client() *client {
-	id := c.clients.Add(1)
-	return &client{cluster: c, id: id, at: int(id) % len(c.URLs)}
+	Retries int            // requests that got no final answer
+	Answers map[string]int // what they got instead
+	Longest time.Duration  // that a request took
 }
 
 // patience is how long a client waits for an answer before it asks elsewhere.
 const patience = 10 * time.Second
 
+func (c *cluster) client() *client {
+	id := c.clients.Add(1)
+	return &client{cluster: c, id: id, at: int(id) % len(c.URLs), Patience: patience, Answers: map[string]int{}}
+}
+
 // once sends a request to the member it talks to. It reports whether the answer
 // is final; if not, the client turns to the next member.
 func (c *client) once(ctx context.Context, method, path string, body any, header ...string) (reply, bool, error) {
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, c.Patience)
 	defer cancel()
+	begin := time.Now()
 	r, err := request(limited, c.HTTP, method, c.URLs[c.at]+path, body, header...)
+	c.Longest = max(c.Longest, time.Since(begin))
 	if err == nil && r.Status != http.StatusServiceUnavailable {
 		return r, true, nil
 	}
+	answer := fmt.Sprint(r.Status, " ", r.Code())
+	if err != nil {
+		answer = "none"
+	}
+	c.Answers[answer]++
 	c.at = (c.at + 1) % len(c.URLs)
 	c.Retries++
 	return r, false, err
