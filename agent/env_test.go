@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/agent/sandbox"
@@ -25,7 +23,7 @@ var supervisor *sandbox.Supervisor
 
 func TestMain(m *testing.M) {
 	supervisor = sandbox.Main()
-	goleak.VerifyTestMain(m)
+	statetest.Main(m)
 }
 
 // env is the sample project, a thread in its space, and an agent on a script.

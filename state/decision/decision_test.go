@@ -10,10 +10,9 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/statetest"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { statetest.Main(m) }
 
 func plan(t *testing.T, d *decision.Decisions, p decision.Plan) decision.Decision {
 	t.Helper()

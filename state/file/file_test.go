@@ -12,10 +12,9 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/file"
 	"github.com/thole-dev/thole/state/statetest"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { statetest.Main(m) }
 
 func hash(s string) string { return file.Hash([]byte(s)) }
 

@@ -10,10 +10,9 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/kv"
 	"github.com/thole-dev/thole/state/statetest"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { statetest.Main(m) }
 
 func TestExistsIsToldFromEmpty(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {

@@ -155,7 +155,8 @@ func (a *attempt) wait(ctx context.Context) (*Lock, error) {
 	}
 	defer unsubscribe()
 
-	if err := a.enqueue(inner); err != nil {
+	// Not to be cut off: who is in the queue must know it, to leave it.
+	if err := a.enqueue(context.WithoutCancel(inner)); err != nil {
 		return nil, err
 	}
 	l, err := a.watch(ctx, inner, wake)

@@ -11,10 +11,9 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/lock"
 	"github.com/thole-dev/thole/state/statetest"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { statetest.Main(m) }
 
 func errOf[T any](_ T, err error) error { return err }
 

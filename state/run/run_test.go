@@ -15,10 +15,9 @@ import (
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/statetest"
 	"github.com/thole-dev/thole/state/thread"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { statetest.Main(m) }
 
 // bench is a space with a thread in it.
 type bench struct {

@@ -1,17 +1,13 @@
-// Package statetest gives the tests of concepts a store on every embedded
-// backend, with a clock that they move.
+// Package statetest gives the tests of concepts a store on every backend, with a
+// clock that they move, and counts what ran on each.
 package statetest
 
 import (
-	"context"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/backend/memstore"
-	"github.com/thole-dev/thole/backend/sqlitestore"
 )
 
 // Env is one store under test.
@@ -20,7 +16,7 @@ type Env struct {
 	Clock *Clock
 
 	t    *testing.T
-	open func() (thole.Backend, error)
+	open opener
 }
 
 // Clock is a wall clock that stands still until it is moved.
@@ -43,37 +39,18 @@ func (c *Clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// kept is a memory backend that outlives the Store on it, so that it can be
-// opened again as a file could.
-type kept struct{ *memstore.Store }
-
-// Close does nothing.
-func (kept) Close() error { return nil }
-
-// Each runs promise once per embedded backend, on a fresh store whose clock
-// stands still and which sweeps only when told to.
+// Each runs promise once per backend, on a fresh store whose clock stands still
+// and which sweeps only when told to. The backends are mem, sqlite, file and
+// remote (a server on SQLite in this process); where the environment says
+// THOLE_TEST=all, also postgres, pgbouncer and remote-postgres, whose programs
+// must then be there.
 func Each(t *testing.T, promise func(t *testing.T, e *Env)) {
 	t.Helper()
-	backends := []struct {
-		name string
-		open func(dir string) func() (thole.Backend, error)
-	}{
-		{"mem", func(string) func() (thole.Backend, error) {
-			b := kept{memstore.New()}
-			return func() (thole.Backend, error) { return b, nil }
-		}},
-		{"sqlite", func(dir string) func() (thole.Backend, error) {
-			return func() (thole.Backend, error) {
-				return sqlitestore.Open(context.Background(), filepath.Join(dir, "store.db"), nil)
-			}
-		}},
-	}
-	for _, b := range backends {
+	for _, b := range backends() {
 		t.Run(b.name, func(t *testing.T) {
-			e := &Env{
-				Clock: &Clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
-				t:     t, open: b.open(t.TempDir()),
-			}
+			count(t, b.name)
+			e := &Env{Clock: &Clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, t: t}
+			e.open = b.prepare(t, e.Clock)
 			e.start()
 			t.Cleanup(e.stop)
 			promise(t, e)
@@ -87,10 +64,17 @@ func (e *Env) start() {
 	if err != nil {
 		e.t.Fatalf("open backend: %v", err)
 	}
-	e.Store, err = thole.Open(e.t.Context(), b, &thole.Options{Now: e.Clock.Now, Sweep: -1})
+	e.Store = openStore(e.t, b, e.Clock)
+}
+
+// openStore opens a store that sweeps only when told to.
+func openStore(t testing.TB, b thole.Backend, clock *Clock) *thole.Store {
+	t.Helper()
+	s, err := thole.Open(t.Context(), b, &thole.Options{Now: clock.Now, Sweep: -1})
 	if err != nil {
-		e.t.Fatalf("open store: %v", err)
+		t.Fatalf("open store: %v", err)
 	}
+	return s
 }
 
 func (e *Env) stop() {

@@ -14,10 +14,9 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/statetest"
 	"github.com/thole-dev/thole/state/thread"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { statetest.Main(m) }
 
 func create(t *testing.T, ts *thread.Threads, opts *thread.CreateOptions) string {
 	t.Helper()

@@ -11,10 +11,9 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/statetest"
 	"github.com/thole-dev/thole/state/todo"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { statetest.Main(m) }
 
 // thread makes what this package needs of a thread: its head record.
 func thread(t *testing.T, sp *thole.Space) string {

@@ -1,0 +1,89 @@
+package statetest
+
+import (
+	"context"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/wire"
+	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/backend/pgstore"
+	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/internal/pgtest"
+)
+
+// opener opens the backend of a test, again and again on the same data.
+type opener func() (thole.Backend, error)
+
+// backend is a kind of store to test on.
+type backend struct {
+	name    string
+	prepare func(t testing.TB, clock *Clock) opener
+}
+
+// backends are those to test on, mem first: the others are compared with it.
+func backends() []backend {
+	all := []backend{{"mem", mem}, {"sqlite", sqlite}, {"file", file}, {"remote", over(sqlite)}}
+	if os.Getenv("THOLE_TEST") == "all" {
+		all = append(all, backend{"postgres", postgres}, backend{"pgbouncer", pgbouncer}, backend{"remote-postgres", over(postgres)})
+	}
+	return all
+}
+
+// kept is a memory backend that outlives the Store on it, so that it can be
+// opened again as a file could.
+type kept struct{ *memstore.Store }
+
+// Close does nothing.
+func (kept) Close() error { return nil }
+
+func mem(testing.TB, *Clock) opener {
+	b := kept{memstore.New()}
+	return func() (thole.Backend, error) { return b, nil }
+}
+
+func sqlite(t testing.TB, _ *Clock) opener {
+	path := filepath.Join(t.TempDir(), "store.db")
+	return func() (thole.Backend, error) { return sqlitestore.Open(context.Background(), path, nil) }
+}
+
+func file(t testing.TB, _ *Clock) opener {
+	dir := t.TempDir()
+	return func() (thole.Backend, error) { return filestore.Open(context.Background(), dir, nil) }
+}
+
+func postgres(t testing.TB, _ *Clock) opener {
+	dsn := pgtest.Start(t).Database(t)
+	return func() (thole.Backend, error) { return pgstore.Open(context.Background(), dsn) }
+}
+
+func pgbouncer(t testing.TB, _ *Clock) opener {
+	s := pgtest.Start(t)
+	dsn := s.Pooled(t, s.Database(t))
+	return func() (thole.Backend, error) { return pgstore.Open(context.Background(), dsn) }
+}
+
+// over is a server in this process on the backend, which it keeps open.
+func over(prepare func(testing.TB, *Clock) opener) func(testing.TB, *Clock) opener {
+	return func(t testing.TB, clock *Clock) opener {
+		t.Helper()
+		b, err := prepare(t, clock)()
+		if err != nil {
+			t.Fatalf("open the server's backend: %v", err)
+		}
+		store := openStore(t, b, clock)
+		server := httptest.NewServer(wire.New(store, nil))
+		t.Cleanup(func() {
+			server.Close()
+			if err := store.Close(); err != nil {
+				t.Errorf("close the server's store: %v", err)
+			}
+		})
+		return func() (thole.Backend, error) { return remote.Open(context.Background(), server.URL, nil) }
+	}
+}
