@@ -2,7 +2,6 @@ package wire_test
 
 import (
 	"context"
-	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
@@ -22,6 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type server struct {
 	*httptest.Server
 	store *thole.Store
+	drain context.CancelFunc
 }
 
 // serve serves b until the end of the test.
@@ -31,10 +31,10 @@ func serve(t testing.TB, b thole.Backend) *server {
 	if err != nil {
 		t.Fatalf("open store: %v", err)
 	}
-	drain, cancel := context.WithCancel(context.Background())
-	h := httptest.NewServer(wire.New(store, &wire.Options{Draining: drain}))
+	draining, cancel := context.WithCancel(context.Background())
+	h := httptest.NewServer(wire.New(store, &wire.Options{Draining: draining}))
 	h.Config.RegisterOnShutdown(cancel)
-	s := &server{h, store}
+	s := &server{h, store, cancel}
 	t.Cleanup(s.stop)
 	return s
 }
@@ -91,5 +91,3 @@ func TestARemoteStoreBehavesAsTheModel(t *testing.T) { backendtest.Model(t, over
 func TestWhatBreaksTheContractIsRejectedThroughAServer(t *testing.T) {
 	backendtest.RejectBroken(t, overSQLite)
 }
-
-var _ http.Handler = (*wire.Server)(nil)

@@ -1,0 +1,153 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/thole-dev/thole"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var at = thole.Position{Epoch: "0001aaaaaaaa", Seq: 7}
+
+// fullRequest has something in every field.
+func fullRequest() *Request {
+	e := thole.Event{Position: at, Stream: "s", Type: "a.b", Time: time.Unix(1, 2000).UTC(), Actor: "x", Cause: "y", Subject: "z",
+		Refs: []string{"", "r"}, Schema: 3, Data: json.RawMessage(" {\"n\" : \"\xff\n\"} ")}
+	bare := thole.Event{Stream: "s", Type: "a.b"}
+	return &Request{
+		Space: "user:1", Names: []string{"", "<&>\u2028"},
+		Batch: []thole.Commit{{
+			Space: "user:1", Now: time.Unix(5, 0).UTC(), Actor: "x", Cause: "y", Checks: []thole.Check{{Key: "k"}, {Stream: "s", At: at}},
+			Events: []thole.Event{e, bare}, Writes: []thole.Write{{Key: "k"}, {Key: "l", Value: json.RawMessage(`null`), Schema: 1, Expires: time.Unix(9, 0).UTC(), Notify: true}},
+		}, {Space: "user:2"}},
+		List:    thole.ListQuery{Prefix: "p/", After: "p/a", Limit: 3, DueBy: time.Unix(1, 0).UTC()},
+		Read:    thole.ReadQuery{Stream: "s", After: at, Before: at, Backward: true, Limit: 4, Types: []string{"a.*"}, Actor: "x", Subject: "z", Since: time.Unix(1, 0).UTC(), Until: time.Unix(2, 0).UTC()},
+		Spaces:  thole.SpacesQuery{After: "a", Limit: 5, DueBy: time.Unix(1, 0).UTC()},
+		Purge:   thole.Purge{All: true, Before: at, Streams: []string{"s"}, Events: []thole.Position{at}},
+		Chunk:   thole.Chunk{Head: thole.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 7}}}, Events: []thole.Event{e}, Records: []thole.Record{{Key: "k", Value: json.RawMessage(`[ ]`), Version: at, Updated: time.Unix(3, 0).UTC()}}, Done: true},
+		Signals: []thole.Signal{{Origin: "o", Space: "user:1", After: at, Event: e}},
+	}
+}
+
+func fullAnswer() *Answer {
+	r := fullRequest()
+	return &Answer{
+		Results: []thole.Result{{First: at, Last: at}, {Conflict: &thole.ConflictError{Space: "user:1", Check: thole.Check{Key: "k", At: at}, Actual: at, Expired: true}}},
+		Records: append(r.Chunk.Records, thole.Record{}), Page: thole.Page{Events: r.Chunk.Events, Next: at},
+		Heads: []thole.Head{r.Chunk.Head}, Names: r.Names,
+	}
+}
+
+func encoded(t testing.TB, m interface{ Encode() ([]byte, error) }) []byte {
+	t.Helper()
+	data, err := m.Encode()
+	if err != nil {
+		t.Fatalf("encode: %v", err)
+	}
+	return data
+}
+
+func TestAMessageKeepsEveryByte(t *testing.T) {
+	req, err := DecodeRequest(encoded(t, fullRequest()))
+	if err != nil || !reflect.DeepEqual(req, fullRequest()) {
+		t.Errorf("request: %v\ngot  %+v\nwant %+v", err, req, fullRequest())
+	}
+	a, err := DecodeAnswer(encoded(t, fullAnswer()))
+	if err != nil || !reflect.DeepEqual(a, fullAnswer()) {
+		t.Errorf("answer: %v\ngot  %+v\nwant %+v", err, a, fullAnswer())
+	}
+}
+
+func TestWhatAMessageCannotHoldIsRefused(t *testing.T) {
+	for name, r := range map[string]*Request{
+		"space":       {Space: "user:\xff"},
+		"name":        {Names: []string{"\xc3"}},
+		"event":       {Batch: []thole.Commit{{Events: []thole.Event{{Stream: "\xff"}}}}},
+		"ref":         {Batch: []thole.Commit{{Events: []thole.Event{{Refs: []string{"\xff"}}}}}},
+		"check":       {Batch: []thole.Commit{{Checks: []thole.Check{{Key: "\xff"}}}}},
+		"write":       {Batch: []thole.Commit{{Writes: []thole.Write{{Key: "\xff"}}}}},
+		"empty value": {Batch: []thole.Commit{{Writes: []thole.Write{{Key: "k", Value: json.RawMessage{}}}}}},
+		"year":        {Batch: []thole.Commit{{Now: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}}},
+		"prefix":      {List: thole.ListQuery{Prefix: "\xc3", After: "\xa4"}},
+		"types":       {Read: thole.ReadQuery{Types: []string{"\xff"}}},
+		"purge":       {Purge: thole.Purge{Streams: []string{"\xff"}}},
+	} {
+		if _, err := r.Encode(); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("%s: got %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+func FuzzDecodeRequest(f *testing.F) {
+	f.Add(encoded(f, fullRequest()))
+	f.Add([]byte("{}\n"))
+	f.Add([]byte(`{"batch":[{"events":[{"bytes":3}],"writes":[{"key":"k","bytes":-1}]}]}` + "\n123"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := DecodeRequest(data)
+		if err != nil {
+			if !errors.Is(err, thole.ErrInvalid) {
+				t.Errorf("got %v, want ErrInvalid", err)
+			}
+			return
+		}
+		again, err := DecodeRequest(encoded(t, r))
+		if err != nil || !bytes.Equal(encoded(t, again), encoded(t, r)) {
+			t.Errorf("decoded again: got %+v, %v; want %+v", again, err, r)
+		}
+	})
+}
+
+func FuzzDecodeAnswer(f *testing.F) {
+	f.Add(encoded(f, fullAnswer()))
+	f.Add([]byte("{}\n"))
+	f.Add([]byte(`{"records":[{"bytes":2}],"page":{"events":[{"bytes":9}]}}` + "\n{}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := DecodeAnswer(data)
+		if err != nil {
+			if !errors.Is(err, thole.ErrCorrupt) {
+				t.Errorf("got %v, want ErrCorrupt", err)
+			}
+			return
+		}
+		again, err := DecodeAnswer(encoded(t, a))
+		if err != nil || !bytes.Equal(encoded(t, again), encoded(t, a)) {
+			t.Errorf("decoded again: got %+v, %v; want %+v", again, err, a)
+		}
+	})
+}
+
+func FuzzReadStream(f *testing.F) {
+	frames, err := AppendEvent(nil, EventWake, "user:1")
+	if err == nil {
+		frames, err = AppendEvent(frames, EventSignal, fullRequest().Signals[0].Space)
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(frames)
+	f.Add([]byte(": hello\n\n\nevent\ndata\n\ndata:x\ndata: y\n\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		type frame struct{ event, data string }
+		var got []frame
+		err := readStream(bytes.NewReader(data), func() {}, func(event string, data []byte) error {
+			got = append(got, frame{event, string(data)})
+			return nil
+		})
+		if err != io.EOF && len(data) < maxLine {
+			t.Errorf("got %v, want EOF", err)
+		}
+		if most := strings.Count(string(data), "data"); len(got) > most {
+			t.Errorf("%d events of %d lines of data", len(got), most)
+		}
+	})
+}
