@@ -84,10 +84,11 @@ func sendReversed(ctx context.Context, good thole.Relay, signals []thole.Signal)
 }
 
 func sendTwice(ctx context.Context, good thole.Relay, signals []thole.Signal) error {
-	if err := good.Send(ctx, signals); err != nil {
-		return err
+	var twice []thole.Signal
+	for _, sig := range signals {
+		twice = append(twice, sig, sig)
 	}
-	return good.Send(ctx, signals)
+	return good.Send(ctx, twice)
 }
 
 func tooLarge(sig thole.Signal) bool { return len(sig.Event.Data) > 8000 }

@@ -32,22 +32,24 @@ type segments struct {
 
 type checkColumns struct {
 	commit             []int32
-	stream, key, epoch []*string
+	stream, key, epoch []string
 	seq                []int64
 }
 
 type eventColumns struct {
-	commit, n, schema                  []int32
+	commit, n                          []int32
 	stream, typ, actor, subject, cause []string
+	schema                             []int32
 	refs, data                         [][]byte
 }
 
 type writeColumns struct {
-	commit, schema []int32
-	key            []string
-	value          [][]byte
-	expires        []*time.Time
-	notify         []bool
+	commit  []int32
+	key     []string
+	value   [][]byte
+	schema  []int32
+	expires []*time.Time
+	notify  []bool
 }
 
 // newBatch turns commits into arguments.
@@ -99,13 +101,8 @@ func (b *batch) add(c *thole.Commit) error {
 
 func (k *checkColumns) add(commit int32, c *thole.Check) {
 	k.commit = append(k.commit, commit)
-	k.epoch = append(k.epoch, &c.At.Epoch)
-	k.seq = append(k.seq, int64(c.At.Seq))
-	stream, key := &c.Stream, (*string)(nil)
-	if c.Key != "" {
-		stream, key = nil, &c.Key
-	}
-	k.stream, k.key = append(k.stream, stream), append(k.key, key)
+	k.stream, k.key = append(k.stream, c.Stream), append(k.key, c.Key)
+	k.epoch, k.seq = append(k.epoch, c.At.Epoch), append(k.seq, int64(c.At.Seq))
 }
 
 func (f *eventColumns) add(commit, n int32, e *thole.Event, actor, cause string) error {
@@ -142,19 +139,35 @@ func (b *batch) args() []any {
 		b.upto.commit, b.upto.check, b.upto.event, b.upto.write, b.upto.deletes,
 		b.space, b.now, b.events,
 		k.commit, k.stream, k.key, k.epoch, k.seq,
-		f.commit, f.n, f.stream, f.typ, f.schema, f.actor, f.subject, f.cause, documents(f.refs), documents(f.data),
-		w.commit, w.key, documents(w.value), w.schema, w.expires, w.notify,
+		f.commit, f.n, f.stream, f.typ, some(f.schema), some(f.actor), some(f.subject), some(f.cause), someDocuments(f.refs), documents(f.data),
+		w.commit, w.key, documents(w.value), some(w.schema), some(w.expires), some(w.notify),
 	}
 }
 
 // documents is an array of JSON; nil is NULL.
 type documents = pgtype.FlatArray[[]byte]
 
+func someDocuments(all [][]byte) documents {
+	if slices.ContainsFunc(all, func(d []byte) bool { return d != nil }) {
+		return all
+	}
+	return nil
+}
+
+// some is nil, which is NULL, if all are zero: the server need not look at each.
+func some[T comparable](all []T) []T {
+	var zero T
+	if slices.ContainsFunc(all, func(v T) bool { return v != zero }) {
+		return all
+	}
+	return nil
+}
+
 // segment is a run of commits that can be applied as a set: none reads what an
 // earlier one of them changes. Appending to a stream or writing a record
 // changes it; a check, and a write of a record, read it.
 type segment struct {
-	changed map[name]bool
+	changed map[name]struct{}
 	deletes bool
 }
 
@@ -164,16 +177,21 @@ type name struct {
 	stream      bool
 }
 
-func newSegment() *segment { return &segment{changed: map[name]bool{}} }
+func newSegment() *segment { return &segment{changed: map[name]struct{}{}} }
+
+func (s *segment) changes(space, key, stream string) bool {
+	_, ok := s.changed[name{space, key + stream, key == ""}]
+	return ok
+}
 
 func (s *segment) admits(c *thole.Commit) bool {
 	for i := range c.Checks {
-		if k := &c.Checks[i]; s.changed[name{c.Space, k.Key + k.Stream, k.Key == ""}] {
+		if k := &c.Checks[i]; s.changes(c.Space, k.Key, k.Stream) {
 			return false
 		}
 	}
 	for i := range c.Writes {
-		if s.changed[name{c.Space, c.Writes[i].Key, false}] {
+		if s.changes(c.Space, c.Writes[i].Key, "") {
 			return false
 		}
 	}
@@ -182,10 +200,10 @@ func (s *segment) admits(c *thole.Commit) bool {
 
 func (s *segment) add(c *thole.Commit) {
 	for i := range c.Events {
-		s.changed[name{c.Space, c.Events[i].Stream, true}] = true
+		s.changed[name{c.Space, c.Events[i].Stream, true}] = struct{}{}
 	}
 	for i := range c.Writes {
-		s.changed[name{c.Space, c.Writes[i].Key, false}] = true
+		s.changed[name{c.Space, c.Writes[i].Key, false}] = struct{}{}
 		s.deletes = s.deletes || c.Writes[i].Value == nil
 	}
 }

@@ -5,8 +5,8 @@
 --	        └─< record    the current value under a key
 --
 -- Names are compared by their bytes (COLLATE "C"). JSON is kept as it was
--- written, in columns of type json: jsonb would change it, and cannot hold all
--- of it. The views give it as jsonb. Positions are "<epoch>-<16 digits>".
+-- written, in columns of type text: jsonb would change it and cannot hold all of
+-- it, json would parse it once more. The views give it as jsonb. Positions are "<epoch>-<16 digits>".
 
 CREATE TABLE thole.format (
 	version integer NOT NULL, -- migrations that were run
@@ -35,12 +35,11 @@ CREATE TABLE thole.event (
 	actor   text        COLLATE "C",
 	subject text        COLLATE "C",
 	cause   text        COLLATE "C",
-	refs    json, -- array of strings
-	data    json,
+	refs    text, -- JSON: an array of strings
+	data    text, -- JSON
 	PRIMARY KEY (space, seq)
 );
 CREATE INDEX event_stream ON thole.event (space, stream, seq);
-CREATE INDEX event_time ON thole.event USING brin (time); -- for people; costs next to nothing
 
 CREATE TABLE thole.record (
 	space   bigint      NOT NULL,
@@ -50,7 +49,7 @@ CREATE TABLE thole.record (
 	expires timestamptz,
 	notify  boolean     NOT NULL,
 	schema  integer     NOT NULL,
-	value   json        NOT NULL,
+	value   text        NOT NULL, -- JSON
 	PRIMARY KEY (space, key)
 ) WITH (fillfactor = 80);
 CREATE INDEX record_expires ON thole.record (expires, space) WHERE expires IS NOT NULL;
@@ -78,12 +77,12 @@ $$;
 
 -- JSON for queries. What jsonb cannot hold (\u0000, half a surrogate pair,
 -- numbers beyond all bounds) becomes a string of its text.
-CREATE FUNCTION thole.queryable(value json) RETURNS jsonb
+CREATE FUNCTION thole.queryable(value text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
 	RETURN value::jsonb;
 EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
-	RETURN to_jsonb(value::text);
+	RETURN to_jsonb(value);
 END
 $$;
 
@@ -91,7 +90,8 @@ $$;
 -- transaction, so nothing waits for a client while it holds a lock.
 --
 -- Arrays hold the batch, a group of arrays per kind of thing; c is the commit
--- that a thing belongs to, from 1. The heads of all spaces are locked in byte
+-- that a thing belongs to, from 1. What most things lack (actor to data, schema to
+-- notify) is NULL if all lack it. The heads of all spaces are locked in byte
 -- order, so that calls cannot wait for each other in a circle. Then each segment
 -- is applied as a set: no commit in it reads what an earlier one of it changes.
 CREATE FUNCTION thole.commit_1(
@@ -99,10 +99,10 @@ CREATE FUNCTION thole.commit_1(
 	g_commit integer[], g_check integer[], g_event integer[], g_write integer[], -- the last of each segment
 	g_deletes boolean[], -- whether it deletes records
 	c_space integer[], c_now timestamptz[], c_events integer[], -- its space's place in spaces, its number of events
-	k_c integer[], k_stream text[], k_key text[], k_epoch text[], k_seq bigint[], -- checks: one of stream and key
+	k_c integer[], k_stream text[], k_key text[], k_epoch text[], k_seq bigint[], -- checks: one of stream and key, the other is empty
 	e_c integer[], e_n integer[], e_stream text[], e_type text[], e_schema integer[], -- n: its place in the commit, from 0
-	e_actor text[], e_subject text[], e_cause text[], e_refs json[], e_data json[],
-	w_c integer[], w_key text[], w_value json[], w_schema integer[], w_expires timestamptz[], w_notify boolean[],
+	e_actor text[], e_subject text[], e_cause text[], e_refs text[], e_data text[],
+	w_c integer[], w_key text[], w_value text[], w_schema integer[], w_expires timestamptz[], w_notify boolean[],
 	OUT seqs bigint[], -- of each commit: its last seq, or 0
 	OUT epochs text[], -- of each space: the current epoch
 	OUT f_c integer[], OUT f_item integer[], -- of each conflict: the commit, its check or, negative, its write
@@ -123,6 +123,8 @@ DECLARE
 	base   bigint[] := array_fill(0::bigint, ARRAY[cardinality(c_space)]); -- of each commit: the seq before its first
 	failed boolean[] := array_fill(false, ARRAY[cardinality(c_space)]);
 	at     integer;
+	hits   integer;
+	newest timestamptz := (SELECT max(n) FROM unnest(c_now) AS n);
 	c1 integer := 1; k1 integer := 1; e1 integer := 1; w1 integer := 1;
 	c2 integer; k2 integer; e2 integer; w2 integer;
 	f      record;
@@ -153,36 +155,40 @@ BEGIN
 
 		IF k1 <= k2 THEN
 			FOR f IN
-				SELECT * FROM (
-					SELECT k.c, k.n::integer + k1 - 1 AS item, k.epoch AS wanted_epoch, k.seq AS wanted, a.seq, a.expired,
-						CASE WHEN a.seq = 0 THEN '' WHEN a.seq >= firsts[c_space[k.c]] THEN epochs[c_space[k.c]]
-							ELSE thole.epoch_of(pasts[c_space[k.c]], a.seq) END AS epoch
-					FROM unnest(k_c[k1:k2], k_stream[k1:k2], k_key[k1:k2], k_epoch[k1:k2], k_seq[k1:k2])
-						WITH ORDINALITY AS k (c, stream, key, epoch, seq, n)
-					LEFT JOIN LATERAL (SELECT e.seq FROM thole.event AS e
-						WHERE k.stream IS NOT NULL AND e.space = ids[c_space[k.c]] AND e.stream = k.stream
+				SELECT *, CASE WHEN k.seq = 0 THEN '' WHEN k.seq >= firsts[c_space[k.c]] THEN epochs[c_space[k.c]]
+					ELSE thole.epoch_of(pasts[c_space[k.c]], k.seq) END AS epoch
+				FROM (
+					SELECT k.c, k.n, k.epoch AS wanted_epoch, k.seq AS wanted, coalesce(e.seq, 0) AS seq, false AS expired
+					FROM unnest(k_c[k1:k2], k_stream[k1:k2], k_epoch[k1:k2], k_seq[k1:k2]) WITH ORDINALITY AS k (c, stream, epoch, seq, n)
+					LEFT JOIN LATERAL (SELECT e.seq FROM thole.event AS e WHERE e.space = ids[c_space[k.c]] AND e.stream = k.stream
 						ORDER BY e.seq DESC LIMIT 1) AS e ON true
+					WHERE k.stream <> ''
+				UNION ALL
+					SELECT k.c, k.n, k.epoch, k.seq,
+						coalesce(CASE WHEN r.notify OR r.expires IS NULL OR r.expires > c_now[k.c] THEN r.version END, 0),
+						coalesce(r.notify AND r.expires <= c_now[k.c], false)
+					FROM unnest(k_c[k1:k2], k_key[k1:k2], k_epoch[k1:k2], k_seq[k1:k2]) WITH ORDINALITY AS k (c, key, epoch, seq, n)
 					LEFT JOIN thole.record AS r ON r.space = ids[c_space[k.c]] AND r.key = k.key
-					CROSS JOIN LATERAL (SELECT coalesce(r.notify AND r.expires <= c_now[k.c], false) AS expired,
-						coalesce(e.seq, CASE WHEN r.notify OR r.expires IS NULL OR r.expires > c_now[k.c] THEN r.version END, 0) AS seq) AS a
+					WHERE k.key <> ''
 				) AS k
-				WHERE k.expired OR k.seq <> k.wanted OR k.epoch <> k.wanted_epoch
-				ORDER BY k.item
+				WHERE k.expired OR k.seq <> k.wanted OR k.wanted_epoch <> CASE WHEN k.seq = 0 THEN ''
+					WHEN k.seq >= firsts[c_space[k.c]] THEN epochs[c_space[k.c]] ELSE thole.epoch_of(pasts[c_space[k.c]], k.seq) END
+				ORDER BY k.n
 			LOOP
 				CONTINUE WHEN failed[f.c];
 				failed[f.c] := true;
-				f_c := f_c || f.c; f_item := f_item || f.item; f_seq := f_seq || f.seq;
+				f_c := f_c || f.c; f_item := f_item || (f.n + k1 - 1)::integer; f_seq := f_seq || f.seq;
 				f_epoch := f_epoch || f.epoch; f_expired := f_expired || f.expired;
 			END LOOP;
 		END IF;
 
-		IF w1 <= w2 THEN
+		IF w1 <= w2 AND EXISTS (SELECT FROM thole.record AS r WHERE r.expires <= newest AND r.space = ANY (ids) AND r.notify) THEN
 			FOR f IN
 				SELECT w.c, w.n::integer + w1 - 1 AS item, r.version AS seq,
 					CASE WHEN r.version >= firsts[c_space[w.c]] THEN epochs[c_space[w.c]] ELSE thole.epoch_of(pasts[c_space[w.c]], r.version) END AS epoch
 				FROM unnest(w_c[w1:w2], w_key[w1:w2]) WITH ORDINALITY AS w (c, key, n)
 				JOIN thole.record AS r ON r.space = ids[c_space[w.c]] AND r.key = w.key
-				WHERE r.notify AND r.expires <= c_now[w.c]
+				WHERE r.notify AND coalesce(r.expires <= c_now[w.c], false) -- not by the index of expiries
 				ORDER BY w.n
 			LOOP
 				CONTINUE WHEN failed[f.c];
@@ -202,7 +208,7 @@ BEGIN
 
 		IF e1 <= e2 THEN
 			INSERT INTO thole.event (space, seq, stream, type, time, schema, actor, subject, cause, refs, data)
-			SELECT ids[c_space[e.c]], base[e.c] + 1 + e.n, e.stream, e.type, c_now[e.c], e.schema,
+			SELECT ids[c_space[e.c]], base[e.c] + 1 + e.n, e.stream, e.type, c_now[e.c], coalesce(e.schema, 0),
 				nullif(e.actor, ''), nullif(e.subject, ''), nullif(e.cause, ''), e.refs, e.data
 			FROM unnest(e_c[e1:e2], e_n[e1:e2], e_stream[e1:e2], e_type[e1:e2], e_schema[e1:e2],
 				e_actor[e1:e2], e_subject[e1:e2], e_cause[e1:e2], e_refs[e1:e2], e_data[e1:e2])
@@ -211,13 +217,20 @@ BEGIN
 		END IF;
 
 		IF w1 <= w2 THEN
-			INSERT INTO thole.record AS r (space, key, version, updated, expires, notify, schema, value)
-			SELECT ids[c_space[w.c]], w.key, seqs[w.c], c_now[w.c], w.expires, w.notify, w.schema, w.value
+			UPDATE thole.record AS r SET version = seqs[w.c], updated = c_now[w.c], expires = w.expires,
+				notify = coalesce(w.notify, false), schema = coalesce(w.schema, 0), value = w.value
 			FROM unnest(w_c[w1:w2], w_key[w1:w2], w_value[w1:w2], w_schema[w1:w2], w_expires[w1:w2], w_notify[w1:w2])
 				AS w (c, key, value, schema, expires, notify)
-			WHERE w.value IS NOT NULL AND NOT failed[w.c]
-			ON CONFLICT (space, key) DO UPDATE SET version = excluded.version, updated = excluded.updated,
-				expires = excluded.expires, notify = excluded.notify, schema = excluded.schema, value = excluded.value;
+			WHERE w.value IS NOT NULL AND NOT failed[w.c] AND r.space = ids[c_space[w.c]] AND r.key = w.key;
+			GET DIAGNOSTICS hits = ROW_COUNT;
+			IF hits <= w2 - w1 THEN -- some are new, or deletions, or failed
+				INSERT INTO thole.record (space, key, version, updated, expires, notify, schema, value)
+				SELECT ids[c_space[w.c]], w.key, seqs[w.c], c_now[w.c], w.expires, coalesce(w.notify, false), coalesce(w.schema, 0), w.value
+				FROM unnest(w_c[w1:w2], w_key[w1:w2], w_value[w1:w2], w_schema[w1:w2], w_expires[w1:w2], w_notify[w1:w2])
+					AS w (c, key, value, schema, expires, notify)
+				WHERE w.value IS NOT NULL AND NOT failed[w.c]
+				ON CONFLICT DO NOTHING; -- it was updated
+			END IF;
 
 			IF g_deletes[g] THEN
 				DELETE FROM thole.record AS r
