@@ -59,7 +59,7 @@ func write(t *testing.T, sp *thole.Space) {
 
 	files := file.In(sp)
 	must(files.Changed(ctx, "src/app.ts", file.Hash([]byte("old")), file.Hash([]byte("new")), &file.Contents{Before: []byte("old"), After: []byte("new")}))
-	must(nil, files.Conflict(ctx, file.Conflict{Path: "src/app.ts", Base: "b", Ours: "o", Theirs: "t", Rejected: json.RawMessage(`["x"]`), Actor: "agent:coder"}))
+	must(nil, files.Conflict(ctx, file.Conflict{Path: "src/app.ts", Base: file.Hash([]byte("new")), Ours: file.Hash([]byte("ours")), Theirs: file.Hash([]byte("theirs")), Rejected: json.RawMessage(`["x"]`), Actor: "agent:coder"}))
 }
 
 // writeRuns leaves a run that ended well, with a tool in its turn, one that
