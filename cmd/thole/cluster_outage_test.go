@@ -55,6 +55,7 @@ func startOutage(t *testing.T) *outage {
 // lost, nothing happens twice, errors are 503 unavailable, nothing hangs, and
 // the servers work again by themselves.
 func TestOutagesOfPostgreSQLLoseNothingAndEndByThemselves(t *testing.T) {
+	t.Parallel()
 	o := startOutage(t)
 	watchers, _ := o.watchAround(t, outageSpace, 4)
 	ctx, cancel := context.WithCancel(t.Context())
