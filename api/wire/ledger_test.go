@@ -1,0 +1,95 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// entered asks for an outcome that must be given.
+func entered(t *testing.T, l *ledger, n number, first bool) *outcome {
+	t.Helper()
+	o, got, err := l.enter(n, false)
+	if err != nil || got != first {
+		t.Fatalf("%+v: first %v, %v; want %v", n, got, err, first)
+	}
+	return o
+}
+
+func TestAnOutcomeIsKeptUntilItsClientHasIt(t *testing.T) {
+	l := newLedger(time.Now)
+	o := entered(t, l, number{"a", 1, 1}, true)
+	entered(t, l, number{"b", 1, 1}, true) // another client's
+	o.set([]byte("done"), nil)
+	if again := entered(t, l, number{"a", 1, 1}, false); string(again.body) != "done" {
+		t.Errorf("got %q, want the first outcome", again.body)
+	}
+	entered(t, l, number{"a", 3, 1}, true)
+	entered(t, l, number{"a", 2, 1}, true)
+	entered(t, l, number{"a", 4, 3}, true) // 1 and 2 are finished
+	for n := range uint64(2) {
+		if _, _, err := l.enter(number{"a", n + 1, 1}, false); !errors.Is(err, thole.ErrConflict) {
+			t.Errorf("a late copy of %d: got %v, want ErrConflict", n+1, err)
+		}
+	}
+	entered(t, l, number{"a", 3, 1}, false)
+	if kept := len(l.clients["a"].outcomes); kept != 2 {
+		t.Errorf("%d outcomes are kept, want those of 3 and 4", kept)
+	}
+}
+
+func TestASilentClientIsForgottenOnlyWhenItTriesNoMore(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := newLedger(func() time.Time { return now })
+	entered(t, l, number{"a", 1, 1}, true)
+	now = now.Add(keepClient)
+	entered(t, l, number{"b", 1, 1}, true)
+	entered(t, l, number{"a", 1, 1}, false)
+	now = now.Add(keepClient + time.Second)
+	entered(t, l, number{"c", 1, 1}, true)
+	if len(l.clients) != 1 {
+		t.Errorf("%d clients are known, want the one that asks", len(l.clients))
+	}
+}
+
+func TestTheNumberOfClientsIsBounded(t *testing.T) {
+	l := newLedger(time.Now)
+	for i := range maxClients {
+		entered(t, l, number{fmt.Sprint(i), 1, 1}, true)
+	}
+	if _, _, err := l.enter(number{"one more", 1, 1}, false); !errors.Is(err, thole.ErrUnavailable) {
+		t.Errorf("one client more: got %v, want ErrUnavailable", err)
+	}
+	entered(t, l, number{"7", 2, 2}, true)
+}
+
+func TestWhileDrainingOnlyKnownChangesAreAnswered(t *testing.T) {
+	l := newLedger(time.Now)
+	entered(t, l, number{"a", 1, 1}, true)
+	if _, first, err := l.enter(number{"a", 1, 1}, true); err != nil || first {
+		t.Errorf("a known change: %v, %v", first, err)
+	}
+	for _, n := range []number{{"a", 2, 2}, {"b", 1, 1}} {
+		if _, _, err := l.enter(n, true); !errors.Is(err, thole.ErrClosed) {
+			t.Errorf("%+v: got %v, want ErrClosed", n, err)
+		}
+	}
+}
+
+func FuzzParseNumber(f *testing.F) {
+	for _, s := range []string{"0123456789abcdef 7 3", "", "a 0 0", "a 1 2", "a -1 0", "a b c"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		n, err := parseNumber(s)
+		if err == nil && (n.client == "" || len(n.client) > 32*4 || n.n == 0 || n.finished > n.n) {
+			t.Errorf("%q: got %+v", s, n)
+		}
+		if err != nil && !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("%q: got %v, want ErrInvalid", s, err)
+		}
+	})
+}
