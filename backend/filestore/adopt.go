@@ -58,7 +58,7 @@ func (r *recovery) adopt() (*addition, error) {
 		a.add(newLine(&c, thole.Result{First: at, Last: at}))
 	}
 	a.place(r.opts.SegmentBytes)
-	if err := r.put([]*addition{a}); err != nil {
+	if _, err := r.put([]*addition{a}); err != nil {
 		return nil, err
 	}
 	r.tell("space %s was changed by hand and adopted as epoch %s: %s", sp.name, epoch, strings.Join(r.reasons, "; "))

@@ -34,24 +34,15 @@ func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resul
 }
 
 func (s *Store) commit(batch []thole.Commit) ([]thole.Result, error) {
-	stages := map[string]*stage{}
-	var order []*stage
+	stages, order, err := s.stages(batch)
+	if err != nil {
+		return nil, err
+	}
 	results := make([]thole.Result, len(batch))
 	for i := range batch {
 		c := batch[i]
 		c.Now = micro(c.Now)
-		st := stages[c.Space]
-		if st == nil {
-			sp, err := s.current(c.Space)
-			if err != nil {
-				return nil, err
-			}
-			st = newStage(s, sp)
-			stages[c.Space] = st
-			order = append(order, st)
-		}
-		var err error
-		if results[i], err = st.commit(&c); err != nil {
+		if results[i], err = stages[c.Space].commit(&c); err != nil {
 			return nil, err
 		}
 	}
@@ -68,9 +59,67 @@ func (s *Store) commit(batch []thole.Commit) ([]thole.Result, error) {
 	return results, s.publish(adds)
 }
 
+// stages returns the spaces of a batch as they are now: what people did to the
+// files that the batch is about is adopted first.
+func (s *Store) stages(batch []thole.Commit) (stages map[string]*stage, order []*stage, err error) {
+	keys := map[string][]string{}
+	for i := range batch {
+		c := &batch[i]
+		names := keys[c.Space]
+		for _, k := range c.Checks {
+			if k.Key != "" {
+				names = append(names, k.Key)
+			}
+		}
+		for j := range c.Writes {
+			names = append(names, c.Writes[j].Key)
+		}
+		keys[c.Space] = names
+	}
+	stages = map[string]*stage{}
+	for i := range batch {
+		name := batch[i].Space
+		if stages[name] != nil {
+			continue
+		}
+		sp, err := s.current(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		changed, err := s.changedRecords(name, keys[name])
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(changed) > 0 {
+			if _, err := s.load(name); err != nil {
+				return nil, nil, err
+			}
+			if sp, err = s.current(name); err != nil {
+				return nil, nil, err
+			}
+		}
+		stages[name] = newStage(sp)
+		order = append(order, stages[name])
+	}
+	return stages, order, nil
+}
+
 // publish makes additions durable, then visible here, then to others.
 func (s *Store) publish(adds []*addition) error {
-	if err := s.put(adds); err != nil {
+	var created []*space
+	for _, a := range adds {
+		if len(a.sp.segments) == 0 {
+			created = append(created, a.sp)
+		}
+	}
+	if err := s.announce(created); err != nil {
+		s.withdraw(created)
+		return err
+	}
+	if undone, err := s.put(adds); err != nil {
+		if undone {
+			s.withdraw(created)
+		}
 		return err
 	}
 	return s.tellOthers(func() []note {
@@ -142,17 +191,16 @@ func (s *Store) untouched(sp *space) (bool, error) {
 // stage is a space with what the commits of a batch before this one made of it.
 type stage struct {
 	addition
-	store   *Store
 	head    thole.Head
 	forked  bool
 	streams map[string]thole.Position
 	records map[string]thole.Record
 }
 
-func newStage(s *Store, sp *space) *stage {
+func newStage(sp *space) *stage {
 	head := cloneHead(sp.head)
 	return &stage{
-		addition: addition{sp: sp}, store: s, head: head, forked: sp.forked,
+		addition: addition{sp: sp}, head: head, forked: sp.forked,
 		streams: map[string]thole.Position{}, records: map[string]thole.Record{},
 	}
 }

@@ -29,29 +29,39 @@ func (s *Store) signalDirty() {
 	}
 }
 
-// tend brings the files of records up to date, a little behind the commits.
+// tend brings the files of records up to date, a little behind the commits, and
+// looks after what people change.
 func (s *Store) tend() {
 	if s.opts.Lag < 0 {
 		return
 	}
-	rest := s.opts.Lag
+	patrol := time.NewTicker(patrolEvery)
+	defer patrol.Stop()
+	space, key := "", ""
+	var due <-chan time.Time // when to flush
+	wait := s.opts.Lag
 	for {
+		var err error
 		select {
+		case <-s.closed:
+			return
 		case <-s.wake:
-		case <-s.closed:
-			return
+			if due == nil {
+				due = time.After(wait)
+			}
+			continue
+		case <-due:
+			start := time.Now()
+			due = nil
+			err = s.flush(context.Background())
+			wait = max(s.opts.Lag, restFactor*time.Since(start))
+		case <-patrol.C:
+			space, key, err = s.patrol(context.Background(), space, key)
 		}
-		select {
-		case <-time.After(rest):
-		case <-s.closed:
-			return
-		}
-		start := time.Now()
-		if err := s.flush(context.Background()); err != nil {
-			s.log.Warn("file store: files of records are behind; will try again", "dir", s.dir, "error", err)
+		if err != nil && !errors.Is(err, thole.ErrClosed) {
+			s.log.Warn("file store: looking after files failed; will try again", "dir", s.dir, "error", err)
 			s.signalDirty()
 		}
-		rest = max(s.opts.Lag, restFactor*time.Since(start))
 	}
 }
 
@@ -237,14 +247,13 @@ func (s *Store) installOne(sp *space, p *pending) (dirs []string, skip, same boo
 		}
 		return []string{s.disk.removeEmpty(sp.dir, filepath.Dir(path))}, false, true, nil
 	}
-	dirs, err = s.disk.mkdirAll(sp.dir, filepath.Dir(path))
-	if err != nil {
+	if err := s.disk.mkdirAll(sp.dir, filepath.Dir(path)); err != nil {
 		return nil, false, true, err
 	}
 	if err := s.disk.Rename(p.tmp, path); err != nil {
 		return nil, false, true, err
 	}
-	return append(dirs, filepath.Dir(path)), false, true, nil
+	return upTo(sp.dir, filepath.Dir(path)), false, true, nil
 }
 
 // installed notes that a file is in its place. The caller holds mu.

@@ -117,29 +117,34 @@ func (d disk) exists(name string) (bool, error) {
 	return err == nil, err
 }
 
-// mkdirAll makes a directory below root with its parents, and returns the
-// directories that got a new name in them.
-func (d disk) mkdirAll(root, dir string) ([]string, error) {
+// mkdirAll makes a directory below root with its parents.
+func (d disk) mkdirAll(root, dir string) error {
 	if dir == root {
-		return nil, nil
+		return nil
 	}
 	err := d.Mkdir(dir)
-	switch {
-	case err == nil:
-		return []string{filepath.Dir(dir)}, nil
-	case errors.Is(err, fs.ErrExist):
-		return nil, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := d.mkdirAll(root, filepath.Dir(dir)); err != nil {
+			return err
+		}
+		err = d.Mkdir(dir)
 	}
-	changed, err := d.mkdirAll(root, filepath.Dir(dir))
-	if err != nil {
-		return nil, err
+	if errors.Is(err, fs.ErrExist) {
+		return nil
 	}
-	if err := d.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
+	return err
+}
+
+// upTo returns a directory and its parents up to root. All of them have to be
+// synced for what is in the first one: that they are there does not say that
+// whoever made them synced them.
+func upTo(root, dir string) []string {
+	dirs := []string{dir}
+	for dir != root {
+		dir = filepath.Dir(dir)
+		dirs = append(dirs, dir)
 	}
-	return append(changed, filepath.Dir(dir)), nil
+	return dirs
 }
 
 // removeAll removes a file or a directory with all that is in it. Nothing there

@@ -79,7 +79,7 @@ func (s *Store) staged(name string, head thole.Head) (*space, error) {
 	if err := s.disk.removeAll(sp.dir); err != nil {
 		return nil, err
 	}
-	if _, err := s.disk.mkdirAll(s.dir, filepath.Join(sp.dir, "journal")); err != nil {
+	if err := s.disk.mkdirAll(s.dir, filepath.Join(sp.dir, "journal")); err != nil {
 		return nil, err
 	}
 	first := head.Oldest.Seq
@@ -162,7 +162,7 @@ func (s *Store) stageRecords(sp *space, records []thole.Record) error {
 	return parallel(records, func(r thole.Record) error {
 		r.Updated, r.Expires = micro(r.Updated), micro(r.Expires)
 		path := filepath.Join(sp.dir, "records", recordFile(r.Key))
-		if _, err := s.disk.mkdirAll(s.dir, filepath.Dir(path)); err != nil {
+		if err := s.disk.mkdirAll(s.dir, filepath.Dir(path)); err != nil {
 			return err
 		}
 		_, err := s.disk.writeFile(path, encodeRecord(&r), false)
@@ -176,33 +176,28 @@ func (s *Store) unveil(sp *space) error {
 		return err
 	}
 	dir := filepath.Join(s.dir, spaceDir(sp.name))
-	changed, err := s.disk.mkdirAll(s.dir, filepath.Dir(dir))
-	if err != nil {
-		return err
-	}
-	if err := s.disk.Rename(sp.dir, dir); err != nil {
-		return err
-	}
-	if err := s.disk.syncDirs(append(changed, filepath.Dir(dir), filepath.Dir(sp.dir))); err != nil {
+	if err := s.disk.mkdirAll(s.dir, filepath.Dir(dir)); err != nil {
 		return err
 	}
 	s.mu.RLock()
 	n, _ := s.notes.Get(sp.name)
 	s.mu.RUnlock()
-	if err := s.tellOthers(func() []note { return []note{{Space: sp.name, Era: n.Era + 1}} }); err != nil {
+	sp.era = n.Era + 1
+	if err := s.announce([]*space{sp}); err != nil {
 		return err
 	}
-	made, err := s.load(sp.name)
-	if err != nil {
-		return err
+	err := s.disk.Rename(sp.dir, dir)
+	if err == nil {
+		err = s.disk.syncDirs(append(upTo(s.dir, filepath.Dir(dir)), filepath.Dir(sp.dir)))
 	}
-	if made == nil {
-		return fmt.Errorf("%w: %s: the import is gone", thole.ErrCorrupt, dir)
+	made, e := s.load(sp.name)
+	if err == nil {
+		err = e
 	}
-	s.mu.Lock()
-	made.forked = false // it is nowhere else
-	s.mu.Unlock()
-	return nil
+	if err == nil && made == nil {
+		err = fmt.Errorf("%w: %s: the import is gone", thole.ErrCorrupt, dir)
+	}
+	return err
 }
 
 // syncTree makes durable all that is in a directory.

@@ -193,19 +193,18 @@ func (a *addition) apply() (added int64) {
 }
 
 // put writes the additions and syncs them. If one fails, all are taken back, and
-// the journals are as they were before; if that fails, too, nothing more may be
-// written.
-func (s *Store) put(adds []*addition) error {
-	err := parallel(adds, s.putOne)
-	if err == nil {
-		return nil
+// the journals are as they were before. If that fails, too, it reports so, and
+// nothing more may be written.
+func (s *Store) put(adds []*addition) (undone bool, err error) {
+	if err = parallel(adds, s.putOne); err == nil {
+		return false, nil
 	}
 	for _, a := range adds {
 		if e := s.takeBack(a); e != nil {
-			return &syncError{errors.Join(err, e)}
+			return false, &syncError{errors.Join(err, e)}
 		}
 	}
-	return err
+	return true, err
 }
 
 func (s *Store) putOne(a *addition) error {
@@ -214,11 +213,10 @@ func (s *Store) putOne(a *addition) error {
 	var changed []string
 	if a.fresh {
 		flag |= os.O_CREATE | os.O_TRUNC
-		dirs, err := s.disk.mkdirAll(s.dir, filepath.Dir(path))
-		if err != nil {
+		if err := s.disk.mkdirAll(s.dir, filepath.Dir(path)); err != nil {
 			return err
 		}
-		changed = append(dirs, filepath.Dir(path))
+		changed = upTo(s.dir, filepath.Dir(path))
 	}
 	f, err := s.disk.OpenFile(path, flag)
 	if err != nil {
@@ -243,14 +241,16 @@ func (s *Store) takeBack(a *addition) error {
 		if err := s.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		s.disk.removeEmpty(s.dir, filepath.Dir(path))
-		return nil
+		return s.disk.syncDirs([]string{s.disk.removeEmpty(s.dir, filepath.Dir(path))})
 	}
 	f, err := s.disk.OpenFile(path, os.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	err = f.Truncate(a.segment.size)
+	if err == nil {
+		err = f.Sync()
+	}
 	if e := f.Close(); err == nil {
 		err = e
 	}

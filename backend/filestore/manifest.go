@@ -26,8 +26,8 @@ import (
 //
 // A process that looks at a space needs one stat of the manifest to know that
 // nobody else did anything. A note is appended when what it says is on stable
-// storage; notes themselves are not synced, since what they lack is found in the
-// journals after a crash.
+// storage. Notes themselves are synced only where the past changes or begins:
+// what else they lack after a crash is found in the journals.
 type manifest struct {
 	store      string
 	generation int
@@ -49,6 +49,7 @@ type note struct {
 	Due       time.Time      `json:"due,omitzero"`        // no record expires before; zero: none does
 	Era       int            `json:"era,omitempty"`       // another one: the past changed
 	Rewriting bool           `json:"rewriting,omitempty"` // the journal is being written anew
+	Began     bool           `json:"began,omitempty"`     // it is being made here, or a crash came between
 	Gone      bool           `json:"gone,omitempty"`
 }
 
@@ -245,6 +246,64 @@ func appendSealed(b []byte, v any) []byte {
 	return append(b, '\n')
 }
 
+// announce notes durably that spaces are being made here, before there is any of
+// their files: a space that nobody announced came from elsewhere.
+func (s *Store) announce(spaces []*space) error {
+	if len(spaces) == 0 {
+		return nil
+	}
+	err := s.tellOthers(func() []note {
+		var notes []note
+		for _, sp := range spaces {
+			notes = append(notes, note{Space: sp.name, Era: sp.era, Began: true})
+		}
+		return notes
+	})
+	if err == nil {
+		err = s.syncManifest()
+	}
+	return err
+}
+
+// withdraw takes back what announce said.
+func (s *Store) withdraw(spaces []*space) {
+	if len(spaces) == 0 {
+		return
+	}
+	err := s.tellOthers(func() []note {
+		var notes []note
+		for _, sp := range spaces {
+			notes = append(notes, note{Space: sp.name, Era: sp.era, Gone: true})
+		}
+		return notes
+	})
+	if err != nil {
+		s.log.Debug("file store: a note could not be taken back; whoever looks finds no space", "error", err)
+	}
+}
+
+// settleBegun finds out what became of spaces whose making a crash ended.
+func (s *Store) settleBegun() error {
+	var begun []string
+	s.mu.RLock()
+	s.notes.Scan(func(name string, n note) bool {
+		if n.Began {
+			begun = append(begun, name)
+		}
+		return true
+	})
+	s.mu.RUnlock()
+	for _, name := range begun {
+		if _, err := s.load(name); err != nil && !errors.Is(err, thole.ErrCorrupt) {
+			return err // a damaged one says so when it is used
+		}
+	}
+	return nil
+}
+
+// syncManifest makes the notes durable.
+func (s *Store) syncManifest() error { return syncFile(s.manifest.file) }
+
 // rewriteManifest writes a manifest with one note for each space.
 func (s *Store) rewriteManifest() error {
 	m := &s.manifest
@@ -303,7 +362,14 @@ func (s *Store) findSpaces() error {
 			return err
 		}
 		for _, id := range ids {
-			if space := s.spaceAt(kind.Name(), name, id); ok && space != "" {
+			if !ok || !id.IsDir() {
+				continue
+			}
+			space, err := s.spaceAt(kind.Name(), name, id.Name())
+			if err != nil {
+				return err
+			}
+			if space != "" {
 				found[space] = true
 			}
 		}
@@ -312,23 +378,24 @@ func (s *Store) findSpaces() error {
 }
 
 // spaceAt is the name of the space in a directory; "" if there is none.
-func (s *Store) spaceAt(dir, kind string, id fs.DirEntry) string {
-	path := filepath.Join(s.dir, dir, id.Name())
-	if !id.IsDir() {
-		return ""
-	}
+func (s *Store) spaceAt(dir, kind, id string) (string, error) {
+	path := filepath.Join(s.dir, dir, id)
 	segments, err := s.segments(path)
 	if err != nil || len(segments) == 0 {
-		return ""
+		return "", err
 	}
-	if part, ok := unescape(id.Name()); ok {
-		return kind + ":" + part
+	if part, ok := unescape(id); ok {
+		return kind + ":" + part, nil
 	}
 	head, err := s.readHead(path, segments[0])
-	if err != nil || spaceDir(head.Space) != filepath.Join(dir, id.Name()) {
-		return ""
+	if errors.Is(err, thole.ErrCorrupt) {
+		s.tell("%v: ignored, as nothing else says which space it is", err)
+		return "", nil
 	}
-	return head.Space
+	if err != nil || spaceDir(head.Space) != filepath.Join(dir, id) {
+		return "", err
+	}
+	return head.Space, nil
 }
 
 // noteFound makes the notes fit to the spaces that were found.
@@ -337,7 +404,7 @@ func (s *Store) noteFound(found map[string]bool) error {
 	var gone []*space
 	s.mu.RLock()
 	s.notes.Scan(func(name string, n note) bool {
-		if !n.Gone && !found[name] {
+		if !n.Gone && !n.Began && !found[name] {
 			changed = append(changed, note{Space: name, Era: n.Era + 1, Gone: true})
 			if sp := s.spaces[name]; sp != nil {
 				gone = append(gone, sp)

@@ -77,10 +77,14 @@ func (s *Store) drop(sp *space) error {
 	if err := s.removeTree(sp.dir); err != nil {
 		return err
 	}
-	return s.tellOthers(func() []note {
+	err := s.tellOthers(func() []note {
 		s.forget(sp)
 		return []note{{Space: sp.name, Era: sp.era + 1, Gone: true}}
 	})
+	if err == nil {
+		err = s.syncManifest()
+	}
+	return err
 }
 
 // rewriting is the writing anew of the journal of a space without what is purged.
@@ -89,7 +93,6 @@ type rewriting struct {
 	oldest thole.Position
 	head   *thole.Head // of the segment at hand
 	kept   []byte
-	last   *line // the newest one
 }
 
 // rewrite writes the segments anew that change. Meanwhile, and after a crash, the
@@ -98,7 +101,14 @@ func (s *Store) rewrite(sp *space, r *rewriting) error {
 	rewritten := sp.note()
 	rewritten.Era++
 	rewritten.Rewriting = true
-	if err := s.tellOthers(func() []note { return []note{rewritten} }); err != nil {
+	err := s.tellOthers(func() []note {
+		s.forget(sp) // whatever happens, it is read anew
+		return []note{rewritten}
+	})
+	if err == nil {
+		err = s.syncManifest()
+	}
+	if err != nil {
 		return err
 	}
 	segments := sp.segments
@@ -118,7 +128,7 @@ func (s *Store) rewrite(sp *space, r *rewriting) error {
 			return err
 		}
 	}
-	_, err := s.load(sp.name)
+	_, err = s.load(sp.name)
 	return err
 }
 
@@ -141,11 +151,15 @@ func (s *Store) rewriteSegment(sp *space, seg segment, r *rewriting) error {
 	if err != nil {
 		return err
 	}
-	r.kept, r.last = nil, nil
-	if _, err := scan(path, data[:min(int64(len(data)), seg.size)], 0, func(l *line, _ []byte, _ int64) error {
+	r.kept = nil
+	end, err := scan(path, data, 0, func(l *line, _ []byte, _ int64) error {
 		r.line(l)
 		return nil
-	}); err != nil {
+	})
+	if err == nil && end != seg.size {
+		err = fmt.Errorf("%w: %s has %d bytes of good lines, not %d", thole.ErrCorrupt, path, end, seg.size)
+	}
+	if err != nil {
 		return err
 	}
 	text := append((&line{Head: r.head}).append(nil), r.kept...)

@@ -60,7 +60,7 @@ func (s *Store) look(ctx context.Context, name string, fn func(*space)) (*space,
 		if !known || n.Gone {
 			sp = nil
 		}
-		if sp == nil && (!known || n.Gone) || sp != nil && sp.at(n) {
+		if sp == nil && (!known || n.Gone) || sp != nil && !n.Began && sp.at(n) {
 			fn(sp)
 			s.mu.RUnlock()
 			return sp, nil
@@ -315,7 +315,7 @@ func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, erro
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	s.notes.Ascend(q.After, func(name string, n note) bool {
-		if name != q.After && !n.Gone && (q.DueBy.IsZero() || n.dueBy(q)) {
+		if name != q.After && !n.Gone && !n.Began && (q.DueBy.IsZero() || n.dueBy(q)) {
 			names = append(names, name)
 		}
 		return len(names) < limit

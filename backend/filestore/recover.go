@@ -102,26 +102,34 @@ func (r *recovery) readJournal() error {
 	}
 	n, last := r.note, r.sp.head.Last
 	switch {
+	case n.Began:
 	case n.Last.IsZero():
-		r.sp.forked = len(firsts) > 0 // it may go on elsewhere, too
-	case r.met || n.Rewriting && last == n.Last:
+		if r.sp.forked = len(firsts) > 0; r.sp.forked { // it may go on elsewhere, too
+			r.tell("space %s was put here by hand: the next commit to it begins an epoch", r.sp.name)
+		}
+	case r.met:
 		r.flushed = n.Flushed
-		return r.harden()
 	default:
 		r.replaced = true
 		r.reasons = append(r.reasons, fmt.Sprintf("the journal ended at %s and now ends at %s", n.Last, show(last)))
 	}
-	return nil
+	return r.harden()
 }
 
 // finishTrim removes the segments before the one that a trim wrote anew, which a
 // crash may have left.
 func (r *recovery) finishTrim(firsts []uint64) ([]uint64, error) {
+	if !r.note.Rewriting {
+		return firsts, nil
+	}
 	begin, oldest := 0, uint64(0)
 	for i, first := range firsts {
 		head, err := r.readHead(r.sp.dir, first)
+		if i == len(firsts)-1 && errors.Is(err, thole.ErrCorrupt) {
+			break // a crash tore the newest one, which no trim wrote
+		}
 		if err != nil {
-			continue // it is found out when it is read
+			return nil, err
 		}
 		if i == 0 {
 			oldest = max(first, head.Oldest.Seq) // a new space has no oldest yet
@@ -175,15 +183,7 @@ func (r *recovery) readSegment(first uint64, newest bool) error {
 		}
 		return r.disk.syncDirs([]string{filepath.Dir(path)})
 	}
-	f, err := r.disk.OpenFile(path, os.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := f.Truncate(end); err != nil {
-		return err
-	}
-	return syncFile(f)
+	return nil // harden cuts the file
 }
 
 // line takes in a line of the newest segment.
@@ -192,7 +192,10 @@ func (r *recovery) line(l *line, data []byte, offset int64) error {
 		return err
 	}
 	n := len(r.sp.segments) - 1
-	if r.sp.segments[n].first == r.note.Segment && offset+int64(len(data))+1 == r.note.Size {
+	switch {
+	case r.note.Rewriting: // its size is not known
+		r.met = r.met || r.sp.head.Last == r.note.Last
+	case r.sp.segments[n].first == r.note.Segment && offset+int64(len(data))+1 == r.note.Size:
 		r.met = r.sp.tail == r.note.Tail
 	}
 	for i := range r.sp.head.Epochs {
@@ -217,41 +220,51 @@ func generationOf(epoch string) int {
 	return n
 }
 
-// harden makes durable the lines that no note is about: who wrote them died, or
-// could not sync them. They are written again, since after a failed sync another
-// one succeeds without doing anything.
+// harden makes durable what was read. Lines that no note is about are written
+// again: who wrote them died, or could not sync them, and after a failed sync
+// another one succeeds without doing anything.
 func (r *recovery) harden() error {
-	var dirs []string
-	for _, seg := range r.sp.segments {
+	segments := r.sp.segments
+	for i, seg := range segments {
 		from := int64(0)
-		if seg.first == r.note.Segment && !r.note.Rewriting {
-			from = r.note.Size
+		switch {
+		case r.note.Last.IsZero() && !r.note.Began, seg.first < r.note.Segment:
+			from = seg.size
+		case seg.first == r.note.Segment && !r.note.Rewriting:
+			from = min(r.note.Size, seg.size)
 		}
-		if seg.first < r.note.Segment || from == seg.size {
+		if from == seg.size && i < len(segments)-1 {
 			continue
 		}
-		data, err := r.readAt(r.sp.dir, seg.first, from, seg.size-from)
-		if err != nil {
+		if err := r.writeAgain(seg, from); err != nil {
 			return err
 		}
-		path := segmentPath(r.sp.dir, seg.first)
-		f, err := r.disk.OpenFile(path, os.O_WRONLY)
-		if err != nil {
-			return err
-		}
-		_, err = f.WriteAt(data, from)
-		if err == nil {
-			err = syncFile(f)
-		}
-		if e := f.Close(); err == nil {
-			err = e
-		}
-		if err != nil {
-			return err
-		}
-		dirs = append(dirs, filepath.Dir(path))
 	}
-	return r.disk.syncDirs(dirs)
+	if len(segments) == 0 {
+		return nil
+	}
+	return r.disk.syncDirs(upTo(r.dir, filepath.Join(r.sp.dir, "journal")))
+}
+
+func (r *recovery) writeAgain(seg segment, from int64) error {
+	data, err := r.readAt(r.sp.dir, seg.first, from, seg.size-from)
+	if err != nil {
+		return err
+	}
+	f, err := r.disk.OpenFile(segmentPath(r.sp.dir, seg.first), os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if len(data) > 0 {
+		if _, err := f.WriteAt(data, from); err != nil {
+			return err
+		}
+	}
+	if err := f.Truncate(seg.size); err != nil {
+		return err
+	}
+	return syncFile(f)
 }
 
 // readRecords reads the files of all records and compares them with what the
@@ -263,7 +276,7 @@ func (r *recovery) readRecords() error {
 	}
 	for key, w := range r.wrote {
 		switch {
-		case found[key] || w.deleted:
+		case found[key] || w.deleted && !r.unsure(w):
 		case r.behind(w):
 			r.replay = append(r.replay, w)
 		default:
@@ -276,6 +289,10 @@ func (r *recovery) readRecords() error {
 // behind reports whether the file of a record may lack the write because of a
 // crash.
 func (r *recovery) behind(w wrote) bool { return w.version.Seq > r.flushed && !w.erased }
+
+// unsure reports whether the file of a record may be gone after the next crash,
+// even if it is as the write made it: nothing says that it was synced.
+func (r *recovery) unsure(w wrote) bool { return (r.met || r.note.Began) && r.behind(w) }
 
 // walk reads the files of records in a directory below the space's.
 func (r *recovery) walk(rel string, found map[string]bool) error {
@@ -328,7 +345,7 @@ func (r *recovery) recordFile(path, name string, found map[string]bool) error {
 	w, written := r.wrote[key]
 	older := rec.Version.Compare(w.version) < 0
 	switch {
-	case written && r.behind(w) && (bad != nil || ours && older):
+	case written && r.behind(w) && (bad != nil || ours && older), written && r.unsure(w) && ours && rec.Version == w.version:
 		r.sp.put(&record{Record: thole.Record{Key: key}, file: file})
 		r.replay = append(r.replay, w)
 	case bad != nil:

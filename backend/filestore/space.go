@@ -104,7 +104,7 @@ func (sp *space) record(key string) thole.Record {
 // advance moves the head over a commit.
 func (sp *space) advance(l *line) {
 	h := &sp.head
-	if len(h.Epochs) == 0 {
+	if h.Oldest.IsZero() {
 		h.Oldest = thole.Position{Epoch: l.At.Epoch, Seq: l.first()}
 	}
 	if n := len(h.Epochs); n == 0 || h.Epochs[n-1].Name != l.At.Epoch {

@@ -194,7 +194,10 @@ func (s *Store) open(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.findSpaces()
+	if err := s.findSpaces(); err != nil {
+		return err
+	}
+	return s.settleBegun()
 }
 
 // private is the path of what git must not see.
@@ -204,14 +207,14 @@ func (s *Store) private(parts ...string) string {
 
 // makePrivate makes the directory that git must not see.
 func (s *Store) makePrivate() error {
-	if err := s.disk.Mkdir(s.private()); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.disk.mkdirAll(s.dir, s.private()); err != nil {
 		return err
 	}
 	ignore := s.private(".gitignore")
-	if ok, err := s.disk.exists(ignore); ok || err != nil {
-		return err
+	ok, err := s.disk.exists(ignore)
+	if err == nil && !ok {
+		_, err = s.disk.writeFile(ignore, []byte("# Locks and notes of this machine; never under version control.\n*\n"), true)
 	}
-	_, err := s.disk.writeFile(ignore, []byte("# Locks and notes of this machine; never under version control.\n*\n"), true)
 	if err != nil {
 		return err
 	}

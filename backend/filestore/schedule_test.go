@@ -1,0 +1,370 @@
+package filestore_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/internal/faultfs"
+)
+
+var _ filestore.FS = (*faultfs.FS)(nil)
+
+// rates are how often what fails while a schedule runs.
+var rates = faultfs.Faults{
+	faultfs.ShortWrite: 150, faultfs.NoSpace: 150, faultfs.WriteError: 200,
+	faultfs.ReadError: 600, faultfs.SyncError: 200, faultfs.PowerLoss: 800,
+}
+
+// TestNothingAcknowledgedIsLostUnderFaults runs random work on a disk with random
+// faults, crashes included, and looks at what is left. The build tag "faults"
+// makes it 1,000 schedules.
+func TestNothingAcknowledgedIsLostUnderFaults(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("THOLE_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("THOLE_SEED: got %q, want a number", text)
+		}
+	}
+	counts := map[faultfs.Kind]int{}
+	acknowledged, epochs := 0, 0
+	for i := range schedules {
+		r := newSchedule(t, seed+uint64(i))
+		for range 4 {
+			r.round()
+		}
+		for k, n := range r.disk.Counts() {
+			counts[k] += n
+		}
+		acknowledged += r.acknowledged
+		epochs += r.epochs
+		if t.Failed() {
+			t.Fatalf("schedule %d failed, THOLE_SEED=%d; the stores said:\n%s", i, r.seed, &r.log)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(rates)) {
+		t.Logf("fired: %-13s %d", k, counts[k])
+		if counts[k] == 0 {
+			t.Errorf("no %s was fired", k)
+		}
+	}
+	t.Logf("schedules: %d from THOLE_SEED=%d, commits acknowledged and found: %d", schedules, seed, acknowledged)
+}
+
+// schedule is random work on one store, and what must be found of it.
+type schedule struct {
+	*testing.T
+	seed         uint64
+	rand         *rand.Rand
+	disk         *faultfs.FS
+	store        *filestore.Store
+	id           int
+	spaces       map[string]*expected
+	acknowledged int
+	epochs       int
+	log          bytes.Buffer // what the stores said
+}
+
+// expected is what a space must hold, and what it may.
+type expected struct {
+	commits map[int]known
+	doubt   map[int]thole.Commit // their outcome is unknown
+}
+
+// known is a commit that was acknowledged, or found.
+type known struct {
+	commit thole.Commit
+	last   thole.Position
+}
+
+func newSchedule(t *testing.T, seed uint64) *schedule {
+	return &schedule{
+		T: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 3)), disk: faultfs.New(seed), spaces: map[string]*expected{},
+	}
+}
+
+// round opens the store, works on it under faults until it has enough, and looks
+// at what is left.
+func (r *schedule) round() {
+	if r.Failed() {
+		return
+	}
+	r.disk.Fail(rates)
+	if r.open() {
+		for range 10 + r.rand.IntN(50) {
+			r.work()
+		}
+	}
+	if r.rand.IntN(2) == 0 {
+		r.stop(true)
+	} else {
+		r.stop(false)
+	}
+	r.disk.Fail(nil)
+	r.verify()
+}
+
+func (r *schedule) open() bool {
+	lag := time.Duration(-1)
+	if r.rand.IntN(3) == 0 {
+		lag = time.Microsecond // files are written beside the commits
+	}
+	s, err := filestore.Open(r.Context(), "/store", &filestore.Options{FS: r.disk, Log: slog.New(slog.NewTextHandler(&r.log, nil)), Lag: lag, SegmentBytes: 2000})
+	if err != nil {
+		return false
+	}
+	r.store = s
+	return true
+}
+
+// stop closes the store or cuts the power.
+func (r *schedule) stop(crash bool) {
+	if crash {
+		old := r.disk
+		r.disk = old.Crash()
+	}
+	if r.store != nil {
+		r.store.Close() // whether it could does not matter
+		r.store = nil
+	}
+	if _, err := r.disk.Stat("/"); errors.Is(err, faultfs.ErrCrashed) {
+		r.disk = r.disk.Crash()
+	}
+}
+
+func (r *schedule) work() {
+	switch n := r.rand.IntN(20); {
+	case n < 13:
+		r.commit()
+	case n < 16:
+		r.store.Flush(r.Context())
+	case n < 18:
+		r.read()
+	case n < 19:
+		r.erase()
+	default:
+		r.stop(false)
+		if r.disk.Fail(rates); !r.open() {
+			r.disk.Fail(nil)
+			r.stop(true)
+			if !r.open() {
+				r.Fatal("the store cannot be opened on a disk without faults")
+			}
+			r.disk.Fail(rates)
+		}
+	}
+}
+
+func (r *schedule) space(name string) *expected {
+	e := r.spaces[name]
+	if e == nil {
+		e = &expected{map[int]known{}, map[int]thole.Commit{}}
+		r.spaces[name] = e
+	}
+	return e
+}
+
+// commit commits a batch, each commit with events that tell which one it is.
+func (r *schedule) commit() {
+	batch := make([]thole.Commit, 1+r.rand.IntN(4))
+	ids := make([]int, len(batch))
+	for i := range batch {
+		r.id++
+		ids[i] = r.id
+		c := thole.Commit{Space: fmt.Sprint("user:", r.rand.IntN(3)), Now: time.Unix(int64(r.id), 0), Actor: "agent:a"}
+		for range 1 + r.rand.IntN(3) {
+			c.Events = append(c.Events, thole.Event{Stream: fmt.Sprint("s", r.rand.IntN(3)), Type: "x.made", Data: fmt.Appendf(nil, "%d", r.id)})
+		}
+		for _, key := range r.rand.Perm(6)[:r.rand.IntN(4)] {
+			w := thole.Write{Key: fmt.Sprint("k/", key), Value: fmt.Appendf(nil, `{"id":%d,"text":%q}`, r.id, strings.Repeat("x", r.rand.IntN(100)))}
+			if r.rand.IntN(4) == 0 {
+				w.Value = nil
+			}
+			c.Writes = append(c.Writes, w)
+		}
+		batch[i] = c
+	}
+	results, err := r.store.Commit(r.Context(), batch)
+	for i, id := range ids {
+		e := r.space(batch[i].Space)
+		if err != nil {
+			e.doubt[id] = batch[i]
+		} else {
+			e.commits[id] = known{batch[i], results[i].Last}
+			r.acknowledged++
+		}
+	}
+}
+
+// read looks for torn reads: what can be read is as some commit made it.
+func (r *schedule) read() {
+	name := fmt.Sprint("user:", r.rand.IntN(3))
+	records, err := r.store.List(r.Context(), name, thole.ListQuery{})
+	if err != nil {
+		r.readable(err)
+		return
+	}
+	for _, rec := range records {
+		var v struct{ ID int }
+		if err := json.Unmarshal(rec.Value, &v); err != nil {
+			r.Errorf("record %s: got %q, %v", rec.Key, rec.Value, err)
+		}
+		if !r.wrote(name, v.ID, rec) {
+			r.Errorf("record %s: got %q of version %v, which commit %d did not write", rec.Key, rec.Value, rec.Version, v.ID)
+		}
+	}
+	page, err := r.store.Read(r.Context(), name, thole.ReadQuery{})
+	if err != nil {
+		r.readable(err)
+		return
+	}
+	for i, e := range page.Events {
+		if e.Position.Seq != uint64(i+1) {
+			r.Errorf("event %d has seq %d", i, e.Position.Seq)
+		}
+	}
+}
+
+// readable fails if an error of a read says that something is damaged.
+func (r *schedule) readable(err error) {
+	var path *fs.PathError
+	if errors.Is(err, thole.ErrCorrupt) && !errors.As(err, &path) {
+		r.Errorf("read: got %v", err)
+	}
+}
+
+// wrote reports whether the commit wrote the value.
+func (r *schedule) wrote(space string, id int, rec thole.Record) bool {
+	e := r.space(space)
+	c, ok := e.commits[id]
+	commit := c.commit
+	if !ok {
+		if commit, ok = e.doubt[id]; !ok {
+			return false
+		}
+	} else if c.last != rec.Version {
+		return false
+	}
+	return slices.ContainsFunc(commit.Writes, func(w thole.Write) bool {
+		return w.Key == rec.Key && string(w.Value) == string(rec.Value)
+	})
+}
+
+// erase redacts an event, which writes journals anew and must lose nothing else.
+func (r *schedule) erase() {
+	name := fmt.Sprint("user:", r.rand.IntN(3))
+	heads, err := r.store.Heads(r.Context(), name)
+	if err != nil || heads[0].Last.Seq == 0 {
+		return
+	}
+	at := heads[0].Last
+	at.Seq = 1 + r.rand.Uint64N(at.Seq)
+	r.store.Purge(r.Context(), name, thole.Purge{Events: []thole.Position{at}})
+}
+
+// verify opens the store on a disk that works and holds it to what was
+// acknowledged. What was in doubt is known afterwards.
+func (r *schedule) verify() {
+	if !r.open() {
+		_, err := filestore.Open(r.Context(), "/store", &filestore.Options{FS: r.disk, Log: quiet})
+		r.Errorf("open after recovery: got %v", err)
+		return
+	}
+	if err := r.store.Check(r.Context()); err != nil {
+		r.Errorf("check after recovery: got %v", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.spaces)) {
+		r.verifySpace(name, r.spaces[name])
+	}
+	if err := r.store.Flush(r.Context()); err != nil {
+		r.Errorf("flush after recovery: got %v", err)
+	}
+	r.stop(r.rand.IntN(2) == 0)
+}
+
+func (r *schedule) verifySpace(name string, e *expected) {
+	heads, err := r.store.Heads(r.Context(), name)
+	if err != nil {
+		r.Errorf("head of %s: got %v", name, err)
+		return
+	}
+	if n := len(heads[0].Epochs); n > 1 {
+		r.Errorf("%s has %d epochs: a crash was taken for a change by hand: %v", name, n, r.store.Report())
+	}
+	var events []thole.Event
+	for q := (thole.ReadQuery{}); ; {
+		page, err := r.store.Read(r.Context(), name, q)
+		if err != nil {
+			r.Errorf("journal of %s: got %v", name, err)
+			return
+		}
+		events = append(events, page.Events...)
+		if q.After = page.Next; page.Next.IsZero() {
+			break
+		}
+	}
+	r.verifyJournal(name, e, events)
+	want := map[string]thole.Record{}
+	order := slices.SortedFunc(maps.Values(e.commits), func(a, b known) int { return a.last.Compare(b.last) })
+	for _, c := range order {
+		for _, w := range c.commit.Writes {
+			if delete(want, w.Key); w.Value != nil {
+				want[w.Key] = thole.Record{Key: w.Key, Value: w.Value, Version: c.last, Updated: c.commit.Now.UTC()}
+			}
+		}
+	}
+	got, err := r.store.List(r.Context(), name, thole.ListQuery{})
+	if err != nil || len(got) != len(want) {
+		r.Errorf("records of %s: got %d, %v; want %d", name, len(got), err, len(want))
+	}
+	for _, rec := range got {
+		if w := want[rec.Key]; w.Version != rec.Version || string(w.Value) != string(rec.Value) || !w.Updated.Equal(rec.Updated) {
+			r.Errorf("record %s of %s: got %s of %v, want %s of %v", rec.Key, name, rec.Value, rec.Version, w.Value, w.Version)
+		}
+	}
+}
+
+// verifyJournal finds each event's commit: those that were acknowledged at their
+// positions, of those in doubt all or nothing.
+func (r *schedule) verifyJournal(name string, e *expected, events []thole.Event) {
+	byTime := map[int][]thole.Event{} // redaction leaves the time, which is the id
+	for i, ev := range events {
+		if ev.Position.Seq != uint64(i+1) {
+			r.Errorf("%s: event %d has seq %d", name, i, ev.Position.Seq)
+		}
+		id := int(ev.Time.Unix())
+		byTime[id] = append(byTime[id], ev)
+		if ev.Data != nil && string(ev.Data) != fmt.Sprint(id) {
+			r.Errorf("%s: event %v has data %s, want %d", name, ev.Position, ev.Data, id)
+		}
+	}
+	for id, c := range e.commits {
+		got := byTime[id]
+		if len(got) != len(c.commit.Events) || got[len(got)-1].Position != c.last {
+			r.Errorf("%s: commit %d at %v was acknowledged; found of it: %v", name, id, c.last, got)
+		}
+		delete(byTime, id)
+	}
+	for id, got := range byTime {
+		c, ok := e.doubt[id]
+		if !ok || len(got) != len(c.Events) {
+			r.Errorf("%s: of commit %d, which was not acknowledged, found: %v", name, id, got)
+		}
+		e.commits[id] = known{c, got[len(got)-1].Position}
+	}
+	clear(e.doubt)
+}

@@ -1,0 +1,107 @@
+package faultfs
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"syscall"
+)
+
+// Kind is a kind of fault.
+type Kind string
+
+// The kinds.
+const (
+	ShortWrite Kind = "short write"  // a part is written
+	NoSpace    Kind = "no space"     // ENOSPC: a part is written, or nothing is created
+	WriteError Kind = "write error"  // EIO: a part is written
+	ReadError  Kind = "read error"   // EIO
+	SyncError  Kind = "sync failure" // EIO: what was pending may never become durable
+	PowerLoss  Kind = "crash"        // everything fails from here on; go on with Crash
+)
+
+// ErrCrashed is what everything returns after a crash.
+var ErrCrashed = errors.New("the machine has crashed")
+
+// Faults says how often what fails: one in so many operations that can fail so;
+// zero: never.
+type Faults map[Kind]int
+
+// faults is the schedule of a file system. Its mu guards it.
+type faults struct {
+	rates  Faults
+	counts map[Kind]int
+	dead   bool // crashed: everything fails
+	gone   bool // crashed before this operation: it does nothing
+}
+
+// Fail sets what fails from now on; nil: nothing does.
+func (f *FS) Fail(rates Faults) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rates = maps.Clone(rates)
+}
+
+// Counts returns how many faults were fired, of this file system and those that
+// it is the rest of.
+func (f *FS) Counts() map[Kind]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.counts)
+}
+
+// operation is what is done when a fault may strike.
+type operation int
+
+const (
+	onOpen operation = iota // or anything else about names
+	onRead
+	onWrite
+	onSync
+)
+
+// kinds returns which faults can strike an operation.
+func (o operation) kinds(grows bool) []Kind {
+	kinds := []Kind{PowerLoss}
+	switch {
+	case o == onRead:
+		kinds = append(kinds, ReadError)
+	case o == onWrite:
+		kinds = append(kinds, ShortWrite, NoSpace, WriteError)
+	case o == onSync:
+		kinds = append(kinds, SyncError)
+	case grows:
+		kinds = append(kinds, NoSpace)
+	}
+	return kinds
+}
+
+// fault decides whether an operation fails, and how. The caller holds mu.
+func (f *FS) fault(o operation, grows bool) error {
+	f.gone = f.dead
+	if f.dead {
+		return ErrCrashed
+	}
+	for _, k := range o.kinds(grows) {
+		if n := f.rates[k]; n == 0 || f.rand.IntN(n) != 0 {
+			continue
+		}
+		f.counts[k]++
+		return f.strike(k)
+	}
+	return nil
+}
+
+func (f *FS) strike(k Kind) error {
+	switch k {
+	case ShortWrite:
+		return io.ErrShortWrite
+	case NoSpace:
+		return syscall.ENOSPC
+	case PowerLoss:
+		f.dead = true
+		return ErrCrashed
+	default:
+		return syscall.EIO
+	}
+}

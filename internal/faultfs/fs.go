@@ -1,0 +1,374 @@
+// Package faultfs is a file system in memory that fails like a real one: writes
+// come short, the disk fills up, the medium errs, a sync fails and drops what it
+// should have made durable, and a crash loses whatever was not synced, names in
+// directories included.
+//
+// Its methods are those of package os, on paths with slashes or the system's
+// separator.
+package faultfs
+
+import (
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// File is an open file. It is an alias of an interface, so that who uses it need
+// not import this package, nor this package who uses it.
+type File = interface {
+	io.ReaderAt
+	io.WriterAt
+	Truncate(size int64) error
+	Sync() error
+	Stat() (fs.FileInfo, error)
+	TryLock() (bool, error)
+	Unlock() error
+	Close() error
+}
+
+// FS is a file system. It is safe for concurrent use.
+type FS struct {
+	mu    sync.Mutex
+	rand  *rand.Rand
+	root  *node
+	ops   []nameOp // that changed names and are not durable
+	clock int64
+	faults
+}
+
+// node is a file or a directory.
+type node struct {
+	dir      bool
+	modified int64
+
+	data    []byte  // what readers see
+	durable []byte  // what is on the medium
+	pending []write // what is between, in order
+	locked  *handle
+
+	names   map[string]*node
+	onDisk  map[string]*node
+	crashed *node // its copy while a crash is made
+}
+
+// write is a change of a file's content: data at an offset, or a new size.
+type write struct {
+	offset int64
+	data   []byte // nil: the offset is the new size
+}
+
+// nameOp is a change of names that happens as a whole or not at all.
+type nameOp []nameChange
+
+type nameChange struct {
+	dir  *node
+	name string
+	node *node // nil: the name is gone
+}
+
+// New returns an empty file system without faults. The seed decides what later
+// faults and crashes do.
+func New(seed uint64) *FS {
+	f := &FS{rand: rand.New(rand.NewPCG(seed, 7)), root: newDir()}
+	f.counts = map[Kind]int{}
+	return f
+}
+
+func newDir() *node {
+	return &node{dir: true, names: map[string]*node{}, onDisk: map[string]*node{}}
+}
+
+// Crash returns what is left after a power failure: what was synced, and any
+// part of the rest. The old file system only fails from then on.
+func (f *FS) Crash() *FS {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead = true
+	for _, op := range f.ops {
+		if f.rand.IntN(2) == 0 {
+			op.persist()
+		}
+	}
+	after := New(f.rand.Uint64())
+	after.clock = f.clock
+	after.counts = f.counts
+	after.root = f.survive(f.root)
+	return after
+}
+
+// survive copies what is durable of a node, and some of what is not.
+func (f *FS) survive(n *node) *node {
+	if n.crashed != nil {
+		return n.crashed
+	}
+	c := &node{dir: n.dir, modified: n.modified}
+	n.crashed = c
+	if n.dir {
+		c.names, c.onDisk = map[string]*node{}, map[string]*node{}
+		for _, name := range slices.Sorted(maps.Keys(n.onDisk)) {
+			c.onDisk[name] = f.survive(n.onDisk[name])
+		}
+		maps.Copy(c.names, c.onDisk)
+		return c
+	}
+	data := slices.Clone(n.durable)
+	for _, w := range n.pending {
+		switch f.rand.IntN(3) {
+		case 0:
+			data = w.apply(data)
+		case 1: // torn
+			if w.data != nil {
+				w.data = w.data[:f.rand.IntN(len(w.data)+1)]
+				data = w.apply(data)
+			}
+		}
+	}
+	c.data, c.durable = data, slices.Clone(data)
+	return c
+}
+
+// apply does the write to data, which it may change.
+func (w write) apply(data []byte) []byte {
+	if w.data == nil {
+		if w.offset <= int64(len(data)) {
+			return data[:w.offset]
+		}
+		return append(data, make([]byte, w.offset-int64(len(data)))...)
+	}
+	if end := w.offset + int64(len(w.data)); end > int64(len(data)) {
+		data = append(data, make([]byte, end-int64(len(data)))...)
+	}
+	copy(data[w.offset:], w.data)
+	return data
+}
+
+func (op nameOp) persist() {
+	for _, c := range op {
+		if c.node == nil {
+			delete(c.dir.onDisk, c.name)
+		} else {
+			c.dir.onDisk[c.name] = c.node
+		}
+	}
+}
+
+// change does an operation on names, for now only in memory.
+func (f *FS) change(op nameOp) {
+	for _, c := range op {
+		if c.node == nil {
+			delete(c.dir.names, c.name)
+		} else {
+			c.dir.names[c.name] = c.node
+		}
+		f.touch(c.dir)
+	}
+	f.ops = append(f.ops, op)
+}
+
+func (f *FS) touch(n *node) {
+	f.clock += int64(time.Millisecond)
+	n.modified = f.clock
+}
+
+// find returns the node of a path, and the directory that has or could have it.
+func (f *FS) find(path string) (parent *node, base string, n *node, err error) {
+	n = f.root
+	for _, base = range strings.FieldsFunc(filepath.ToSlash(path), func(r rune) bool { return r == '/' }) {
+		parent = n
+		if parent == nil || !parent.dir {
+			return nil, "", nil, fs.ErrNotExist
+		}
+		n = parent.names[base]
+	}
+	return parent, base, n, nil
+}
+
+func pathError(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: path, Err: err}
+}
+
+// OpenFile opens a file; of flags, os.O_CREATE and os.O_TRUNC count.
+func (f *FS) OpenFile(path string, flag int) (File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	parent, base, n, err := f.find(path)
+	if err == nil && n == nil && flag&os.O_CREATE == 0 {
+		err = fs.ErrNotExist
+	}
+	if err == nil && n != nil && n.dir {
+		err = syscall.EISDIR
+	}
+	if err == nil {
+		err = f.fault(onOpen, n == nil)
+	}
+	if err != nil {
+		return nil, pathError("open", path, err)
+	}
+	if n == nil {
+		n = &node{}
+		f.change(nameOp{{parent, base, n}})
+	} else if flag&os.O_TRUNC != 0 {
+		n.write(write{})
+		f.touch(n)
+	}
+	return &handle{fs: f, node: n, path: path}, nil
+}
+
+// Stat describes a file or directory.
+func (f *FS) Stat(path string) (fs.FileInfo, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, base, n, err := f.find(path)
+	if err == nil && n == nil {
+		err = fs.ErrNotExist
+	}
+	if err == nil {
+		err = f.fault(onOpen, false)
+	}
+	if err != nil {
+		return nil, pathError("stat", path, err)
+	}
+	return n.info(base), nil
+}
+
+// ReadDir lists a directory by name.
+func (f *FS) ReadDir(path string) ([]fs.DirEntry, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, _, n, err := f.find(path)
+	switch {
+	case err != nil:
+	case n == nil:
+		err = fs.ErrNotExist
+	case !n.dir:
+		err = syscall.ENOTDIR
+	default:
+		err = f.fault(onRead, false)
+	}
+	if err != nil {
+		return nil, pathError("readdir", path, err)
+	}
+	var entries []fs.DirEntry
+	for _, name := range slices.Sorted(maps.Keys(n.names)) {
+		entries = append(entries, fs.FileInfoToDirEntry(n.names[name].info(name)))
+	}
+	return entries, nil
+}
+
+// Mkdir makes a directory.
+func (f *FS) Mkdir(path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	parent, base, n, err := f.find(path)
+	if err == nil && n != nil {
+		err = fs.ErrExist
+	}
+	if err == nil {
+		err = f.fault(onOpen, true)
+	}
+	if err == nil {
+		f.change(nameOp{{parent, base, newDir()}})
+	}
+	return pathError("mkdir", path, err)
+}
+
+// Rename gives a file or directory another name; a file of that name is gone.
+func (f *FS) Rename(from, to string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fromDir, fromBase, n, err := f.find(from)
+	if err == nil && n == nil {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return pathError("rename", from, err)
+	}
+	toDir, toBase, old, err := f.find(to)
+	if err == nil && old != nil && (old.dir || n.dir) {
+		err = fs.ErrExist
+	}
+	if err == nil {
+		err = f.fault(onOpen, true)
+	}
+	if err == nil {
+		f.change(nameOp{{fromDir, fromBase, nil}, {toDir, toBase, n}})
+	}
+	return pathError("rename", to, err)
+}
+
+// Remove removes a file or an empty directory.
+func (f *FS) Remove(path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	parent, base, n, err := f.find(path)
+	switch {
+	case err != nil:
+	case n == nil:
+		err = fs.ErrNotExist
+	case len(n.names) > 0:
+		err = syscall.ENOTEMPTY
+	default:
+		err = f.fault(onOpen, false)
+	}
+	if err == nil {
+		f.change(nameOp{{parent, base, nil}})
+	}
+	return pathError("remove", path, err)
+}
+
+// SyncDir makes durable which names a directory holds.
+func (f *FS) SyncDir(path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, _, n, err := f.find(path)
+	if err == nil && n == nil {
+		err = fs.ErrNotExist
+	}
+	if err == nil {
+		err = f.fault(onSync, false)
+	}
+	if err != nil {
+		return pathError("sync", path, err)
+	}
+	f.ops = slices.DeleteFunc(f.ops, func(op nameOp) bool {
+		touches := slices.ContainsFunc(op, func(c nameChange) bool { return c.dir == n })
+		if touches {
+			op.persist()
+		}
+		return touches
+	})
+	return nil
+}
+
+func (n *node) info(name string) fs.FileInfo {
+	return info{name: name, size: int64(len(n.data)), modified: n.modified, dir: n.dir}
+}
+
+type info struct {
+	name           string
+	size, modified int64
+	dir            bool
+}
+
+func (i info) Name() string       { return i.name }
+func (i info) Size() int64        { return i.size }
+func (i info) ModTime() time.Time { return time.Unix(0, i.modified) }
+func (i info) IsDir() bool        { return i.dir }
+func (i info) Sys() any           { return nil }
+func (i info) Mode() fs.FileMode {
+	if i.dir {
+		return fs.ModeDir | 0o755
+	}
+	return 0o644
+}
