@@ -3,4 +3,4 @@
 package sqlitestore_test
 
 // schedules is how many run; with the tag faults it is more.
-const schedules = 25
+const schedules = 15
