@@ -21,7 +21,9 @@ func doctorCommand(a *app) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check a store: order, density, folds, leases, orphans",
 		Long: `Read everything in the store and check that it holds together. Nothing is
-changed. The exit code is 1 if there is a problem; a note is no problem.`,
+changed, but that a file store cuts what a crash tore and adopts what was changed
+by hand, as whoever opens it does; notes say so. The exit code is 1 if there is a
+problem; a note is no problem.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.reading(cmd.Context(), func(s *thole.Store) error {
@@ -63,6 +65,11 @@ func (d *doctor) examine(ctx context.Context) error {
 			d.say("problem", "", "the engine's own check failed: %v", err)
 		} else {
 			d.say("ok", "", "the engine's own check passed")
+		}
+	}
+	if r, ok := d.store.Backend().(interface{ Report() []string }); ok {
+		for _, line := range r.Report() {
+			d.say("note", "", "%s", line)
 		}
 	}
 	n := 0

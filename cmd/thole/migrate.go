@@ -9,6 +9,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend"
+	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 )
@@ -46,6 +47,9 @@ func migrate(ctx context.Context, p printer, dsn string, dryRun bool) error {
 	case "sqlite":
 		name = rest
 		steps, err = sqlitestore.Migrate(ctx, rest, dryRun)
+	case "file":
+		name = rest
+		steps, err = filestore.Migrate(ctx, rest, dryRun)
 	case "postgres", "postgresql":
 		steps, err = pgstore.Migrate(ctx, dsn, dryRun)
 	default:

@@ -49,19 +49,25 @@ func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, ar
 	return s, nil
 }
 
-// prepare looks for the file of a SQLite store, or makes the folder for it.
+// prepare looks for what a local store is kept in, or makes the folder for it.
 func prepare(store string, create bool) error {
 	_, dsn, _ := backend.CutRule(store)
-	path, ok := strings.CutPrefix(dsn, "sqlite:")
-	if !ok || path == "" {
+	kind, path, _ := strings.Cut(dsn, ":")
+	keptIn := path // what must be there to be read
+	switch {
+	case path == "":
+		return nil
+	case kind == "file":
+		keptIn = filepath.Join(path, "thole.json") // an empty directory is no store
+	case kind != "sqlite":
 		return nil
 	}
 	if create {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fmt.Errorf("sqlite store %s has no folder and none could be made: %w; name another with --store sqlite:PATH", path, err)
+			return fmt.Errorf("%s store %s has no folder and none could be made: %w; name another with --store", kind, path, err)
 		}
-	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store sqlite:PATH", path)
+	} else if _, err := os.Stat(keptIn); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store %s:PATH", path, kind)
 	}
 	return nil
 }
