@@ -65,7 +65,7 @@ func (s *Store) checkSpace(ctx context.Context, name string) error {
 	s.mu.RLock()
 	n, _ := s.notes.Get(name)
 	s.mu.RUnlock()
-	r := &recovery{Store: s, sp: newSpace(name, sp.dir), note: n, wrote: map[string]wrote{}}
+	r := &recovery{Store: s, sp: newSpace(name, sp.dir), note: n, wrote: map[string]wrote{}, looking: true}
 	if err := r.readJournal(); err != nil {
 		return err
 	}

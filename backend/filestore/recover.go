@@ -27,6 +27,7 @@ type recovery struct {
 	replay     []wrote          // writes that the files of records lack
 	hand       []change         // records that a person changed
 	reasons    []string         // for adopting what is there
+	looking    bool             // only: what is there counts, whether a crash would leave it or not
 }
 
 // wrote is where the journal has a write.
@@ -292,7 +293,7 @@ func (r *recovery) behind(w wrote) bool { return w.version.Seq > r.flushed && !w
 
 // unsure reports whether the file of a record may be gone after the next crash,
 // even if it is as the write made it: nothing says that it was synced.
-func (r *recovery) unsure(w wrote) bool { return (r.met || r.note.Began) && r.behind(w) }
+func (r *recovery) unsure(w wrote) bool { return !r.looking && (r.met || r.note.Began) && r.behind(w) }
 
 // walk reads the files of records in a directory below the space's.
 func (r *recovery) walk(rel string, found map[string]bool) error {

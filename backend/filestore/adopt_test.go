@@ -1,0 +1,304 @@
+package filestore_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/filestore"
+)
+
+// put commits a record with an event and returns the result.
+func put(t testing.TB, b thole.Backend, key, value string) thole.Result {
+	t.Helper()
+	results, err := b.Commit(t.Context(), []thole.Commit{{
+		Space: "user:1", Actor: "agent:a",
+		Events: []thole.Event{{Stream: "s", Type: "x.made", Data: []byte(`1`)}},
+		Writes: []thole.Write{{Key: key, Value: []byte(value)}},
+	}})
+	if err != nil || results[0].Conflict != nil {
+		t.Fatalf("commit: got %v, %v; want success", results, err)
+	}
+	return results[0]
+}
+
+func value(t testing.TB, b thole.Backend, key string) string {
+	t.Helper()
+	records, err := b.Get(t.Context(), "user:1", key)
+	if err != nil {
+		t.Fatalf("get %s: %v", key, err)
+	}
+	return string(records[0].Value)
+}
+
+func head(t testing.TB, b thole.Backend) thole.Head {
+	t.Helper()
+	heads, err := b.Heads(t.Context(), "user:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return heads[0]
+}
+
+// adopted returns what the newest event says, which must be an adoption.
+func adopted(t testing.TB, b thole.Backend) (a struct {
+	Reasons          []string
+	Changed, Deleted []string
+}) {
+	t.Helper()
+	page, err := b.Read(t.Context(), "user:1", thole.ReadQuery{Backward: true, Limit: 1})
+	if err != nil || len(page.Events) != 1 {
+		t.Fatalf("read: got %v, %v", page, err)
+	}
+	e := page.Events[0]
+	if e.Type != "space.adopted" || e.Actor != "user:hand" {
+		t.Fatalf("the newest event: got %s by %s, want space.adopted by user:hand", e.Type, e.Actor)
+	}
+	if err := json.Unmarshal(e.Data, &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func flush(t testing.TB, s *filestore.Store) {
+	t.Helper()
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// edit replaces a part of a file, as an editor does.
+func edit(t testing.TB, path, old, new string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(data), old) {
+		t.Fatalf("%s: got %s, want %s in it", path, data, old)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(data), old, new, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// recordsDir is where the records of user:1 are.
+func recordsDir(dir string) string { return filepath.Join(dir, "user", "1", "records") }
+
+// each runs a test twice: the files are changed while the store is closed, and
+// while it is open.
+func each(t *testing.T, test func(t *testing.T, dir string, begin, again func() *filestore.Store)) {
+	for _, running := range []bool{false, true} {
+		t.Run(map[bool]string{false: "closed", true: "open"}[running], func(t *testing.T) {
+			dir := t.TempDir()
+			var s *filestore.Store
+			begin := func() *filestore.Store {
+				s = open(t, dir, nil)
+				return s
+			}
+			test(t, dir, begin, func() *filestore.Store {
+				if running {
+					return s
+				}
+				return begin()
+			})
+		})
+	}
+}
+
+// pause closes the store unless it stays open.
+func pause(t *testing.T, s *filestore.Store) {
+	flush(t, s)
+	if strings.HasSuffix(t.Name(), "/closed") {
+		s.Close()
+	}
+}
+
+func TestARecordThatWasEditedIsAdopted(t *testing.T) {
+	each(t, func(t *testing.T, dir string, begin, again func() *filestore.Store) {
+		s := begin()
+		put(t, s, "a/b", `{"title":"old"}`)
+		last := put(t, s, "gone", `1`).Last
+		pause(t, s)
+		edit(t, filepath.Join(recordsDir(dir), "a", "b.json"), `"old"`, `"new"`)
+		if err := os.Remove(filepath.Join(recordsDir(dir), "gone.json")); err != nil {
+			t.Fatal(err)
+		}
+		s = again()
+		if got := value(t, s, "a/b"); got != `{"title":"new"}` {
+			t.Errorf("value: got %s, want what was edited", got)
+		}
+		if got := value(t, s, "gone"); got != "" {
+			t.Errorf("the deleted record: got %s, want none", got)
+		}
+		a := adopted(t, s)
+		if !slices.Equal(a.Changed, []string{"a/b"}) || !slices.Equal(a.Deleted, []string{"gone"}) {
+			t.Errorf("adopted: got %v and %v, want a/b and gone", a.Changed, a.Deleted)
+		}
+		h := head(t, s)
+		if len(h.Epochs) != 2 || !strings.HasPrefix(h.Last.Epoch, "0002") {
+			t.Errorf("head: got %v, want a second epoch", h)
+		}
+		if err := h.Resume(last); err != nil {
+			t.Errorf("a cursor before the edit: got %v, want that it goes on", err)
+		}
+		flush(t, s)
+		if err := s.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		data, err := os.ReadFile(filepath.Join(recordsDir(dir), "a", "b.json"))
+		if err != nil || !strings.Contains(string(data), h.Last.String()) {
+			t.Errorf("file: got %s, %v; want it with version %v", data, err, h.Last)
+		}
+	})
+}
+
+func TestACheckSeesAnEdit(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	at := put(t, s, "k", `1`).Last
+	flush(t, s)
+	edit(t, filepath.Join(recordsDir(dir), "k.json"), `"value": 1`, `"value": 2`)
+	results, err := s.Commit(t.Context(), []thole.Commit{{
+		Space: "user:1", Checks: []thole.Check{{Key: "k", At: at}}, Writes: []thole.Write{{Key: "k", Value: []byte(`3`)}},
+	}})
+	if err != nil || results[0].Conflict == nil {
+		t.Fatalf("commit over an edit: got %v, %v; want a conflict", results, err)
+	}
+	if got := value(t, s, "k"); got != "2" {
+		t.Errorf("value: got %s, want the edit", got)
+	}
+}
+
+// copyDir copies a store's files, without what git does not see.
+func copyDir(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(to, ".thole")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnOlderStateIsAdoptedAndCursorsBeyondItAreTrimmed(t *testing.T) {
+	each(t, func(t *testing.T, dir string, begin, again func() *filestore.Store) {
+		s := begin()
+		put(t, s, "k", `"old"`)
+		kept := put(t, s, "l", `1`).Last
+		flush(t, s)
+		old := filepath.Join(t.TempDir(), "old")
+		copyDir(t, dir, old)
+		put(t, s, "k", `"new"`)
+		lost := put(t, s, "later", `1`).Last
+		pause(t, s)
+		user := filepath.Join(dir, "user")
+		if err := os.RemoveAll(user); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.CopyFS(user, os.DirFS(filepath.Join(old, "user"))); err != nil {
+			t.Fatal(err)
+		}
+		s = again()
+		put(t, s, "after", `1`)
+		if got := value(t, s, "k") + value(t, s, "later"); got != `"old"` {
+			t.Errorf("values: got %s, want the old ones", got)
+		}
+		h := head(t, s)
+		if len(h.Epochs) != 2 || h.Epochs[0].Last != kept.Seq || h.Last.Seq != kept.Seq+2 {
+			t.Errorf("head: got %v, want a second epoch behind %v", h, kept)
+		}
+		if _, err := s.Read(t.Context(), "user:1", thole.ReadQuery{After: lost}); !errors.Is(err, thole.ErrTrimmed) {
+			t.Errorf("a cursor into what is gone: got %v, want ErrTrimmed", err)
+		}
+		page, err := s.Read(t.Context(), "user:1", thole.ReadQuery{After: kept})
+		if err != nil || len(page.Events) != 2 || page.Events[0].Type != "space.adopted" {
+			t.Errorf("a cursor before it: got %v, %v; want the adoption and the commit", page.Events, err)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestACopyGoesOnInAnEpochOfItsOwn(t *testing.T) {
+	dir, copied := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	s := open(t, dir, nil)
+	put(t, s, "k", `1`)
+	flush(t, s)
+	copyDir(t, dir, copied)
+	c := open(t, copied, nil)
+	if got, want := head(t, c).Last, head(t, s).Last; got != want {
+		t.Errorf("head of the copy: got %v, want %v", got, want)
+	}
+	here, there := put(t, s, "k", `2`).Last, put(t, c, "k", `2`).Last
+	if here.Epoch == there.Epoch || here.Seq != there.Seq {
+		t.Errorf("commits to both: got %v and %v, want epochs of their own", here, there)
+	}
+}
+
+func TestADamagedLineIsCorruptWithItsPlace(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	put(t, s, "k", `"first"`)
+	put(t, s, "k", `"second"`)
+	put(t, s, "k", `"third"`)
+	s.Close()
+	journal := filepath.Join(dir, "user", "1", "journal", "0000000000000001.jsonl")
+	edit(t, journal, `second`, `SECOND`)
+	s = open(t, dir, nil)
+	_, err := s.Heads(t.Context(), "user:1")
+	if !errors.Is(err, thole.ErrCorrupt) || !strings.Contains(err.Error(), journal) || !strings.Contains(err.Error(), "at byte") {
+		t.Errorf("a damaged line: got %v, want ErrCorrupt with file and offset", err)
+	}
+	if err := s.Check(t.Context()); !errors.Is(err, thole.ErrCorrupt) {
+		t.Errorf("check: got %v, want ErrCorrupt", err)
+	}
+	edit(t, journal, `SECOND`, `second`)
+	if got := value(t, s, "k"); got != `"third"` {
+		t.Errorf("after it was mended: got %s", got)
+	}
+}
+
+func TestATornTailIsCutAndReported(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	put(t, s, "k", `1`)
+	s.Close()
+	journal := filepath.Join(dir, "user", "1", "journal", "0000000000000001.jsonl")
+	f, err := os.OpenFile(journal, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"crc":"12345678","at":"0001`); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	s = open(t, dir, nil)
+	put(t, s, "k", `2`)
+	if got := s.Report(); len(got) != 1 || !strings.Contains(got[0], "cut 28 bytes") {
+		t.Errorf("report: got %q, want one line that says what was cut", got)
+	}
+	if n := len(head(t, s).Epochs); n != 1 {
+		t.Errorf("epochs: got %d, want 1: nothing that was acknowledged is gone", n)
+	}
+}
+
+func TestARecordThatIsNoJSONSaysWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	put(t, s, "k", `{"a":1}`)
+	s.Close()
+	path := filepath.Join(recordsDir(dir), "k.json")
+	edit(t, path, `"a": 1`, "<<<<<<< HEAD")
+	s = open(t, dir, nil)
+	_, err := s.Get(t.Context(), "user:1", "k")
+	if !errors.Is(err, thole.ErrCorrupt) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "mend it") {
+		t.Errorf("a record with a merge conflict: got %v, want ErrCorrupt with the file and what to do", err)
+	}
+}
