@@ -58,9 +58,10 @@ func serveCommand(a *app) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve a store over HTTP, for programs with tokens",
 		Long: `Serve the store over HTTP. Every request needs a bearer token: make the first one
-with ` + "`thole token create`" + `. Any number of processes may serve one SQLite file on one
-machine. SIGTERM drains: readiness goes off; after --drain-delay, in which a load
-balancer notices, streams end and requests finish. A second SIGTERM does not wait.`,
+with ` + "`thole token create`" + `. Any number of processes may serve one PostgreSQL database, or
+one store on a disk of this machine. SIGTERM drains: readiness goes off; after
+--drain-delay, in which a load balancer notices, streams end and requests finish. A
+second SIGTERM does not wait. See docs/operations.md.`,
 		Args: cobra.NoArgs,
 	}
 	s.flags(c)
