@@ -305,6 +305,7 @@ func TestNamesAndSizesAreChecked(t *testing.T) {
 		"many refs":       {ok, ev(thole.Event{Stream: "a", Type: "b", Refs: make([]string, 999)}), thole.ErrTooLarge},
 		"data":            {ok, ev(thole.Event{Stream: "a", Type: "b", Data: one[:1:1]}), nil},
 		"no JSON":         {ok, ev(thole.Event{Stream: "a", Type: "b", Data: json.RawMessage("{")}), thole.ErrInvalid},
+		"data not UTF-8":  {ok, ev(thole.Event{Stream: "a", Type: "b", Data: json.RawMessage("\"\xff\"")}), thole.ErrInvalid},
 		"deep":            {ok, ev(thole.Event{Stream: "a", Type: "b", Data: deep}), thole.ErrInvalid},
 		"big data":        {ok, ev(thole.Event{Stream: "a", Type: "b", Data: big}), thole.ErrTooLarge},
 		"big value":       {ok, wr(thole.Write{Key: "a", Value: big}), thole.ErrTooLarge},

@@ -68,7 +68,7 @@ func checkPrefix(prefix string) error {
 	return checkName("prefix", prefix)
 }
 
-// CheckJSON reports data that is not one JSON value, or nests deeper than
+// CheckJSON reports data that is not one JSON value in UTF-8, or nests deeper than
 // MaxDepth, as ErrInvalid; more than MaxValueBytes as ErrTooLarge.
 func CheckJSON(what string, data []byte) error {
 	if len(data) > MaxValueBytes {
@@ -79,6 +79,9 @@ func CheckJSON(what string, data []byte) error {
 	}
 	if !json.Valid(data) {
 		return invalidf("%s is not JSON", what)
+	}
+	if !utf8.Valid(data) { // RFC 8259, section 8.1; some engines refuse it
+		return invalidf("%s is not UTF-8", what)
 	}
 	return nil
 }

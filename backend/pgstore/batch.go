@@ -39,7 +39,7 @@ type checkColumns struct {
 type eventColumns struct {
 	commit, n                          []int32
 	stream, typ, actor, subject, cause []string
-	schema                             []int32
+	schema                             []int64
 	refs, data                         [][]byte
 }
 
@@ -47,7 +47,7 @@ type writeColumns struct {
 	commit  []int32
 	key     []string
 	value   [][]byte
-	schema  []int32
+	schema  []int64
 	expires []*time.Time
 	notify  []bool
 }
@@ -110,7 +110,7 @@ func (f *eventColumns) add(commit, n int32, e *thole.Event, actor, cause string)
 	if err != nil {
 		return err
 	}
-	f.commit, f.n, f.schema = append(f.commit, commit), append(f.n, n), append(f.schema, int32(e.Schema))
+	f.commit, f.n, f.schema = append(f.commit, commit), append(f.n, n), append(f.schema, int64(e.Schema))
 	f.stream, f.typ = append(f.stream, e.Stream), append(f.typ, e.Type)
 	f.actor, f.subject, f.cause = append(f.actor, actor), append(f.subject, e.Subject), append(f.cause, cause)
 	f.refs, f.data = append(f.refs, refs), append(f.data, e.Data)
@@ -118,7 +118,7 @@ func (f *eventColumns) add(commit, n int32, e *thole.Event, actor, cause string)
 }
 
 func (w *writeColumns) add(commit int32, r *thole.Write) {
-	w.commit, w.schema = append(w.commit, commit), append(w.schema, int32(r.Schema))
+	w.commit, w.schema = append(w.commit, commit), append(w.schema, int64(r.Schema))
 	w.key, w.value = append(w.key, r.Key), append(w.value, r.Value)
 	w.expires, w.notify = append(w.expires, optional(r.Expires)), append(w.notify, r.Notify)
 }

@@ -52,7 +52,7 @@ type scan struct {
 	n, seq                *int64 // its number in the walk; its place
 	stream, typ           *string
 	time                  *time.Time
-	schema                *int32
+	schema                *int64
 	actor, subject, cause *string
 	refs, data            []byte
 }

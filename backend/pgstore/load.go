@@ -138,7 +138,7 @@ func (s *Store) loadEvents(ctx context.Context, tx pgx.Tx, id int64, events []th
 	}
 	_, err := tx.Exec(ctx, s.sql(`INSERT INTO thole.event (space, seq, stream, type, time, schema, actor, subject, cause, refs, data)
 		SELECT $1, e.seq, e.stream, e.type, e.time, e.schema, nullif(e.actor, ''), nullif(e.subject, ''), nullif(e.cause, ''), e.refs, e.data
-		FROM unnest($2::bigint[], $3::text[], $4::text[], $5::timestamptz[], $6::integer[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[])
+		FROM unnest($2::bigint[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[])
 			AS e (seq, stream, type, time, schema, actor, subject, cause, refs, data)`),
 		id, seqs, f.stream, f.typ, times, f.schema, f.actor, f.subject, f.cause, documents(f.refs), documents(f.data))
 	return err
@@ -154,7 +154,7 @@ func (s *Store) loadRecords(ctx context.Context, tx pgx.Tx, id int64, records []
 		versions, times = append(versions, int64(r.Version.Seq)), append(times, r.Updated)
 	}
 	_, err := tx.Exec(ctx, s.sql(`INSERT INTO thole.record (space, key, version, updated, expires, notify, schema, value)
-		SELECT $1, r.* FROM unnest($2::text[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::boolean[], $7::integer[], $8::text[]) AS r
+		SELECT $1, r.* FROM unnest($2::text[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::boolean[], $7::bigint[], $8::text[]) AS r
 		ON CONFLICT (space, key) DO UPDATE SET version = excluded.version, updated = excluded.updated,
 			expires = excluded.expires, notify = excluded.notify, schema = excluded.schema, value = excluded.value`),
 		id, w.key, versions, times, w.expires, w.notify, w.schema, documents(w.value))

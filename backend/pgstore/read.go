@@ -84,7 +84,7 @@ type found struct {
 	version         *int64
 	updated, expiry *time.Time
 	notify          *bool
-	schema          *int32
+	schema          *int64
 	value           []byte
 }
 

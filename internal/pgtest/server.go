@@ -135,7 +135,7 @@ func (s *Server) start() error {
 	}
 	defer log.Close()
 	cmd := s.programs.command(s.dir, s.programs.postgres("postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port),
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=300", "-c", "fsync=on")
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=300")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return err
@@ -182,12 +182,24 @@ func (s *Server) Stop() error {
 	return s.signal(syscall.SIGINT) // "fast shutdown"
 }
 
-// Kill ends the server at once, as a crash of it does: what it has not written
-// is lost.
+// Kill ends the server and all its connections at once, as a crash does: what
+// it has not written is lost.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.signal(syscall.SIGKILL)
+	if s.postgres == nil {
+		return nil
+	}
+	// Its processes for connections would answer for a moment without it.
+	pid := s.postgres.Process.Pid
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	err := s.signal(syscall.SIGKILL)
+	for _, child := range strings.Fields(string(children)) {
+		if n, err := strconv.Atoi(child); err == nil {
+			syscall.Kill(n, syscall.SIGKILL)
+		}
+	}
+	return err
 }
 
 // Restart starts the server on the same port and data, and stops it first if it

@@ -31,7 +31,7 @@ CREATE TABLE thole.event (
 	stream  text        COLLATE "C" NOT NULL,
 	type    text        COLLATE "C" NOT NULL,
 	time    timestamptz NOT NULL,
-	schema  integer     NOT NULL,
+	schema  bigint      NOT NULL,
 	actor   text        COLLATE "C",
 	subject text        COLLATE "C",
 	cause   text        COLLATE "C",
@@ -48,7 +48,7 @@ CREATE TABLE thole.record (
 	updated timestamptz NOT NULL,
 	expires timestamptz,
 	notify  boolean     NOT NULL,
-	schema  integer     NOT NULL,
+	schema  bigint      NOT NULL,
 	value   text        NOT NULL, -- JSON
 	PRIMARY KEY (space, key)
 ) WITH (fillfactor = 80);
@@ -100,9 +100,9 @@ CREATE FUNCTION thole.commit_1(
 	g_deletes boolean[], -- whether it deletes records
 	c_space integer[], c_now timestamptz[], c_events integer[], -- its space's place in spaces, its number of events
 	k_c integer[], k_stream text[], k_key text[], k_epoch text[], k_seq bigint[], -- checks: one of stream and key, the other is empty
-	e_c integer[], e_n integer[], e_stream text[], e_type text[], e_schema integer[], -- n: its place in the commit, from 0
+	e_c integer[], e_n integer[], e_stream text[], e_type text[], e_schema bigint[], -- n: its place in the commit, from 0
 	e_actor text[], e_subject text[], e_cause text[], e_refs text[], e_data text[],
-	w_c integer[], w_key text[], w_value text[], w_schema integer[], w_expires timestamptz[], w_notify boolean[],
+	w_c integer[], w_key text[], w_value text[], w_schema bigint[], w_expires timestamptz[], w_notify boolean[],
 	OUT seqs bigint[], -- of each commit: its last seq, or 0
 	OUT epochs text[], -- of each space: the current epoch
 	OUT f_c integer[], OUT f_item integer[], -- of each conflict: the commit, its check or, negative, its write

@@ -1,0 +1,122 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/pgstore"
+	"github.com/thole-dev/thole/internal/pgtest"
+)
+
+// eventually calls try until it succeeds; another process is at work.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		}
+	}
+}
+
+func TestAStoreOutlivesTheServersEnd(t *testing.T) {
+	server := pgtest.Own(t)
+	dsn := server.Database(t)
+	ours, theirs := open(t, dsn), open(t, dsn)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	woken, done := make(chan string, 1000), make(chan error, 1)
+	go func() { done <- ours.Watch(ctx, func(space string) { woken <- space }) }()
+	acknowledged := 0
+	for _, end := range []func() error{server.Stop, server.Kill} {
+		commit(t, ours, "user:1", "s", `1`)
+		acknowledged++
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ours.Commit(t.Context(), []thole.Commit{{Space: "user:1", Events: []thole.Event{{Stream: "s", Type: "s.made"}}}})
+		if !errors.Is(err, thole.ErrUnavailable) {
+			t.Errorf("commit without a server: got error %v, want ErrUnavailable", err)
+		}
+		if _, err := ours.Heads(t.Context(), "user:1"); !errors.Is(err, thole.ErrUnavailable) {
+			t.Errorf("heads without a server: got error %v, want ErrUnavailable", err)
+		}
+		if err := server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "heads after a restart", func() error {
+			heads, err := ours.Heads(t.Context(), "user:1")
+			if err == nil && heads[0].Last.Seq != uint64(acknowledged) {
+				t.Fatalf("head: got %v, want seq %d", heads[0].Last, acknowledged)
+			}
+			return err
+		})
+		eventually(t, "a hint after a restart", func() error {
+			r, err := theirs.Commit(t.Context(), []thole.Commit{{Space: "user:2", Events: []thole.Event{{Stream: "s", Type: "s.made"}}}})
+			if err != nil {
+				return err
+			}
+			for {
+				select {
+				case space := <-woken:
+					if space == "user:2" {
+						return nil
+					}
+				case <-time.After(50 * time.Millisecond):
+					return errors.New("none came after " + r[0].Last.String())
+				}
+			}
+		})
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("watch: got %v, want nil", err)
+	}
+	if err := ours.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALockThatSomeoneHoldsEndsInAnError(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	s := open(t, with(t, dsn, "timeout", "1s"))
+	commit(t, s, "user:1", "s", `1`)
+	holder := open(t, dsn)
+	held, release := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	go func() { done <- pgstore.HoldHead(t.Context(), holder, "user:1", held, release) }()
+	<-held
+	_, err := s.Commit(t.Context(), []thole.Commit{{Space: "user:1", Events: []thole.Event{{Stream: "s", Type: "s.made"}}}})
+	if !errors.Is(err, thole.ErrUnavailable) {
+		t.Errorf("commit to a space whose head is locked: got error %v, want ErrUnavailable", err)
+	}
+	commit(t, s, "user:2", "s", `1`)
+	close(release)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	commit(t, s, "user:1", "s", `1`)
+}
+
+func TestADurabilityThatIsNoneOfOursIsNamed(t *testing.T) {
+	server := pgtest.Own(t)
+	dsn := server.Database(t)
+	execSQL(t, dsn, `ALTER SYSTEM SET fsync = off`)
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if got := open(t, dsn).Durability(); got != thole.Relaxed {
+		t.Errorf("durability with fsync off: got %v, want relaxed", got)
+	}
+}
