@@ -16,9 +16,10 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend"
 	"github.com/thole-dev/thole/backend/memstore"
-	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/linear"
+	"github.com/thole-dev/thole/internal/pgtest"
 	"github.com/thole-dev/thole/state/document"
 	"github.com/thole-dev/thole/state/kv"
 	"github.com/thole-dev/thole/state/lock"
@@ -259,25 +260,31 @@ func inMemory(t testing.TB, wrap func(thole.Backend) thole.Backend) []thole.Back
 }
 
 func TestTheLibraryIsLinearizable(t *testing.T) {
-	t.Run("mem", func(t *testing.T) {
-		l := newLibrary(t, 400*time.Millisecond, inMemory(t, nil)...)
-		linearized(t, (&linearLoad{Lease: l.lease, Ops: 20_000}).run(t.Context(), l), 10_000)
-		l.mustBeSane()
-	})
-	t.Run("sqlite", func(t *testing.T) {
-		var both []thole.Backend
-		path := filepath.Join(t.TempDir(), "thole.db")
-		for range 2 {
-			b, err := sqlitestore.Open(t.Context(), path, nil)
-			if err != nil {
-				t.Fatal(err)
+	t.Run("mem", func(t *testing.T) { loadLibrary(t, 20_000, inMemory(t, nil)...) })
+	for name, dsn := range map[string]func(t *testing.T) string{
+		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") },
+		"file":     func(t *testing.T) string { return "file:" + filepath.Join(t.TempDir(), "store") },
+		"postgres": func(t *testing.T) string { return pgtest.Start(t).Database(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var both []thole.Backend
+			for at := dsn(t); len(both) < 2; {
+				b, err := backend.Open(t.Context(), at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				both = append(both, faulty{b, false})
 			}
-			both = append(both, faulty{b, false})
-		}
-		l := newLibrary(t, 400*time.Millisecond, both...)
-		linearized(t, (&linearLoad{Lease: l.lease, Ops: 4000}).run(t.Context(), l), 2000)
-		l.mustBeSane()
-	})
+			loadLibrary(t, 4000, both...)
+		})
+	}
+}
+
+// loadLibrary checks so many operations on Stores on the backends.
+func loadLibrary(t *testing.T, ops int, backends ...thole.Backend) {
+	l := newLibrary(t, 400*time.Millisecond, backends...)
+	linearized(t, (&linearLoad{Lease: l.lease, Ops: ops}).run(t.Context(), l), ops/2)
+	l.mustBeSane()
 }
 
 // stale is a backend with a bug: some reads answer from the past.
