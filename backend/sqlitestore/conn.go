@@ -210,3 +210,11 @@ func (s *stmt) colJSON(i int) []byte {
 	}
 	return append([]byte{}, s.ColumnRawText(i)...)
 }
+
+// colText returns the column; like, if it is the same, saves a copy.
+func (s *stmt) colText(i int, like string) string {
+	if raw := s.ColumnRawText(i); string(raw) != like {
+		return string(raw)
+	}
+	return like
+}

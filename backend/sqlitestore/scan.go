@@ -34,15 +34,17 @@ func (sc *scan) plain(c *conn) (page thole.Page, err error) {
 	limit := thole.PageLimit(sc.q.Limit)
 	page.Events = make([]thole.Event, 0, min(limit, 64))
 	s := sc.walk(c, allColumns, limit+1)
+	var e thole.Event
 	for s.next() {
 		if len(page.Events) == limit {
-			page.Next = page.Events[limit-1].Position
+			page.Next = e.Position
 			break
 		}
-		page.Events = append(page.Events, s.toMeta(sc.head))
-		if err = s.rest(&page.Events[len(page.Events)-1]); err != nil {
+		e = s.toMeta(sc.head, e)
+		if err = s.rest(&e); err != nil {
 			break
 		}
+		page.Events = append(page.Events, e)
 	}
 	if e := s.done(); err == nil {
 		err = e
@@ -61,7 +63,7 @@ func (sc *scan) filtered(c *conn) (page thole.Page, err error) {
 			page.Next = last.Position
 			break
 		}
-		if last = s.toMeta(sc.head); sc.q.Match(last) {
+		if last = s.toMeta(sc.head, last); sc.q.Match(last) {
 			full := c.prepare(one).int(eventID(sc.space, last.Position.Seq))
 			e := last
 			if full.next() {
@@ -79,22 +81,24 @@ func (sc *scan) filtered(c *conn) (page thole.Page, err error) {
 	return page, err
 }
 
-// toMeta reads the filter columns.
-func (s *stmt) toMeta(h *thole.Head) thole.Event {
+// toMeta reads the filter columns. Texts that are those of the event before, as
+// they often are, are shared with it.
+func (s *stmt) toMeta(h *thole.Head, before thole.Event) thole.Event {
 	return thole.Event{
 		Position: position(h, seqOf(s.ColumnInt64(0))),
-		Stream:   s.ColumnText(1),
-		Type:     s.ColumnText(2),
+		Stream:   s.colText(1, before.Stream),
+		Type:     s.colText(2, before.Type),
 		Time:     s.colTime(3),
-		Actor:    s.ColumnText(4),
-		Subject:  s.ColumnText(5),
+		Actor:    s.colText(4, before.Actor),
+		Subject:  s.colText(5, before.Subject),
+		Cause:    before.Cause,
 	}
 }
 
 // rest reads the columns after the filter columns.
 func (s *stmt) rest(e *thole.Event) error {
 	e.Schema = int(s.ColumnInt64(6))
-	e.Cause = s.ColumnText(7)
+	e.Cause = s.colText(7, e.Cause)
 	e.Data = s.colJSON(9)
 	refs := s.colJSON(8)
 	if refs == nil {
