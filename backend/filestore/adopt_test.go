@@ -1,6 +1,7 @@
 package filestore_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
@@ -224,6 +226,51 @@ func TestAnOlderStateIsAdoptedAndCursorsBeyondItAreTrimmed(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestAWatcherHearsOfARevertWhileTheStoreIsOpen(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir, nil)
+	s, err := thole.Open(t.Context(), b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	put(t, b, "k", `"old"`)
+	flush(t, b)
+	old := filepath.Join(t.TempDir(), "old")
+	copyDir(t, dir, old)
+	put(t, b, "k", `"new"`)
+	flush(t, b)
+	sp := s.Space("user:1")
+	w, err := sp.Watch(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := os.RemoveAll(filepath.Join(dir, "user")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "user"), os.DirFS(filepath.Join(old, "user"))); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if batch, err := w.Next(ctx); !errors.Is(err, thole.ErrTrimmed) {
+		t.Fatalf("next: got %v, %v; want ErrTrimmed", batch, err)
+	}
+	again, err := sp.Watch(ctx, &thole.WatchOptions{Oldest: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	batch, err := again.Next(ctx)
+	if err != nil || len(batch) != 2 || batch[1].Type != "space.adopted" {
+		t.Errorf("from the oldest on: got %d events, %v; want the old one and the adoption", len(batch), err)
+	}
+	if got := value(t, b, "k"); got != `"old"` {
+		t.Errorf("value: got %s, want the old one", got)
+	}
 }
 
 func TestACopyGoesOnInAnEpochOfItsOwn(t *testing.T) {

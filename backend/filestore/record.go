@@ -23,7 +23,7 @@ import (
 //	  }
 //	}
 //
-// The sum is the CRC-32C of all else, without white space. Where it is wrong, or
+// The sum is a CRC-32C over all else (see recordSum). Where it is wrong, or
 // is missing, a person changed the record. If the value had white space of its
 // own, the original is beside it as "raw", in base64.
 type recordEnvelope struct {

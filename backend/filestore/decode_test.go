@@ -1,0 +1,88 @@
+package filestore
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// FuzzLine feeds the decoder of a journal's lines what a damaged file or a person
+// may have made of one: it must say no, or give a line that is written as it was
+// read.
+func FuzzLine(f *testing.F) {
+	at := thole.Position{Epoch: "0001aaaaaaaa", Seq: 7}
+	for _, l := range []*line{
+		{Head: &thole.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 7, Last: 7}}}},
+		{At: at, First: 6, Joined: true, Actor: "a\"\\\x01é", Cause: "c", Events: []lineEvent{
+			{Seq: 6, Stream: "s", Type: "x.y", Refs: []string{"a", ""}, Schema: 2, Data: json.RawMessage(" {\n} ")},
+			{Seq: 7, Stream: "s", Type: "x.y", Redacted: true},
+		}},
+		{At: at, Writes: []lineWrite{{Key: "k", Value: json.RawMessage(`null`), Notify: true, Expires: time.Unix(1, 0)}, {Key: "d", Deleted: true}, {Key: "e", Erased: true}}},
+	} {
+		f.Add(bytes.TrimSuffix(l.append(nil)[crcLen:], []byte("\n")))
+	}
+	f.Fuzz(func(t *testing.T, rest []byte) {
+		text := append([]byte(crcPrefix+`00000000",`), rest...)
+		seal(text)
+		l, err := parseLine(text)
+		if err != nil {
+			return
+		}
+		again, err := parseLine(bytes.TrimSuffix(l.append(nil), []byte("\n")))
+		if err != nil {
+			t.Fatalf("%s: what was read cannot be read again: %v", text, err)
+		}
+		if got, want := again.append(nil), l.append(nil); !bytes.Equal(got, want) {
+			t.Errorf("written and read:\ngot  %s\nwant %s", got, want)
+		}
+	})
+}
+
+// FuzzRecord is FuzzLine for files of records.
+func FuzzRecord(f *testing.F) {
+	for _, value := range []string{`null`, ` { "a" : [ 1 ] } `, `"é\u0000"`, `{"a":{"b":{}}}`} {
+		f.Add(encodeRecord(&thole.Record{Key: "a/B", Value: []byte(value), Version: thole.Position{Epoch: "0001aaaaaaaa", Seq: 7}, Schema: 1, Expires: time.Unix(2, 0), Notify: true}))
+	}
+	f.Add([]byte(`{"value":1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, _, err := decodeRecord(data)
+		if err != nil {
+			return
+		}
+		r.Version = thole.Position{Epoch: "0001aaaaaaaa", Seq: 7}
+		again, ours, err := decodeRecord(encodeRecord(&r))
+		if err != nil || !ours || !reflect.DeepEqual(again, r) {
+			t.Errorf("written and read:\ngot  %+v, %v, %v\nwant %+v", again, ours, err, r)
+		}
+	})
+}
+
+// FuzzName looks for keys whose files are confused by some file system.
+func FuzzName(f *testing.F) {
+	for _, key := range []string{"", "a", "A", "a/b", ".", "..", "a.json", "con", "NUL.x", "/", strings.Repeat("é", 128)} {
+		f.Add(key, "a/"+key)
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		fileA, fileB := recordFile(a), recordFile(b)
+		if a != b && strings.EqualFold(fileA, fileB) {
+			t.Errorf("keys %q and %q have the files %q and %q", a, b, fileA, fileB)
+		}
+		if strings.HasPrefix(fileB, fileA+string(filepath.Separator)) {
+			t.Errorf("the file of %q is a directory of %q: %q", a, b, fileB)
+		}
+		for part := range strings.SplitSeq(fileA, string(filepath.Separator)) {
+			if part == "" || part[0] == '.' || len(part) > 255 || strings.ContainsAny(part, "\\:*?\"<>|\x00 ") || strings.HasSuffix(part, ".") {
+				t.Errorf("key %q: no file may be named %q", a, part)
+			}
+		}
+		if key, ok := keyOf(fileA); ok && key != a {
+			t.Errorf("the file of %q is that of %q", a, key)
+		}
+	})
+}
