@@ -3,6 +3,7 @@ package wire_test
 import (
 	"context"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -11,8 +12,10 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/wire"
 	"github.com/thole-dev/thole/backend/backendtest"
+	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/internal/pgtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,23 +68,44 @@ func sqlite(t testing.TB, path string) thole.Backend {
 	return b
 }
 
-// overSQLite is a remote backend on a server on a SQLite file. Reopening closes
-// both and starts another server; the second instance is another client.
-func overSQLite(t testing.TB) backendtest.Harness {
-	path := filepath.Join(t.TempDir(), "thole.db")
-	s := serve(t, sqlite(t, path))
+// over is a remote backend on a server on what open opens, again and again.
+// Reopening closes both and starts another server; the second instance is
+// another client.
+func over(t testing.TB, open func() thole.Backend) backendtest.Harness {
+	s := serve(t, open())
 	b := dial(t, s.URL, nil)
 	return backendtest.Harness{
 		Backend: b,
 		Reopen: func(t testing.TB) thole.Backend {
 			b.Close()
 			s.stop()
-			s = serve(t, sqlite(t, path))
+			s = serve(t, open())
 			b = dial(t, s.URL, nil)
 			return b
 		},
 		Second: func(t testing.TB) thole.Backend { return dial(t, s.URL, nil) },
 	}
+}
+
+func overSQLite(t testing.TB) backendtest.Harness {
+	path := filepath.Join(t.TempDir(), "thole.db")
+	return over(t, func() thole.Backend { return sqlite(t, path) })
+}
+
+// overPostgres is one where everything is to be tested. The second instance is a
+// client of another server on the same database.
+func overPostgres(t testing.TB) backendtest.Harness {
+	dsn := pgtest.Start(t).Database(t)
+	open := func() thole.Backend {
+		b, err := pgstore.Open(context.Background(), dsn)
+		if err != nil {
+			t.Fatalf("open: %v", err)
+		}
+		return b
+	}
+	h := over(t, open)
+	h.Second = func(t testing.TB) thole.Backend { return dial(t, serve(t, open()).URL, nil) }
+	return h
 }
 
 func TestARemoteStoreKeepsTheContractOfBackends(t *testing.T) { backendtest.Run(t, overSQLite) }
@@ -90,4 +114,13 @@ func TestARemoteStoreBehavesAsTheModel(t *testing.T) { backendtest.Model(t, over
 
 func TestWhatBreaksTheContractIsRejectedThroughAServer(t *testing.T) {
 	backendtest.RejectBroken(t, overSQLite)
+}
+
+func TestOnPostgreSQLAsWell(t *testing.T) {
+	if os.Getenv("THOLE_TEST") != "all" {
+		t.Skip("the servers of a cluster on PostgreSQL are tested with THOLE_TEST=all")
+	}
+	t.Run("contract", func(t *testing.T) { backendtest.Run(t, overPostgres) })
+	t.Run("model", func(t *testing.T) { backendtest.Model(t, overPostgres, 0) })
+	t.Run("broken", func(t *testing.T) { backendtest.RejectBroken(t, overPostgres) })
 }
