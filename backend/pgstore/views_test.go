@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +62,28 @@ func TestViewsCanBeQueriedByTimeTypeActorAndContent(t *testing.T) {
 		if w, _ := json.Marshal(want); string(g) != string(w) {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.sql, g, w)
 		}
+	}
+}
+
+func TestAnIndexOnContentServesTheView(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	commit(t, open(t, dsn), "user:1", "s", `{"n":1}`)
+	execSQL(t, dsn, `CREATE INDEX by_content ON thole.event USING gin (thole.queryable(data))`)
+	c, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	if _, err := c.Exec(t.Context(), `SET enable_seqscan = off; SET enable_indexscan = off`); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := c.Query(t.Context(), `EXPLAIN SELECT * FROM thole.events WHERE data @> '{"n": 1}'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || !strings.Contains(strings.Join(plan, "\n"), "by_content") {
+		t.Errorf("plan: got %q, %v; want the index in it", plan, err)
 	}
 }
 
