@@ -16,10 +16,17 @@ import (
 const (
 	defaultSchema  = "thole"
 	defaultTimeout = 30 * time.Second
-	defaultConns   = 16
-	connectTimeout = 10 * time.Second
+	pingTimeout    = 5 * time.Second
 	grace          = 5 * time.Second // that the client waits longer than the server may take
 )
+
+// defaults of parameters of pgx and its pool.
+func defaults() map[string]string {
+	return map[string]string{
+		"connect_timeout": "10", "pool_max_conns": "16", "pool_health_check_period": "30s",
+		"pool_max_conn_lifetime": "30m", "pool_max_conn_lifetime_jitter": "5m", "pool_max_conn_idle_time": "5m",
+	}
+}
 
 // config is what a DSN says.
 type config struct {
@@ -66,25 +73,22 @@ func parse(dsn string) (*config, error) {
 		}
 		harden(c.direct)
 	}
-	conns := q.Has("pool_max_conns")
+	for name, value := range defaults() {
+		if !q.Has(name) {
+			q.Set(name, value)
+		}
+	}
 	u.RawQuery = q.Encode()
 	if c.pool, err = pgxpool.ParseConfig(u.String()); err != nil {
 		return nil, fmt.Errorf("%w: the DSN of a postgres store: %w", thole.ErrInvalid, err)
 	}
-	if !conns {
-		c.pool.MaxConns = defaultConns
-	}
-	c.pool.MaxConnLifetime, c.pool.MaxConnLifetimeJitter = 30*time.Minute, 5*time.Minute
-	c.pool.MaxConnIdleTime, c.pool.HealthCheckPeriod, c.pool.PingTimeout = 5*time.Minute, 30*time.Second, 5*time.Second
+	c.pool.PingTimeout = pingTimeout
 	harden(c.pool.ConnConfig)
 	return c, nil
 }
 
 // harden bounds how long a dead network is believed in.
 func harden(c *pgx.ConnConfig) {
-	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
-		c.ConnectTimeout = connectTimeout
-	}
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	c.DialFunc = dialer.DialContext
 	if c.RuntimeParams["application_name"] == "" {
