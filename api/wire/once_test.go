@@ -202,7 +202,12 @@ func TestAnUnreachableServerIsSaidSoInTime(t *testing.T) {
 	a, _, s, client := twoServers(t)
 	s.tries = []try{{refused, a}}
 	_, err := client.Commit(t.Context(), []thole.Commit{oneEvent})
-	if !errors.Is(err, thole.ErrUnavailable) || !strings.Contains(err.Error(), "cannot be reached") {
+	if !errors.Is(err, thole.ErrUnavailable) || !strings.Contains(err.Error(), "cannot be reached") || strings.Contains(err.Error(), "unknown") {
 		t.Errorf("got %v, want ErrUnavailable", err)
+	}
+	s.tries = []try{{lostThere, a}}
+	_, err = client.Commit(t.Context(), []thole.Commit{oneEvent})
+	if !errors.Is(err, thole.ErrUnavailable) || !strings.Contains(err.Error(), "unknown") {
+		t.Errorf("when it may have arrived: got %v, want ErrUnavailable that says unknown", err)
 	}
 }

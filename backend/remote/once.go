@@ -39,7 +39,7 @@ func (b *Backend) once(ctx context.Context, path string, body []byte, guarded bo
 		var gone *lost
 		switch {
 		case errors.As(err, &gone):
-			arrived = arrived || gone.sent
+			arrived, strangers = arrived || gone.sent, 0
 		case !errors.As(err, &no) || no.unknown:
 			return nil, p.gaveUp(ctx, err)
 		case no.Status == http.StatusMisdirectedRequest && no.instance != "":
@@ -58,7 +58,10 @@ func (b *Backend) once(ctx context.Context, path string, body []byte, guarded bo
 			return nil, err
 		}
 		if !p.wait(ctx, err) {
-			return nil, p.gaveUp(ctx, err)
+			if err = p.gaveUp(ctx, err); arrived {
+				err = fmt.Errorf("%w; it is unknown what became of the change", err)
+			}
+			return nil, err
 		}
 	}
 }
