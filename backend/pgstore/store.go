@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -91,6 +92,7 @@ func (s *Store) open(ctx context.Context) error {
 	} else {
 		cc.RuntimeParams["statement_timeout"] = strconv.FormatInt(s.timeout.Milliseconds(), 10)
 	}
+	s.config.pool.ShouldPing = s.isDead
 	if s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), s.config.pool); err != nil {
 		return err
 	}
@@ -148,6 +150,21 @@ func (s *Store) survey(ctx context.Context, conn *pgx.Conn) error {
 // Durability is Sync, or Relaxed when the server runs with fsync off.
 func (s *Store) Durability() thole.Durability { return s.durability }
 
+// isDead finds out whether a connection that was idle still is one, for the pool,
+// which drops it then. One that gives no answer takes the others with it: the
+// network has forgotten them all, and each would have to be waited for.
+func (s *Store) isDead(ctx context.Context, p pgxpool.ShouldPingParams) bool {
+	if p.IdleDuration < time.Second {
+		return false
+	}
+	limited, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if p.Conn.Ping(limited) != nil && limited.Err() == context.DeadlineExceeded {
+		s.pool.Reset()
+	}
+	return p.Conn.IsClosed()
+}
+
 // enter begins a call, which ends with leave. Its context ends a little later
 // than the server should have given up.
 func (s *Store) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
@@ -158,7 +175,13 @@ func (s *Store) enter(ctx context.Context) (_ context.Context, leave func(), err
 	}
 	s.running.Add(1)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout+grace, errLate)
-	return ctx, func() { cancel(); s.running.Done() }, nil
+	return ctx, func() {
+		if context.Cause(ctx) == errLate {
+			s.pool.Reset() // as in isDead
+		}
+		cancel()
+		s.running.Done()
+	}, nil
 }
 
 // Close waits for the calls that run and closes all connections. It is
