@@ -147,17 +147,22 @@ func listens(addr string) bool {
 	return err == nil
 }
 
-func TestMissingProgramsSkipUnlessAllMustBeTested(t *testing.T) {
+func TestServersAreSkippedUnlessAllMustBeTested(t *testing.T) {
 	for _, tt := range []struct {
 		all  string
 		want string
-	}{{"", "skip"}, {"all", "fatal"}} {
+	}{{"", "skip"}, {"all", ""}} {
 		t.Setenv("THOLE_TEST", tt.all)
 		r := &outcome{TB: t}
-		require(r, fmt.Errorf("PostgreSQL is %w", ErrMissing))
+		asked(r)
 		if r.got != tt.want {
 			t.Errorf("THOLE_TEST=%q: got %q, want %q", tt.all, r.got, tt.want)
 		}
+	}
+	r := &outcome{TB: t}
+	require(r, fmt.Errorf("PostgreSQL is %w", ErrMissing))
+	if r.got != "fatal" {
+		t.Errorf("missing programs: got %q, want fatal", r.got)
 	}
 }
 

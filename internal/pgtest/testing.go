@@ -2,7 +2,6 @@ package pgtest
 
 import (
 	"context"
-	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -13,19 +12,22 @@ import (
 var shared = sync.OnceValues(Launch)
 
 // Start returns a server that all tests of the process share; do not stop it.
-// If its programs are missing the test is skipped, or fails when the
-// environment says THOLE_TEST=all.
+// The test is skipped unless the environment says THOLE_TEST=all, as it does in
+// `make test`: a plain `go test` is quick and needs no server. Programs that are
+// missing then fail it.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	asked(t)
 	s, err := shared()
 	require(t, err)
 	return s
 }
 
 // Own returns a server for this test alone, which may stop and kill it. It ends
-// with the test. Missing programs are as in [Start].
+// with the test. When it is skipped is as in [Start].
 func Own(t testing.TB) *Server {
 	t.Helper()
+	asked(t)
 	s, err := Launch()
 	require(t, err)
 	t.Cleanup(func() {
@@ -50,8 +52,7 @@ func (s *Server) Database(t testing.TB) string {
 	return dsn
 }
 
-// Pooled returns dsn through pgbouncer in transaction mode. Missing programs
-// are as in [Start].
+// Pooled returns dsn through pgbouncer in transaction mode.
 func (s *Server) Pooled(t testing.TB, dsn string) string {
 	t.Helper()
 	pooled, err := s.Pool(dsn)
@@ -59,13 +60,15 @@ func (s *Server) Pooled(t testing.TB, dsn string) string {
 	return pooled
 }
 
-// require ends the test when err is not nil: what is missing may be skipped,
-// unless everything must be tested.
+func asked(t testing.TB) {
+	t.Helper()
+	if os.Getenv("THOLE_TEST") != "all" {
+		t.Skip("what needs PostgreSQL is tested with THOLE_TEST=all, as make test does")
+	}
+}
+
 func require(t testing.TB, err error) {
 	t.Helper()
-	if errors.Is(err, ErrMissing) && os.Getenv("THOLE_TEST") != "all" {
-		t.Skip(err)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
