@@ -19,7 +19,7 @@ install-tools:
 check: ## gofmt, vet, staticcheck, tidy modules
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
 	go mod tidy -diff
-	go vet ./... && go vet -tags faults ./cmd/thole ./backend/sqlitestore
+	go vet ./... && go vet -tags faults ./cmd/thole ./backend/sqlitestore ./backend/filestore
 	GOOS=darwin go vet ./agent/sandbox
 	GOOS=windows go vet ./agent/sandbox
 	go tool staticcheck -tags faults ./...
@@ -33,7 +33,7 @@ race: ## All tests under the race detector
 
 faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left; fail the disk at random
 	THOLE_TEST=all go test -tags faults -timeout 15m -count=1 -v ./cmd/thole/...
-	go test -tags faults -timeout 15m -count=1 -v -run 'Fault|Lies' ./backend/sqlitestore
+	go test -tags faults -timeout 15m -count=1 -v -run 'Fault|Lies' ./backend/sqlitestore ./backend/filestore
 
 FUZZTIME ?= 10s
 fuzz: ## Run every fuzz target for FUZZTIME (10s)
