@@ -3,8 +3,11 @@ package metrics_test
 import (
 	"context"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -60,5 +63,30 @@ func TestAMeteredBackendKeepsItsAbilities(t *testing.T) {
 	}
 	if _, ok := set.Backend(memstore.New()).(thole.Watcher); ok {
 		t.Error("a backend without hints claims to hint")
+	}
+}
+
+func TestEveryMetricIsInTheOperatorsTable(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := metrics.New()
+	s.Request("GET /x", 200, time.Millisecond, false)
+	b := s.Backend(memstore.New())
+	defer b.Close()
+	if _, err := b.Commit(t.Context(), []thole.Commit{{Space: "project:a", Writes: []thole.Write{{Key: "app/a", Value: []byte("1")}}}}); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	names := regexp.MustCompile(`(?m)^# TYPE (thole_\w+)`).FindAllStringSubmatch(w.Body.String(), -1)
+	if len(names) == 0 {
+		t.Fatalf("no metrics in %s", w.Body)
+	}
+	for _, name := range names {
+		if !strings.Contains(string(doc), "`"+name[1]) {
+			t.Errorf("docs/operations.md does not tell of %s", name[1])
+		}
 	}
 }
