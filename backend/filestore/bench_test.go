@@ -34,6 +34,7 @@ func BenchmarkAppends(b *testing.B) {
 				n := i * 7919 % benchThreads
 				return threads[n].append(sp, n)
 			})
+			b.StopTimer()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
 		})
 	}
@@ -105,6 +106,7 @@ func BenchmarkGroupedAppend(b *testing.B) {
 				return <-done
 			})
 			close(queue)
+			b.StopTimer()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
 		})
 	}
