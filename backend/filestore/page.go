@@ -139,7 +139,7 @@ func (p *pageReader) text(at entry) ([]byte, error) {
 	if off := int(at.offset) - int(p.begin.offset); at.segment == p.begin.segment && off >= 0 && off+int(at.size) <= len(p.window) {
 		return p.window[off : off+int(at.size)], nil
 	}
-	seg := p.segments[at.segment]
+	first := p.segments[at.segment].first // its size is not ours to read
 	size := int64(at.size)
 	p.begin = at
 	if p.q.Stream == "" {
@@ -152,7 +152,7 @@ func (p *pageReader) text(at entry) ([]byte, error) {
 		}
 	}
 	var err error
-	p.window, err = p.store.readAt(p.sp.dir, seg.first, int64(p.begin.offset), size)
+	p.window, err = p.store.readAt(p.sp.dir, first, int64(p.begin.offset), size)
 	if err != nil {
 		return nil, err
 	}
