@@ -98,7 +98,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestARollingRestartFailsNoRequestAndCostsAWatcherNothing(t *testing.T) {
-	c := startCluster(t, same(clusterStore(t), 3), "--drain-delay", (5 * checkInterval).String())
+	c := startCluster(t, same(clusterStore(t), 3), "--drain-delay", (10 * checkInterval).String())
 	b := startBalancer(t, c)
 	front := &cluster{t: t, Members: c.Members, URLs: []string{b.URL}, Token: c.Token, HTTP: c.HTTP}
 	const space = "project:rolling"

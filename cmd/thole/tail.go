@@ -36,7 +36,8 @@ func tailCommand(a *app) *cobra.Command {
 oldest event that is kept; with a position, go on after it. With --server, watch
 through a running server and reconnect without a gap when the line breaks;
 otherwise open the store itself. --live also shows what is never stored, such as
-text while it streams; the server must be the process in which the run works.`,
+text while it streams; of several servers on one SQLite file or folder, name the one in
+which the run works.`,
 		Args: cobra.ExactArgs(1),
 	}
 	c.Flags().StringVar(&t.server, "server", "", "URL of a running server, such as "+defaultURL)
