@@ -85,6 +85,10 @@ func TestOutagesOfPostgreSQLLoseNothingAndEndByThemselves(t *testing.T) {
 		o.recovered(fault.name)
 		during, _ := book.count()
 		t.Logf("%s: %d entries were acknowledged until then", fault.name, during-before)
+		eventually(t, longestRecovery, "the load goes on after "+fault.name, func() bool {
+			now, _ := book.count()
+			return now > during+20
+		})
 	}
 	cancel()
 	wg.Wait()
