@@ -31,9 +31,9 @@ unit: ## All tests, embedded stores only, no C compiler needed
 race: ## All tests under the race detector, embedded stores only
 	CGO_ENABLED=1 go test -race -timeout 15m ./...
 
-servers: ## The tests of PostgreSQL, and all concepts and the agent on every backend
+servers: ## The tests of PostgreSQL; the contract, all concepts and the agent on every backend: the matrix
 	THOLE_TEST=all CGO_ENABLED=1 go test -race -timeout 15m -count=1 ./internal/pgtest ./backend/pgstore
-	THOLE_TEST=all go test -timeout 15m -count=1 ./state/... ./agent ./api/wire ./cmd/thole
+	scripts/matrix.sh ./state/... ./agent ./api/wire ./cmd/thole ./examples/... ./backend/memstore ./backend/router
 
 # Everything about faults runs; the rest of the stores' tests ran before.
 faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left; fail the disk at random
