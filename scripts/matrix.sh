@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs the tests of packages, with servers, and prints what ran on each backend:
-# the lines "matrix: …" of the contract suite and of the concepts' tests. A test
-# that fails shows everything.
+# Runs the tests of packages on every backend, with servers, and prints how many
+# ran on each: the lines "matrix: …" of the contract suite and of the concepts'
+# tests. When a test fails it prints everything.
 #
 # usage: scripts/matrix.sh PACKAGE …
 set -eu
