@@ -28,7 +28,7 @@ check: ## gofmt, vet, staticcheck, tidy modules
 unit: ## All tests, embedded stores only, no C compiler needed
 	go test ./...
 
-race: ## All tests under the race detector, those of other backends than PostgreSQL with embedded stores only
+race: ## All tests under the race detector, on embedded stores and PostgreSQL
 	CGO_ENABLED=1 go test -race -timeout 15m -skip WhatBreaksTheContract ./...
 	THOLE_TEST=all CGO_ENABLED=1 go test -race -timeout 15m -skip WhatBreaksTheContract ./internal/pgtest ./backend/pgstore
 
