@@ -14,7 +14,7 @@ build: ## Build bin/thole
 test: install-tools check race matrix faults walk ## Everything; installs what it needs
 
 install-tools:
-	@scripts/install.sh gcc libc6-dev procps curl postgresql pgbouncer
+	@scripts/install.sh gcc libc6-dev procps curl git postgresql pgbouncer
 
 check: ## gofmt, vet, staticcheck, tidy modules
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi

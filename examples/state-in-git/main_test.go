@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +13,15 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 )
+
+// TestMain skips all where there is no git, unless everything must be tested.
+func TestMain(m *testing.M) {
+	if _, err := exec.LookPath("git"); err != nil && os.Getenv("THOLE_TEST") != "all" {
+		fmt.Println("skipped: git is not installed")
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
 
 func Example() {
 	main()
