@@ -1,13 +1,15 @@
 package thole
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // This file holds what every backend would otherwise decide for itself: which
-// event, record or check matches, and how a head moves.
+// event, record or check matches, how a head moves, and how to watch by polling.
 
 // PageLimit returns how many items a page with the given Limit may hold: 1…MaxPage.
 func PageLimit(limit int) int {
@@ -158,4 +160,26 @@ func (h *Head) holds(p Position) bool {
 // stream, type, time and schema stay.
 func (e *Event) Redact() {
 	e.Actor, e.Cause, e.Subject, e.Refs, e.Data = "", "", "", nil, nil
+}
+
+// WatchCount is [Watcher] for a backend that can only count what others were seen
+// to do: it asks at every interval and calls wake("") when the count is another
+// one. It returns nil when ctx ends or closed is closed.
+func WatchCount(ctx context.Context, closed <-chan struct{}, interval time.Duration, count func() uint64, wake func(space string)) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	seen := count()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		case <-closed:
+			return nil
+		}
+		if now := count(); now != seen {
+			seen = now
+			wake("")
+		}
+	}
 }

@@ -2,7 +2,8 @@ package sqlitestore
 
 import (
 	"context"
-	"time"
+
+	"github.com/thole-dev/thole"
 )
 
 // Watch implements [thole.Watcher]: it calls wake("") after another process, or
@@ -13,22 +14,7 @@ import (
 // commits of others from ours. While a batch is being written it need not ask:
 // the batch began with the same question.
 func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
-	tick := time.NewTicker(s.opts.Poll)
-	defer tick.Stop()
-	seen := s.pollForeign()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		case <-s.closed:
-			return nil
-		}
-		if foreign := s.pollForeign(); foreign != seen {
-			seen = foreign
-			wake("")
-		}
-	}
+	return thole.WatchCount(ctx, s.closed, s.opts.Poll, s.pollForeign, wake)
 }
 
 // pollForeign returns how often other connections were seen to have written.
