@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the tests of packages on every backend, with servers, and prints how many
-# ran on each: the lines "matrix: …" of the contract suite and of the concepts'
-# tests. When a test fails it prints everything.
+# ran on each: the lines "matrix: …" of the contract suite, of the concepts' tests and
+# of the examples. When a test fails it prints everything.
 #
 # usage: scripts/matrix.sh PACKAGE …
 set -eu

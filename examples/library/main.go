@@ -14,6 +14,12 @@ func main() {
 	ctx := context.Background()
 	store := must(thole.Open(ctx, must(sqlitestore.Open(ctx, "agent.db", nil)), nil))
 	defer store.Close()
+	for _, m := range talk(ctx, store) {
+		fmt.Println(m.Role+":", m.Blocks[0].Content)
+	}
+}
+
+func talk(ctx context.Context, store *thole.Store) []*thread.Message {
 	shop := store.Space("project:shop").As("user:42")
 	chat := must(thread.In(shop).Create(ctx, nil))
 
@@ -22,9 +28,7 @@ func main() {
 	must(0, run.In(shop, nil).Do(ctx, chat.ID, ask, func(ctx context.Context, h *run.Handle) error {
 		return h.Text(ctx, "Done: src/Button.js") // your model and tools go here
 	}))
-	for _, m := range must(thread.In(shop).Messages(ctx, chat.ID, nil)).Items {
-		fmt.Println(m.Role+":", m.Blocks[0].Content)
-	}
+	return must(thread.In(shop).Messages(ctx, chat.ID, nil)).Items
 }
 
 func must[T any](v T, err error) T {
