@@ -127,7 +127,10 @@ func (f *file) whole(c *conn) error {
 	}
 	// What a crash left in the log may be what completes the last page.
 	inLog, copied, err := c.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
-	if err != nil && !errors.Is(err, sqlite3.BUSY) {
+	if isBusy(err) {
+		return nil // another process does it, so it could open the file
+	}
+	if err != nil {
 		return err
 	}
 	if err := c.prepare(`BEGIN IMMEDIATE`).exec(); err != nil {
@@ -139,7 +142,7 @@ func (f *file) whole(c *conn) error {
 		return err
 	}
 	if before != after || inLog != copied {
-		return nil // another process is at work on it, so it could open it
+		return nil // another process is at work on it
 	}
 	pageSize, err := c.integer(`PRAGMA page_size`)
 	if err != nil {

@@ -64,7 +64,7 @@ func runSchedule(seed uint64, root string, lies lie) (report, error) {
 	s := &schedule{rand: rand.New(rand.NewPCG(seed, 2)), root: root, lies: lies, base: world{}, now: time.UnixMicro(1e15).UTC()}
 	err := s.run()
 	if err != nil {
-		err = fmt.Errorf("%w\nthe latest steps:\n%s", err, strings.Join(s.done, "\n"))
+		err = fmt.Errorf("the latest steps:\n%s\n%w", strings.Join(s.done, "\n"), err)
 	}
 	return s.report, err
 }

@@ -23,7 +23,7 @@ func TestNoFaultLosesWhatWasAcknowledged(t *testing.T) {
 	for i := range uint64(schedules) {
 		r, err := runSchedule(seed+i, t.TempDir(), honest)
 		if err != nil {
-			t.Fatalf("THOLE_SEED=%d: %v", seed+i, err)
+			t.Fatalf("%v; THOLE_SEED=%d", err, seed+i)
 		}
 		sum.add(r)
 	}

@@ -1,6 +1,8 @@
 package sqlitestore
 
 import (
+	"io"
+
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
 )
@@ -23,7 +25,7 @@ func (fs fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.F
 	case err != nil:
 		return nil, flags, fullCode(err)
 	case flags&vfs.OPEN_WAL != 0:
-		return &logFile{File: f, from: synced}, flags, nil
+		return &logFile{File: f}, flags, nil
 	}
 	return &dataFile{File: f}, flags, nil
 }
@@ -44,8 +46,30 @@ func (f *dataFile) WriteAt(p []byte, off int64) (int, error) {
 	return n, fullCode(err)
 }
 
-func (f *dataFile) Sync(flags vfs.SyncFlag) error { return fullCode(f.File.Sync(flags)) }
-func (f *dataFile) Truncate(size int64) error     { return fullCode(f.File.Truncate(size)) }
+func (f *dataFile) Truncate(size int64) error { return fullCode(f.File.Truncate(size)) }
+
+// Sync lets the next checkpoint copy the whole log again if it fails. SQLite
+// would go on where the last one ended. But a checkpoint that readers kept from
+// the end of the log did not sync what it copied, and may have lost it now.
+func (f *dataFile) Sync(flags vfs.SyncFlag) error {
+	err := f.File.Sync(flags)
+	if err != nil {
+		f.copyAgain()
+	}
+	return fullCode(err)
+}
+
+// backfilled is where the index of the log, which all processes share, says how
+// many frames of the log are in the file (https://sqlite.org/walformat.html).
+const backfilled = 96
+
+// copyAgain says that no frame of the log is in the file for sure. The caller
+// holds the lock of checkpoints, as who syncs the file does.
+func (f *dataFile) copyAgain() {
+	if index, ok := f.SharedMemory().(io.WriterAt); ok {
+		index.WriteAt(make([]byte, 4), backfilled) // fails if there is no log yet
+	}
+}
 
 // SharedMemory implements [vfs.FileSharedMemory].
 func (f *dataFile) SharedMemory() vfs.SharedMemory {
@@ -76,10 +100,7 @@ type logFile struct {
 	vfs.File
 	piece []byte // not yet written
 	at    int64  // where it belongs
-	from  int64  // where what was written since the last sync begins, or synced
 }
-
-const synced = -1 // nothing was written since
 
 func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
 	if len(f.piece) > 0 && (off != f.at+int64(len(f.piece)) || len(f.piece) >= maxPiece) {
@@ -101,9 +122,6 @@ func (f *logFile) flush() error {
 	if len(f.piece) == 0 {
 		return nil
 	}
-	if f.from == synced || f.at < f.from {
-		f.from = f.at
-	}
 	_, err := f.File.WriteAt(f.piece, f.at)
 	f.piece = f.piece[:0]
 	if err != nil && !full(err) {
@@ -112,15 +130,44 @@ func (f *logFile) flush() error {
 	return fullCode(err)
 }
 
-// rolledBack forgets what was written for a transaction that is no more. Who
+// rolledBack forgets what was held back for a transaction that is no more. Who
 // holds the write lock next writes in its place, and must not be written over.
-func (f *logFile) rolledBack() { f.piece, f.from = f.piece[:0], synced }
+func (f *logFile) rolledBack() { f.piece = f.piece[:0] }
 
+// ReadAt writes the log again before it is recovered, which is when SQLite reads
+// its header, holding every lock.
 func (f *logFile) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.flush(); err != nil {
 		return 0, err
 	}
+	if off == 0 {
+		if err := f.writeAgain(); err != nil {
+			return 0, err
+		}
+	}
 	return f.File.ReadAt(p, off)
+}
+
+// writeAgain brings to the disk what a failed sync may have left in the page
+// cache and nowhere else: the next sync takes it for written. Recovered, copied
+// into the database and lost from the log with the power, it would leave a log
+// that takes a part of the database back.
+func (f *logFile) writeAgain() error {
+	size, err := f.File.Size()
+	if err != nil || size == 0 {
+		return err
+	}
+	piece := make([]byte, min(size, maxPiece))
+	for off := int64(0); off < size; off += int64(len(piece)) {
+		piece = piece[:min(int64(len(piece)), size-off)]
+		if _, err := f.File.ReadAt(piece, off); err != nil {
+			return err
+		}
+		if _, err := f.File.WriteAt(piece, off); err != nil {
+			return fullCode(err)
+		}
+	}
+	return fullCode(f.File.Sync(vfs.SYNC_NORMAL))
 }
 
 func (f *logFile) Size() (int64, error) {
@@ -137,20 +184,11 @@ func (f *logFile) Truncate(size int64) error {
 	return fullCode(f.File.Truncate(size))
 }
 
-// Sync cuts off what a failed sync may have left in the page cache and nowhere
-// else. A process that opens the file later would take it for committed and copy
-// it into the database; after power loss the log without it would be replayed
-// over that.
 func (f *logFile) Sync(flags vfs.SyncFlag) error {
 	if err := f.flush(); err != nil {
 		return err
 	}
-	err := f.File.Sync(flags)
-	if err != nil && f.from != synced {
-		f.File.Truncate(f.from) // the error that counts is that of the sync
-	}
-	f.from = synced
-	return fullCode(err)
+	return fullCode(f.File.Sync(flags))
 }
 
 // Close writes nothing: every commit ended with a sync.
