@@ -22,9 +22,9 @@ import (
 func BenchmarkAppend64(b *testing.B) {
 	b.Run("transaction", benchTransaction)
 	b.Run("group", benchGroup)
-	b.Run("store", func(b *testing.B) { benchStore(b, pgtest.Start(b).Database(b)) })
+	b.Run("store", func(b *testing.B) { benchStore(b, pgtest.Own(b).Database(b)) })
 	b.Run("store-pooled", func(b *testing.B) {
-		s := pgtest.Start(b)
+		s := pgtest.Own(b)
 		dsn := s.Database(b)
 		benchStore(b, with(b, s.Pooled(b, dsn), "direct", dsn))
 	})
@@ -81,7 +81,7 @@ func benchStore(b *testing.B, dsn string) {
 
 // byHand makes the tables that one would make by hand.
 func byHand(b *testing.B) *pgxpool.Pool {
-	pool, err := pgxpool.New(context.Background(), with(b, pgtest.Start(b).Database(b), "pool_max_conns", fmt.Sprint(benchWriters)))
+	pool, err := pgxpool.New(context.Background(), with(b, pgtest.Own(b).Database(b), "pool_max_conns", fmt.Sprint(benchWriters)))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package pgtest starts private PostgreSQL servers, and poolers before them,
-// for tests and measurements: in temporary directories, on free loopback ports,
-// with the durability of a real one. It uses the programs of Debian's packages
+// for tests and measurements: in temporary directories, on free loopback ports.
+// Those that may be killed are as durable as a real one. It uses the programs of Debian's packages
 // postgresql and pgbouncer (or what is in the PATH) and none of the servers that
 // those packages set up.
 //
@@ -38,7 +38,8 @@ const patience = 60 * time.Second
 // use.
 type Server struct {
 	programs programs
-	dir      string // holds everything; gone after Close
+	options  []string // of the postgres program
+	dir      string   // holds everything; gone after Close
 	port     int
 
 	mu        sync.Mutex
@@ -50,9 +51,11 @@ type Server struct {
 	held  io.Closer // what the guard waits for
 }
 
-// Launch starts a server. ErrMissing says that its programs are not installed.
-// Most tests want [Start].
-func Launch() (*Server, error) {
+// Launch starts a server, as durable as a real one. ErrMissing says that its
+// programs are not installed. Most tests want [Start].
+func Launch() (*Server, error) { return launch() }
+
+func launch(options ...string) (*Server, error) {
 	p, err := findPrograms()
 	if err != nil {
 		return nil, err
@@ -61,7 +64,7 @@ func Launch() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgtest: %w", err)
 	}
-	s := &Server{programs: p, dir: dir}
+	s := &Server{programs: p, options: options, dir: dir}
 	if err := s.launch(); err != nil {
 		return nil, errors.Join(fmt.Errorf("pgtest: %w", err), s.Close())
 	}
@@ -134,8 +137,8 @@ func (s *Server) start() error {
 		return err
 	}
 	defer log.Close()
-	cmd := s.programs.command(s.dir, s.programs.postgres("postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port),
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=300")
+	cmd := s.programs.command(s.dir, s.programs.postgres("postgres"), append(s.options, "-D", s.data(), "-p", strconv.Itoa(s.port),
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=300")...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return err

@@ -52,8 +52,8 @@ func show(t *testing.T, dsn, setting string) string {
 	return value
 }
 
-func TestTheServerIsDurable(t *testing.T) {
-	dsn := Start(t).Database(t)
+func TestAServerOfOnesOwnIsDurable(t *testing.T) {
+	dsn := Own(t).Database(t)
 	for _, setting := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		if got := show(t, dsn, setting); got != "on" {
 			t.Errorf("%s: got %q, want on", setting, got)

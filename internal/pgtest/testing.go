@@ -8,8 +8,9 @@ import (
 )
 
 // shared is the one server of a test process, started by who asks first. It
-// ends with the process.
-var shared = sync.OnceValues(Launch)
+// ends with the process. Nobody may kill it, so it need not wait for its disk,
+// which takes most of the time of making a database.
+var shared = sync.OnceValues(func() (*Server, error) { return launch("-c", "fsync=off") })
 
 // Start returns a server that all tests of the process share; do not stop it.
 // The test is skipped unless the environment says THOLE_TEST=all, as it does in
