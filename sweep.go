@@ -143,20 +143,27 @@ const (
 
 // sweepLoop ends expired records every so often. Of all processes on a store
 // one sweeps at a time, for as long as it takes; it is elected only when there is
-// something to do, so an idle store writes nothing.
+// something to do, so an idle store writes nothing. While sweeping fails it
+// waits longer and longer, up to the lease's time.
 func (s *Store) sweepLoop(ctx context.Context) {
-	tick := time.NewTicker(s.opts.Sweep)
-	defer tick.Stop()
+	wait := s.opts.Sweep
+	next := time.NewTimer(wait)
+	defer next.Stop()
 	holder := NewID("store")
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-next.C:
 		}
-		if err := s.sweepAs(ctx, holder); err != nil && ctx.Err() == nil && !errors.Is(err, ErrConflict) {
-			s.log.Warn("sweep failed; will try again", "error", err)
+		err := s.sweepAs(ctx, holder)
+		if err == nil || errors.Is(err, ErrConflict) || ctx.Err() != nil {
+			wait = s.opts.Sweep
+		} else {
+			wait = max(s.opts.Sweep, min(2*wait, sweeperTTL))
+			s.log.Warn("sweep failed; will try again", "error", err, "in", wait)
 		}
+		next.Reset(wait)
 	}
 }
 

@@ -156,6 +156,24 @@ func TestAnIdleStoreWritesNothing(t *testing.T) {
 	})
 }
 
+func TestASweepThatFailsIsTriedLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openOn(t, &faults{Backend: memstore.New()}, nil)
+		sp, tried := s.Space("user:1"), 0
+		s.OnExpire("bad", func(context.Context, *thole.Space, thole.Record) error { tried++; return errors.New("broken") })
+		putFor(t, sp, "bad/1", 1, time.Second, true)
+		time.Sleep(time.Hour)
+		if tried < 300 || tried > 400 {
+			t.Errorf("tried %d times in an hour, want every ten seconds", tried)
+		}
+		putFor(t, sp, "thing/1", 1, time.Second, true)
+		time.Sleep(12 * time.Second)
+		if got := types(t, sp, "thing/1"); got != "thing.expired" {
+			t.Errorf("got %q, want thing.expired", got)
+		}
+	})
+}
+
 func TestAConceptEndsItsOwnRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, &thole.Options{Sweep: -1})
