@@ -3,6 +3,7 @@ package thread
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // fold builds turns from facts in journal order. All facts of a turn lie
@@ -10,7 +11,8 @@ import (
 // shared: what is made of them is a copy.
 type fold struct {
 	turns []*Turn
-	turn  *Turn // the last one
+	turn  *Turn           // the last one
+	text  strings.Builder // of the block that grew last, so that growing copies little
 }
 
 func (f *fold) apply(e fact) {
@@ -98,7 +100,12 @@ func (f *fold) delta(e fact, d *Delta) {
 			b.Type = d.Type
 		}
 	}
-	b.Content += d.Text
+	if f.text.String() != b.Content { // the same bytes, mostly: not even looked at
+		f.text.Reset()
+		f.text.WriteString(b.Content)
+	}
+	f.text.WriteString(d.Text)
+	b.Content = f.text.String()
 }
 
 func (f *fold) toolEnded(e fact, d *ToolEnded) {
