@@ -9,29 +9,25 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
-// What a newer program would do to the store when it starts, in the way that the
-// migrations of pgstore take: one transaction that adds.
-const addingMigration = `
-SELECT pg_advisory_xact_lock(hashtextextended('thole migrates thole', 0));
+// What a newer program brings, in the way that the migrations of pgstore take:
+// one transaction that adds. While it sleeps nobody can write.
+var addingStep = newerStep{what: "add things", sql: `
 ALTER TABLE thole.event ADD COLUMN added bigint NOT NULL DEFAULT 7;
 CREATE TABLE thole.addition (id bigint PRIMARY KEY);
-UPDATE thole.format SET version = version + 1;`
+SELECT pg_sleep(1);`}
 
-// And one that takes away what older programs need.
-const breakingMigration = `
-SELECT pg_advisory_xact_lock(hashtextextended('thole migrates thole', 0));
-DROP FUNCTION thole.commit_1;
-UPDATE thole.format SET version = version + 1, reader = version + 1;`
+// And a later one, that takes away what older programs need.
+var breakingStep = newerStep{what: "take away", sql: `ALTER FUNCTION thole.commit_1 RENAME TO commit_2`, breaks: true}
 
 func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
+	adding := newerProgram(t, "thole.commit_1", addingStep)
+	breaking := newerProgram(t, "thole.commit_2", addingStep, breakingStep)
 	dsn := clusterStore(t)
-	c := startCluster(t, same(dsn, 2))
+	c := startCluster(t, same(dsn, 3))
 	const space = "project:upgrade"
-	watchers, _ := c.watchAround(t, space, 2)
+	watchers, _ := c.watchAround(t, space, 3)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	book := newLedger()
@@ -48,25 +44,45 @@ func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
 		before := entries()
 		eventually(t, 20*time.Second, what, func() bool { return entries() > before+50 })
 	}
+	replace := func(i int, program string) {
+		t.Helper()
+		c.Members[i].Terminate()
+		c.Members[i].program = program
+		c.Members[i].Start()
+	}
+
 	more("the load works")
-	migrateAs(t, dsn, addingMigration)
+	if n := migratedAtOnce(t, adding, dsn, 3); n != 1 {
+		t.Errorf("%d of 3 newer programs that came at once migrated the store, want 1", n)
+	}
 	more("the load goes on after a migration that adds")
-	c.Members[0].Terminate()
-	c.Members[0].Start() // the older program, again
+	replace(0, adding)
+	more("the load goes on with a newer program beside older ones")
+	replace(1, "")
 	more("the load goes on after an older program was started again")
 	cancel()
 	wg.Wait()
 	for _, cl := range clients {
 		for answer := range cl.Answers {
-			if answer != "none" { // of the server that was started again
+			if answer != "none" { // of a server that was started again
 				t.Errorf("a request during the migration got %s", answer)
 			}
 		}
 	}
+	write := func(i int) (reply, error) {
+		return c.Members[i].Do(t.Context(), "POST", "/v1/spaces/"+space+"-after/events", map[string]any{"type": "ledger.entry"})
+	}
+	for i := range c.Members {
+		if r, err := write(i); err != nil || r.Status != http.StatusCreated {
+			t.Errorf("a write on server %d, where two versions are at work: %d %s %v", i+1, r.Status, r.Body, err)
+		}
+	}
 
-	migrateAs(t, dsn, breakingMigration)
-	r, err := c.Members[1].Do(t.Context(), "POST", "/v1/spaces/"+space+"/events", map[string]any{"type": "ledger.entry"})
-	if err != nil || r.Status != http.StatusNotImplemented || r.Code() != "unsupported" {
+	replace(0, breaking)
+	if r, err := write(0); err != nil || r.Status != http.StatusCreated {
+		t.Errorf("a write of the program that took something away: %d %s %v", r.Status, r.Body, err)
+	}
+	if r, err := write(1); err != nil || r.Status != http.StatusNotImplemented || r.Code() != "unsupported" {
 		t.Errorf("a write of an older program after a migration that breaks it: %d %s %v", r.Status, r.Body, err)
 	}
 	journal := c.consistent(t, space)
@@ -76,22 +92,39 @@ func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
 	for _, w := range watchers {
 		w.sawAll(t, journal)
 	}
-	c.Members[0].Terminate()
-	if err := c.Members[0].TryStart(); err == nil || !strings.Contains(c.Members[0].LogTail(), "use a newer one") {
-		t.Errorf("an older program that starts on it: %v\n%s", err, c.Members[0].LogTail())
+	if after := c.consistent(t, space+"-after"); len(after) != len(c.Members)+1 {
+		t.Errorf("%d events after the load, want those %d that were acknowledged", len(after), len(c.Members)+1)
+	}
+	c.Members[2].Terminate()
+	if err := c.Members[2].TryStart(); err == nil || !strings.Contains(c.Members[2].LogTail(), "use a newer one") {
+		t.Errorf("an older program that starts on it: %v\n%s", err, c.Members[2].LogTail())
+	}
+	if out, err := cli(t.Context(), "migrate", "--store", dsn); err == nil || !strings.Contains(err.Error(), "use a newer one") {
+		t.Errorf("an older program that migrates it: %v\n%s", err, out)
 	}
 	t.Logf("%d entries, all there once", entries())
 }
 
-// migrateAs runs SQL in one transaction, as a program that opens the store.
-func migrateAs(t *testing.T, dsn, sql string) {
+// migratedAtOnce starts n programs at once that migrate a store, and returns how
+// many of them did.
+func migratedAtOnce(t *testing.T, program, dsn string, n int) (did int) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
+	if out, err := cliOf(t.Context(), program, "migrate", "--dry-run", "--store", dsn); err != nil || !strings.Contains(out, addingStep.what) {
+		t.Errorf("what a newer program would do: %v\n%s", err, out)
 	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), sql); err != nil { // several statements are one transaction
-		t.Fatal(err)
+	outs, errs := make([]string, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { outs[i], errs[i] = cliOf(t.Context(), program, "migrate", "--store", dsn) })
 	}
+	wg.Wait()
+	for i, out := range outs {
+		if errs[i] != nil {
+			t.Error(errs[i])
+		}
+		if strings.Contains(out, addingStep.what) {
+			did++
+		}
+	}
+	return did
 }

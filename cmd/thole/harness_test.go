@@ -3,6 +3,7 @@ package main_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,6 +80,7 @@ type server struct {
 	Store   string
 	URL     string // a new one after each start
 	Log     string // file with what the process said
+	program string // its path; "": that of the program under test
 	args    []string
 	http    *http.Client
 
@@ -142,7 +144,7 @@ func (s *server) TryStart() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(program, s.args...)
+	cmd := exec.Command(cmp.Or(s.program, program), s.args...)
 	cmd.Dir, cmd.Stderr = s.Dir, log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -228,6 +230,10 @@ func (s *server) Processes() (pids []string) {
 
 // cli runs a command of the program and returns what it printed.
 func cli(ctx context.Context, args ...string) (string, error) {
+	return cliOf(ctx, program, args...)
+}
+
+func cliOf(ctx context.Context, program string, args ...string) (string, error) {
 	var errOut bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = &errOut
