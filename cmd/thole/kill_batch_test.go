@@ -77,15 +77,14 @@ func (p *poster) repeat(ctx context.Context) error {
 	return nil
 }
 
-func killMidBatch(t *testing.T) (n int) {
-	v := newVictim(t)
+func killMidBatch(t *testing.T, v *victim) (n int) {
 	posters := make([]*poster, batchClients)
 	for i := range posters {
 		var thread struct{ ID string }
 		v.Must("POST", "/v1/spaces/"+killSpace+"/threads", map[string]any{}, &thread)
 		posters[i] = &poster{s: v.server, name: fmt.Sprintf("c%d", i), thread: thread.ID, acks: map[string]string{}, texts: map[string]string{}}
 	}
-	for range kills {
+	for range v.kills {
 		var wg sync.WaitGroup
 		for _, p := range posters {
 			wg.Go(func() {

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
-
-// kills is how often the server is killed in each phase, at least.
-const kills = 20
 
 // pause waits for a random time up to limit, so that kills hit anywhere.
 func pause(limit time.Duration) { <-time.After(rand.N(limit)) }
@@ -22,7 +20,7 @@ func pause(limit time.Duration) { <-time.After(rand.N(limit)) }
 func TestWhatWasAcknowledgedSurvivesAKillInEveryPhase(t *testing.T) {
 	phases := []struct {
 		name string
-		kill func(*testing.T) int
+		kill func(*testing.T, *victim) int
 	}{
 		{"before intent", killBeforeIntent},
 		{"between intent and effect", killBeforeEffect},
@@ -31,25 +29,35 @@ func TestWhatWasAcknowledgedSurvivesAKillInEveryPhase(t *testing.T) {
 		{"mid-batch", killMidBatch},
 		{"idle", killIdle},
 	}
-	table := make([]string, len(phases))
-	t.Run("phases", func(t *testing.T) {
-		for i, p := range phases {
-			t.Run(p.name, func(t *testing.T) {
-				t.Parallel()
-				n := p.kill(t)
-				if n < kills {
-					t.Errorf("killed %d times in this phase, want at least %d", n, kills)
-				}
-				table[i] = fmt.Sprintf("%s %d", p.name, n)
-			})
-		}
-	})
-	fmt.Println("kills:", strings.Join(table, ", "))
+	stores := []struct {
+		name  string
+		kills int // in each phase, at least
+		dsn   func(t *testing.T) string
+	}{
+		{"sqlite", 20, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") }},
+		{"file", 3, func(t *testing.T) string { return "file:" + filepath.Join(t.TempDir(), "store") }},
+		{"postgres", 3, func(t *testing.T) string { return clusterStore(t) }},
+	}
+	for _, on := range stores {
+		t.Run(on.name, func(t *testing.T) {
+			table := make([]string, len(phases))
+			t.Cleanup(func() { fmt.Printf("kills on %s: %s\n", on.name, strings.Join(table, ", ")) })
+			for i, p := range phases {
+				t.Run(p.name, func(t *testing.T) {
+					t.Parallel()
+					n := p.kill(t, newVictim(t, on.dsn(t), on.kills))
+					if n < on.kills {
+						t.Errorf("killed %d times in this phase, want at least %d", n, on.kills)
+					}
+					table[i] = fmt.Sprintf("%s %d", p.name, n)
+				})
+			}
+		})
+	}
 }
 
-func killBeforeIntent(t *testing.T) (n int) {
-	v := newVictim(t)
-	for i := range kills {
+func killBeforeIntent(t *testing.T, v *victim) (n int) {
+	for i := range v.kills {
 		name := fmt.Sprintf("b%d", i)
 		r := v.begin("Think, then make effect " + name)
 		v.rec.await(10*time.Second, "the start of the run", 1, startOf(r))
@@ -72,8 +80,8 @@ func startOf(r runView) func(event) bool {
 
 // killBeforeEffect kills as soon as the intent is known, and while the command
 // runs that has not made its effect yet.
-func killBeforeEffect(t *testing.T) int {
-	return killInEffect(t, 0, func(v *victim, r runView, name string, round int) {
+func killBeforeEffect(t *testing.T, v *victim) int {
+	return killInEffect(t, v, 0, func(r runView, name string, round int) {
 		if round%2 == 0 {
 			v.rec.await(10*time.Second, "the intent", 1, func(e event) bool {
 				return e.Type == "decision.planned" && strings.Contains(e.text, r.ID)
@@ -86,8 +94,8 @@ func killBeforeEffect(t *testing.T) int {
 }
 
 // killBeforeOutcome kills while the command runs that has made its effect.
-func killBeforeOutcome(t *testing.T) int {
-	return killInEffect(t, 1, func(v *victim, _ runView, name string, _ int) {
+func killBeforeOutcome(t *testing.T, v *victim) int {
+	return killInEffect(t, v, 1, func(_ runView, name string, _ int) {
 		eventually(t, 10*time.Second, "the effect", func() bool { return exists(v.Project, "effect-"+name) })
 		pause(200 * time.Millisecond)
 	})
@@ -95,12 +103,11 @@ func killBeforeOutcome(t *testing.T) int {
 
 // killInEffect kills when reach returns, and counts the kills after which the
 // effect was made as often as want.
-func killInEffect(t *testing.T, want int, reach func(v *victim, r runView, name string, round int)) (n int) {
-	v := newVictim(t)
-	for i := 0; n < kills && i < 2*kills; i++ {
+func killInEffect(t *testing.T, v *victim, want int, reach func(r runView, name string, round int)) (n int) {
+	for i := 0; n < v.kills && i < 2*v.kills; i++ {
 		name := fmt.Sprintf("e%d", i)
 		r := v.begin("Make effect " + name)
-		reach(v, r, name, i)
+		reach(r, name, i)
 		v.die()
 		made := v.effects(name)
 		v.crashed(r, 1)
@@ -114,9 +121,8 @@ func killInEffect(t *testing.T, want int, reach func(v *victim, r runView, name 
 	return n
 }
 
-func killMidChunk(t *testing.T) (n int) {
-	v := newVictim(t)
-	for range kills {
+func killMidChunk(t *testing.T, v *victim) (n int) {
+	for range v.kills {
 		r := v.begin("Tell story")
 		v.rec.await(10*time.Second, "some text", 2+rand.IntN(3), func(e event) bool {
 			return e.Type == "message.delta" && strings.HasSuffix(e.Stream, r.Thread)
@@ -175,10 +181,9 @@ func (v *victim) answers(thread string) (all []string) {
 	return all
 }
 
-func killIdle(t *testing.T) (n int) {
-	v := newVictim(t)
+func killIdle(t *testing.T, v *victim) (n int) {
 	const item = "/v1/spaces/" + killSpace + "/kv/idle/n"
-	for i := range kills {
+	for i := range v.kills {
 		version := v.Must("PUT", item, map[string]any{"data": i}, nil).Header.Get("ETag")
 		v.rec.await(10*time.Second, "the write", i+1, func(e event) bool { return e.Type == "kv.set" })
 		pause(100 * time.Millisecond)

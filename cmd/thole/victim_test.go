@@ -49,13 +49,14 @@ const killSpace = "project:kill"
 // victim is a server whose agent's runs are cut short.
 type victim struct {
 	*server
-	rec *recorder
+	rec   *recorder
+	kills int // how often it is to be killed
 }
 
-// newVictim starts a server for runs of killScript, with a short lease.
-func newVictim(t *testing.T) *victim {
-	s := startServer(t, setup{Script: killScript, Lease: 600 * time.Millisecond})
-	return &victim{s, newRecorder(t, s, killSpace)}
+// newVictim starts a server for runs of killScript on a store, with a short lease.
+func newVictim(t *testing.T, store string, kills int) *victim {
+	s := startServer(t, setup{Store: store, Script: killScript, Lease: 600 * time.Millisecond})
+	return &victim{s, newRecorder(t, s, killSpace), kills}
 }
 
 type runView struct {
