@@ -134,16 +134,18 @@ func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]thole.
 
 // List implements [thole.Backend].
 func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
-	sql := `SELECT ` + headColumns + `, ` + recordColumns + ` FROM thole.space AS s JOIN thole.record AS r ON r.space = s.id
-		WHERE s.name = $1 AND NOT s.staged AND r.key > $2 AND r.key >= $3`
-	args := []any{space, q.After, q.Prefix, thole.PageLimit(q.Limit)}
+	args := []any{space, q.After, q.Prefix}
+	where := `r.space = s.id AND r.key > $2 AND r.key >= $3`
 	if q.Prefix != "" {
 		args = append(args, q.Prefix[:len(q.Prefix)-1]+"0") // "0" comes after "/"
-		sql += fmt.Sprintf(` AND r.key < $%d`, len(args))
+		where += fmt.Sprintf(` AND r.key < $%d`, len(args))
 	}
-	if !q.DueBy.IsZero() {
+	page := fmt.Sprintf(` ORDER BY r.key LIMIT %d`, thole.PageLimit(q.Limit))
+	if q.DueBy.IsZero() {
+		where += page // the server need not look further
+	} else { // few are due: they are found first and sorted then
 		args = append(args, q.DueBy)
-		sql += fmt.Sprintf(` AND r.expires <= $%d`, len(args))
+		where += fmt.Sprintf(` AND r.expires <= $%d`, len(args))
 	}
 	var records []thole.Record
 	var f found
@@ -159,7 +161,9 @@ func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]th
 		}
 		records = append(records, f.record(&head))
 		return nil
-	}, sql+` ORDER BY r.key LIMIT $4`, args...)
+	}, `SELECT `+headColumns+`, `+recordColumns+` FROM thole.space AS s
+		CROSS JOIN LATERAL (SELECT * FROM thole.record AS r WHERE `+where+`) AS r
+		WHERE s.name = $1 AND NOT s.staged`+page, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", space, err)
 	}

@@ -124,7 +124,6 @@ DECLARE
 	failed boolean[] := array_fill(false, ARRAY[cardinality(c_space)]);
 	at     integer;
 	hits   integer;
-	newest timestamptz := (SELECT max(n) FROM unnest(c_now) AS n);
 	c1 integer := 1; k1 integer := 1; e1 integer := 1; w1 integer := 1;
 	c2 integer; k2 integer; e2 integer; w2 integer;
 	f      record;
@@ -182,7 +181,7 @@ BEGIN
 			END LOOP;
 		END IF;
 
-		IF w1 <= w2 AND EXISTS (SELECT FROM thole.record AS r WHERE r.expires <= newest AND r.space = ANY (ids) AND r.notify) THEN
+		IF w1 <= w2 THEN
 			FOR f IN
 				SELECT w.c, w.n::integer + w1 - 1 AS item, r.version AS seq,
 					CASE WHEN r.version >= firsts[c_space[w.c]] THEN epochs[c_space[w.c]] ELSE thole.epoch_of(pasts[c_space[w.c]], r.version) END AS epoch
