@@ -1,0 +1,193 @@
+//go:build faults
+
+package main_test
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	sweptSpace = "project:swept"
+	sweptThere = 1000 // records that expire at once
+	// The lease of a process that sweeps lasts 10 s; another looks for work
+	// every second, and the machine may be busy.
+	takeover = 20 * time.Second
+)
+
+// audit is PostgreSQL's own account of who ended which record: each server has a
+// name of its own there. It makes ending one take a while, so that a sweep goes
+// on for some seconds after a fault.
+const audit = `
+CREATE TABLE thole.audit (key text PRIMARY KEY, server text, at timestamptz);
+CREATE FUNCTION thole.audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM pg_sleep(0.005);
+	INSERT INTO thole.audit VALUES (OLD.key, current_setting('application_name'), clock_timestamp());
+	RETURN NULL;
+END $$;
+CREATE TRIGGER audit AFTER DELETE ON thole.record FOR EACH ROW
+	WHEN (OLD.key LIKE 'app/%') EXECUTE FUNCTION thole.audit();`
+
+// sweep is three servers that have much to sweep.
+type sweep struct {
+	*cluster
+	t    *testing.T
+	conn *pgx.Conn
+}
+
+// startSweep starts the servers and gives them what expires a little later.
+func startSweep(t *testing.T) *sweep {
+	t.Helper()
+	dsn := clusterStore(t)
+	var named []string
+	for i := range 3 {
+		named = append(named, fmt.Sprintf("%s?application_name=server%d", dsn, i))
+	}
+	s := &sweep{cluster: startCluster(t, named), t: t}
+	var err error
+	if s.conn, err = pgx.Connect(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.conn.Close(t.Context()) })
+	if _, err := s.conn.Exec(t.Context(), audit); err != nil {
+		t.Fatal(err)
+	}
+	expires := time.Now().Add(3 * time.Second) // when all are there
+	for n := 0; n < sweptThere; {
+		var writes []map[string]any
+		for ; n < sweptThere && len(writes) < 250; n++ {
+			writes = append(writes, map[string]any{"key": fmt.Sprintf("app/%d", n), "value": n, "expires": expires.UTC(), "notify": true})
+		}
+		s.Members[0].Must("POST", "/v1/spaces/"+sweptSpace+"/commits", map[string]any{"writes": writes}, nil)
+	}
+	return s
+}
+
+// swept is a record that was ended, as PostgreSQL tells.
+type swept struct {
+	Server string
+	At     time.Time
+}
+
+// swept returns the last n records that were ended, the newest first.
+func (s *sweep) swept(n int) []swept {
+	s.t.Helper()
+	rows, err := s.conn.Query(s.t.Context(), `SELECT server, at FROM thole.audit ORDER BY at DESC LIMIT $1`, n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[swept])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+// another waits until a server other than the one that swept is at work: it has
+// ended some records in a row. It returns its name.
+func (s *sweep) another(than, what string) (server string) {
+	s.t.Helper()
+	const inARow = 20
+	eventually(s.t, takeover, what, func() bool {
+		last := s.swept(inARow)
+		if len(last) < inARow {
+			return false
+		}
+		server = last[0].Server
+		return server != than && !slices.ContainsFunc(last, func(e swept) bool { return e.Server != server })
+	})
+	return server
+}
+
+// member is the server of a name.
+func (s *sweep) member(name string) *server {
+	var i int
+	if _, err := fmt.Sscanf(name, "server%d", &i); err != nil {
+		s.t.Fatalf("%q swept, which is none of the servers", name)
+	}
+	return s.Members[i]
+}
+
+// ended waits until nothing is left, and checks that each record was ended once,
+// with its event. It returns who ended them, in that order.
+func (s *sweep) ended(on *server) []swept {
+	s.t.Helper()
+	eventually(s.t, time.Minute, "all that expired is ended", func() bool {
+		var n int
+		if err := s.conn.QueryRow(s.t.Context(), `SELECT count(*) FROM thole.audit`).Scan(&n); err != nil {
+			s.t.Fatal(err)
+		}
+		return n == sweptThere
+	})
+	events := on.Events(sweptSpace)
+	streams := map[string]bool{}
+	for _, e := range events {
+		if e.Type != "app.expired" {
+			s.t.Errorf("unexpected: %s", e.text)
+		}
+		streams[e.Stream] = true
+	}
+	if len(events) != sweptThere || len(streams) != sweptThere {
+		s.t.Errorf("%d events of %d records, want one of each of %d", len(events), len(streams), sweptThere)
+	}
+	all := s.swept(sweptThere)
+	slices.Reverse(all)
+	return all
+}
+
+func TestASweeperThatIsKilledIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := startSweep(t)
+	first := s.another("", "one sweeps")
+	s.member(first).Kill()
+	begin := time.Now()
+	second := s.another(first, "another sweeps in place of the killed one")
+	found := time.Since(begin)
+	all := s.ended(s.member(second))
+	i := slices.IndexFunc(all, func(e swept) bool { return e.Server != first })
+	if j := slices.IndexFunc(all[i:], func(e swept) bool { return e.Server == first }); j >= 0 {
+		t.Errorf("the killed sweeper ended record %d, another the first %d", i+j, i)
+	}
+	t.Logf("%d records ended by the first, the rest by another within %v of the kill; the sweep stood still for %v",
+		i, found.Round(time.Second), all[i].At.Sub(all[i-1].At).Round(time.Second))
+}
+
+func TestASweeperThatWasPausedDoesNotSweepBesideTheOneThatReplacedIt(t *testing.T) {
+	t.Parallel()
+	s := startSweep(t)
+	first := s.another("", "one sweeps")
+	paused := s.member(first)
+	paused.Signal(syscall.SIGSTOP)
+	second := s.another(first, "another sweeps in place of the paused one")
+	paused.Signal(syscall.SIGCONT)
+	woken := time.Now()
+	all := s.ended(paused)
+
+	// What it had begun it may end: a record has no second end. Once it has
+	// heard that it was replaced, nothing.
+	const late = 2 * time.Second
+	began, beside, after := 0, 0, 0
+	for _, e := range all {
+		switch {
+		case e.At.Before(woken):
+		case e.At.Before(woken.Add(late)):
+			if e.Server == first {
+				began++
+			}
+		case e.Server == first:
+			beside++
+		case e.Server == second:
+			after++
+		}
+	}
+	if beside > 0 || began > 20 || after == 0 {
+		t.Errorf("once woken up it ended %d records within %v and %d later, while the other ended %d; want a few, none and some", began, late, beside, after)
+	}
+	t.Logf("once woken up it ended %d more records; the other, at the same time and later, %d", began, after)
+}
