@@ -15,3 +15,23 @@ func HoldHead(ctx context.Context, s *Store, space string, held chan<- struct{},
 		return err
 	})
 }
+
+// MigrateTo makes what a program made that knew n versions.
+func MigrateTo(ctx context.Context, dsn string, n int) error {
+	return migrateAs(ctx, dsn, migrations[:n])
+}
+
+// migrateAs migrates the store at dsn as a program with these migrations.
+func migrateAs(ctx context.Context, dsn string, known []migration) error {
+	c, err := parse(dsn)
+	if err != nil {
+		return err
+	}
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = c.migrate(ctx, conn, known, false)
+	return err
+}

@@ -24,17 +24,7 @@ var later = []migration{
 // newer migrates the store at dsn as a program that knows n more versions.
 func newer(t *testing.T, dsn string, n int) error {
 	t.Helper()
-	c, err := parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := c.dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	_, err = c.migrate(t.Context(), conn, slices.Concat(migrations, later[:n]), false)
-	return err
+	return migrateAs(t.Context(), dsn, slices.Concat(migrations, later[:n]))
 }
 
 // write commits to a space until stop is closed and returns how often it did.
