@@ -54,8 +54,8 @@ func parse(dsn string) (*config, error) {
 	if c.schema == "" {
 		c.schema = defaultSchema
 	}
-	if len(c.schema) > 48 || strings.ContainsFunc(c.schema, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '.' }) {
-		return nil, fmt.Errorf("%w: schema %q is not a name of at most 48 printable ASCII characters without dots and quotes", thole.ErrInvalid, c.schema)
+	if len(c.schema) > 48 || strings.ContainsFunc(c.schema, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`".$`, r) }) {
+		return nil, fmt.Errorf("%w: schema %q is not a name of at most 48 printable ASCII characters without dots, dollars and quotes", thole.ErrInvalid, c.schema)
 	}
 	for name, value := range map[string]string{"pooler": c.pooler, "hints": c.hints} {
 		if value != "" && value != "on" && value != "off" {

@@ -38,7 +38,11 @@ const (
 	indexCorrupted       = "XX002"
 	shuttingDown         = "57P01"
 	crashed              = "57P02"
+	idleTooLong          = "57P05"
 	startingUp           = "57P03"
+
+	connectionClass = "08" // a pooler says so when its server is gone
+	resourceClass   = "53"
 )
 
 // code is the SQLSTATE of err, "" if the server did not say it.
@@ -94,8 +98,14 @@ func (c *config) explain(ctx context.Context, err error) error {
 		return say(thole.ErrUnavailable, fmt.Sprintf("took longer than %v; is it overloaded, or does someone hold a lock?", c.timeout))
 	case dataCorrupted, indexCorrupted:
 		return say(thole.ErrCorrupt, "is damaged; restore a backup")
-	case shuttingDown, crashed, startingUp:
+	case shuttingDown, crashed, startingUp, idleTooLong:
 		return say(thole.ErrUnavailable, "stops or starts; try again")
+	}
+	switch code(err)[:2] {
+	case connectionClass:
+		return say(thole.ErrUnavailable, "lost the connection, or a pooler before it refuses one")
+	case resourceClass:
+		return say(thole.ErrUnavailable, "has not enough of what it needs; try again")
 	}
 	return say(nil, "failed")
 }

@@ -88,6 +88,27 @@ func TestAStoreOutlivesTheServersEnd(t *testing.T) {
 	}
 }
 
+func TestAServerThatEndsBehindAPoolerIsUnavailable(t *testing.T) {
+	server := pgtest.Own(t)
+	s := open(t, server.Pooled(t, server.Database(t)))
+	commit(t, s, "user:1", "s", `1`)
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // a pooler says one thing at first and another then
+		if _, err := s.Heads(t.Context(), "user:1"); !errors.Is(err, thole.ErrUnavailable) {
+			t.Errorf("heads: got error %v, want ErrUnavailable", err)
+		}
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "heads after a restart", func() error {
+		_, err := s.Heads(t.Context(), "user:1")
+		return err
+	})
+}
+
 func TestALockThatSomeoneHoldsEndsInAnError(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
 	s := open(t, with(t, dsn, "timeout", "1s"))

@@ -68,6 +68,7 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		{"no such option", with(t, dsn, "pooler", "maybe"), thole.ErrInvalid, "neither on nor off"},
 		{"a timeout that is none", with(t, dsn, "timeout", "soon"), thole.ErrInvalid, "30s"},
 		{"a schema that is no name", with(t, dsn, "schema", `a"b`), thole.ErrInvalid, "schema"},
+		{"a schema that ends a function", with(t, dsn, "schema", `a$$b`), thole.ErrInvalid, "schema"},
 		{"wrong password", as(t, dsn, "thole", "hunter2", ""), thole.ErrInvalid, "password"},
 		{"no such user", as(t, dsn, "nobody", "hunter2", ""), thole.ErrInvalid, "user nobody"},
 		{"no such database", as(t, dsn, "", "", "nowhere"), thole.ErrNotFound, "createdb nowhere"},

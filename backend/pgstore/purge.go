@@ -59,9 +59,10 @@ func (s *Store) redact(ctx context.Context, tx pgx.Tx, l *locked, events []thole
 }
 
 // Check looks for what the format rules out: events and records beyond their
-// head or of no space, positions that cannot be read, damage that amcheck finds
-// where it is installed. It is ErrCorrupt with the first findings, reads all
-// heads and indexes, and nothing waits for it.
+// head or of no space, positions that cannot be read, epochs in which the
+// current one is not the last. It is ErrCorrupt with the first findings, reads
+// all heads and the indexes, and nothing waits for it. Damaged pages are what
+// PostgreSQL's own amcheck is for.
 func (s *Store) Check(ctx context.Context) error {
 	var found []string
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -85,8 +86,10 @@ const checkSQL = `
 SELECT * FROM (
 	SELECT format('event %s of space %s is beyond its head', e.seq, s.name) FROM thole.space AS s JOIN thole.event AS e ON e.space = s.id AND e.seq > s.last
 	UNION ALL
+	SELECT format('the oldest position of space %s cannot be read', name) FROM thole.space WHERE oldest !~ '^[0-9]{4}[0-9a-f]{8}-[0-9]{16}$'
+	UNION ALL
 	SELECT format('event %s of space %s is older than what is kept', e.seq, s.name) FROM thole.space AS s JOIN thole.event AS e ON e.space = s.id
-		AND e.seq < right(s.oldest, 16)::bigint
+		AND lpad(e.seq::text, 16, '0') COLLATE "C" < right(s.oldest, 16)
 	UNION ALL
 	SELECT format('record %s of space %s has a version beyond its head', r.key, s.name) FROM thole.space AS s JOIN thole.record AS r ON r.space = s.id AND r.version > s.last
 	UNION ALL

@@ -9,16 +9,28 @@ import (
 
 type notification = pgconn.Notification
 
+// names is a set of spaces; "" stands for all.
+type names map[string]bool
+
+// add keeps the set small: too many are all.
+func (n names) add(spaces []string) {
+	for _, name := range spaces {
+		if len(n) >= maxTouched && !n[name] {
+			clear(n)
+			name = ""
+		}
+		n[name] = true
+	}
+}
+
 // watcher is a Watch that runs. Its fields are guarded by wire.mu.
 type watcher struct {
-	spaces map[string]bool // of which it has not been told
-	news   chan struct{}   // capacity 1: there are some
+	spaces names         // of which it has not been told
+	news   chan struct{} // capacity 1: there are some
 }
 
 func (x *watcher) put(spaces []string) {
-	for _, name := range spaces {
-		x.spaces[name] = true
-	}
+	x.spaces.add(spaces)
 	ring(x.news)
 }
 
@@ -47,7 +59,7 @@ func ring(bell chan struct{}) {
 // processes, or other Stores, committed. It returns nil when ctx ends or the
 // Store is closed. Without a direct connection it stays silent.
 func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
-	x := &watcher{spaces: map[string]bool{}, news: make(chan struct{}, 1)}
+	x := &watcher{spaces: names{}, news: make(chan struct{}, 1)}
 	if s.wire != nil {
 		s.wire.mu.Lock()
 		s.wire.watchers[x] = true
@@ -68,7 +80,7 @@ func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
 		}
 		s.wire.mu.Lock()
 		spaces := x.spaces
-		x.spaces = map[string]bool{}
+		x.spaces = names{}
 		s.wire.mu.Unlock()
 		for name := range spaces {
 			wake(name)

@@ -16,8 +16,10 @@ const (
 	hintPause   = 10 * time.Millisecond // between two notifications of commits: notifying takes a lock of the whole server
 	pingAfter   = 15 * time.Second      // of silence
 	wireTimeout = 5 * time.Second       // for an answer
+	dialTimeout = 15 * time.Second      // for a new connection
 	maxUnheard  = 1 << 12               // signals that wait for one receiver; beyond, the oldest are dropped
 	maxRedial   = 5 * time.Second
+	maxTouched  = 1 << 10 // spaces of which someone has not been told; beyond, it is all
 )
 
 // errDown says that signals cannot be sent now.
@@ -32,7 +34,7 @@ type wire struct {
 	done chan struct{} // closed when run has returned
 
 	mu        sync.Mutex
-	touched   map[string]bool // spaces of which the others have not been told
+	touched   names // of spaces of which the others have not been told
 	outbox    []letter
 	down      bool
 	interrupt context.CancelFunc // makes run look at touched and outbox; nil: it will anyway
@@ -52,7 +54,7 @@ type letter struct {
 func openWire(ctx context.Context, s *Store) (*wire, error) {
 	w := &wire{
 		config: s.config, done: make(chan struct{}),
-		touched: map[string]bool{}, watchers: map[*watcher]bool{}, receivers: map[*receiver]bool{},
+		touched: names{}, watchers: map[*watcher]bool{}, receivers: map[*receiver]bool{},
 	}
 	conn, err := w.connect(ctx)
 	if err != nil {
@@ -98,20 +100,22 @@ func (w *wire) redial(ctx context.Context) *pgx.Conn {
 	}
 }
 
+// connect makes a connection that listens. It takes no longer than dialTimeout,
+// since a network may go dead at any moment.
 func (w *wire) connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	cc := w.direct
 	if cc == nil {
 		cc = w.config.pool.ConnConfig
 	}
 	cc = cc.Copy()
 	cc.DefaultQueryExecMode = pgx.QueryExecModeExec
-	cc.RuntimeParams["synchronous_commit"] = "off" // a notification need not outlive a crash
 	conn, err := pgx.ConnectConfig(ctx, cc)
 	if err != nil {
 		return nil, err
 	}
-	_, err = conn.Exec(ctx, `LISTEN `+pgx.Identifier{w.hintChannel()}.Sanitize()+`; LISTEN `+pgx.Identifier{w.signalChannel()}.Sanitize())
-	if err != nil {
+	if err := w.listen(ctx, conn); err != nil {
 		conn.Close(ctx)
 		return nil, err
 	}
@@ -120,6 +124,21 @@ func (w *wire) connect(ctx context.Context) (*pgx.Conn, error) {
 	w.down, w.parts = false, map[uint32]string{}
 	w.tell("") // what came before is lost
 	return conn, nil
+}
+
+// listen subscribes. Through a pooler, which would forget it without a word, it
+// is ErrInvalid.
+func (w *wire) listen(ctx context.Context, conn *pgx.Conn) error {
+	var pid uint32
+	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+		return err
+	}
+	if pid != conn.PgConn().PID() {
+		return fmt.Errorf("%w: it goes through a pooler: name the server itself with direct= in the DSN, or say hints=off", thole.ErrInvalid)
+	}
+	_, err := conn.Exec(ctx, `SET synchronous_commit = off; `+ // a notification need not outlive a crash
+		`LISTEN `+pgx.Identifier{w.hintChannel()}.Sanitize()+`; LISTEN `+pgx.Identifier{w.signalChannel()}.Sanitize())
+	return err
 }
 
 // drop closes a connection and fails what waits to be sent.
@@ -235,9 +254,7 @@ func (w *wire) committed(spaces []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	idle := len(w.touched) == 0
-	for _, name := range spaces {
-		w.touched[name] = true
-	}
+	w.touched.add(spaces)
 	if idle && w.interrupt != nil {
 		w.interrupt()
 	}
@@ -290,6 +307,9 @@ func (w *wire) deliver(n *notification) {
 // assemble adds a part to its message and gives the signals of a complete one to
 // who receives.
 func (w *wire) assemble(n *notification) {
+	if n.Payload == "" { // not one of ours
+		return
+	}
 	mark, text := n.Payload[:1], n.Payload[1:]
 	before, begun := w.parts[n.PID]
 	delete(w.parts, n.PID)
