@@ -129,6 +129,7 @@ func (s *Store) publish(adds []*addition) error {
 			s.dirty += a.apply()
 			notes[i] = a.sp.note()
 		}
+		s.batches++
 		s.signalDirty()
 		return notes
 	})

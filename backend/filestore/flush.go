@@ -18,7 +18,7 @@ import (
 const (
 	maxDirtyBytes = 64 << 20 // from here on commits wait until the files are written
 	flushSlice    = 256      // files that are renamed while the lock is held
-	restFactor    = 20       // flushing takes at most one part in so many and one of the time: its syncs slow those of commits
+	restFactor    = 20       // beside commits, flushing takes at most one part in so many and one of the time
 )
 
 // signalDirty wakes who flushes, if there is something to do.
@@ -29,40 +29,50 @@ func (s *Store) signalDirty() {
 	}
 }
 
-// tend brings the files of records up to date, a little behind the commits, and
-// looks after what people change.
-func (s *Store) tend() {
-	if s.opts.Lag < 0 {
-		return
-	}
-	patrol := time.NewTicker(patrolEvery)
-	defer patrol.Stop()
-	space, key := "", ""
+// follow brings the files of records up to date, a little behind the commits.
+func (s *Store) follow() {
 	var due <-chan time.Time // when to flush
-	wait := s.opts.Lag
 	for {
-		var err error
 		select {
 		case <-s.closed:
 			return
 		case <-s.wake:
 			if due == nil {
-				due = time.After(wait)
+				due = time.After(s.opts.Lag)
 			}
-			continue
 		case <-due:
-			start := time.Now()
 			due = nil
-			err = s.flush(context.Background())
-			wait = max(s.opts.Lag, restFactor*time.Since(start))
-		case <-patrol.C:
-			space, key, err = s.patrol(context.Background(), space, key)
-		}
-		if err != nil && !errors.Is(err, thole.ErrClosed) {
-			s.log.Warn("file store: looking after files failed; will try again", "dir", s.dir, "error", err)
-			s.signalDirty()
+			if err := s.flush(context.Background(), s.newPace()); s.willRetry(err) {
+				s.signalDirty()
+			}
 		}
 	}
+}
+
+// tend looks after what people change.
+func (s *Store) tend() {
+	patrol := time.NewTicker(patrolEvery)
+	defer patrol.Stop()
+	space, key := "", ""
+	for {
+		select {
+		case <-s.closed:
+			return
+		case <-patrol.C:
+			var err error
+			space, key, err = s.patrol(context.Background(), space, key)
+			s.willRetry(err)
+		}
+	}
+}
+
+// willRetry logs an error of what is done again later, and reports whether it is one.
+func (s *Store) willRetry(err error) bool {
+	if err == nil || errors.Is(err, thole.ErrClosed) {
+		return false
+	}
+	s.log.Warn("file store: looking after files failed; will try again", "dir", s.dir, "error", err)
+	return true
 }
 
 // Flush brings the files of all records up to date with what was committed, as
@@ -71,7 +81,7 @@ func (s *Store) Flush(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return s.flush(ctx)
+	return s.flush(ctx, nil)
 }
 
 // relieve flushes when too much is waiting for it.
@@ -82,7 +92,7 @@ func (s *Store) relieve(ctx context.Context) error {
 	if dirty < maxDirtyBytes {
 		return nil
 	}
-	return s.flush(ctx)
+	return s.flush(ctx, nil)
 }
 
 // flushClosing is flush while the store is being closed.
@@ -93,12 +103,15 @@ func (s *Store) flushClosing() error {
 	if failed != nil {
 		return nil // it was reported, and the journal has everything
 	}
-	return s.flush(context.Background())
+	return s.flush(context.Background(), nil)
 }
 
-func (s *Store) flush(ctx context.Context) error {
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
+// flush brings all files up to date; with a pace, it leaves commits their time.
+func (s *Store) flush(ctx context.Context, pc *pace) error {
+	if err := s.turn(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.flushing }()
 	s.mu.RLock()
 	var behind []*space
 	for _, sp := range s.spaces {
@@ -108,11 +121,57 @@ func (s *Store) flush(ctx context.Context) error {
 	}
 	s.mu.RUnlock()
 	for _, sp := range behind {
-		if err := s.flushSpace(ctx, sp); err != nil {
+		if err := s.flushSpace(ctx, sp, pc); err != nil {
 			return s.fail(err)
 		}
 	}
 	return nil
+}
+
+// turn waits until no other flush runs, and makes one that rests go on at once.
+func (s *Store) turn(ctx context.Context) error {
+	for {
+		select {
+		case s.flushing <- struct{}{}:
+			return nil
+		case s.hurry <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// pace spreads the work of a flush, since its syncs slow those of commits.
+type pace struct {
+	*Store
+	began uint64    // how many batches there were then
+	since time.Time // of the work since the last rest
+}
+
+func (s *Store) newPace() *pace {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return &pace{Store: s, began: s.batches, since: time.Now()}
+}
+
+// rest waits restFactor times as long as the work took since the last rest. It
+// does not if nobody commits meanwhile, or if somebody waits for the flush; no
+// pace never rests.
+func (p *pace) rest() {
+	if p == nil {
+		return
+	}
+	p.mu.RLock()
+	alone := p.began == p.batches
+	p.mu.RUnlock()
+	if !alone {
+		select {
+		case <-time.After(restFactor * time.Since(p.since)):
+		case <-p.hurry:
+		case <-p.closed:
+		}
+	}
+	p.since = time.Now()
 }
 
 // pending is a record on its way to its file.
@@ -125,7 +184,7 @@ type pending struct {
 }
 
 // flushSpace brings the files of one space up to date.
-func (s *Store) flushSpace(ctx context.Context, sp *space) error {
+func (s *Store) flushSpace(ctx context.Context, sp *space, pc *pace) error {
 	s.mu.RLock()
 	upTo := sp.head.Last.Seq
 	var all []*pending
@@ -138,31 +197,39 @@ func (s *Store) flushSpace(ctx context.Context, sp *space) error {
 	for i, p := range all {
 		p.tmp = s.private("tmp", strconv.Itoa(i)+"-"+sp.tmpName())
 	}
+	for len(all) > flushSlice {
+		if ok, err := s.writeFiles(ctx, sp, all[:flushSlice], 0, pc); err != nil || !ok {
+			return err
+		}
+		all = all[flushSlice:]
+	}
+	_, err := s.writeFiles(ctx, sp, all, upTo, pc)
+	return err
+}
+
+// writeFiles writes files beside their places and installs them. It syncs one
+// after the other, so that a commit never waits for more than one sync.
+func (s *Store) writeFiles(ctx context.Context, sp *space, files []*pending, upTo uint64, pc *pace) (bool, error) {
 	defer func() {
-		for _, p := range all {
+		for _, p := range files {
 			if p.rec != nil {
 				s.disk.Remove(p.tmp)
 			}
 		}
 	}()
-	// One after the other, so that a commit never waits for more than one sync.
-	for _, p := range all {
+	for _, p := range files {
 		if p.rec == nil {
 			continue
 		}
 		var err error
 		if p.file, err = s.disk.writeFile(p.tmp, encodeRecord(&p.rec.Record), true); err != nil {
-			return err
+			return false, err
 		}
+		pc.rest()
 	}
-	for len(all) > flushSlice {
-		if ok, err := s.install(ctx, sp, all[:flushSlice], 0); err != nil || !ok {
-			return err
-		}
-		all = all[flushSlice:]
-	}
-	_, err := s.install(ctx, sp, all, upTo)
-	return err
+	ok, err := s.install(ctx, sp, files, upTo)
+	pc.rest()
+	return ok, err
 }
 
 // install puts files in their places. With upTo it notes that all commits up to

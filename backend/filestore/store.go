@@ -71,19 +71,21 @@ type Store struct {
 
 	writing  chan struct{} // holds a token while this process writes
 	lockFile File
-	flushing sync.Mutex // one flush at a time
+	flushing chan struct{} // holds a token while files of records are written
+	hurry    chan struct{} // whoever waits for that sends to it
 
 	catching sync.Mutex // held while the manifest or the tail of a journal is read
 	manifest manifest
 
-	mu     sync.RWMutex // guards what follows and all that is in the spaces
-	notes  btree.Map[string, note]
-	spaces map[string]*space
-	seen   stamp  // of the manifest
-	news   uint64 // counts what other processes were seen to do
-	failed error  // why nothing is written any more
-	dirty  int64  // bytes of records whose files are behind
-	report []string
+	mu      sync.RWMutex // guards what follows and all that is in the spaces
+	notes   btree.Map[string, note]
+	spaces  map[string]*space
+	seen    stamp  // of the manifest
+	news    uint64 // counts what other processes were seen to do
+	failed  error  // why nothing is written any more
+	batches uint64 // counts those that this Store wrote
+	dirty   int64  // bytes of records whose files are behind
+	report  []string
 
 	wake    chan struct{} // capacity 1: something is dirty
 	closing sync.Once
@@ -116,7 +118,10 @@ func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
 		s.manifest.close()
 		return nil, fmt.Errorf("open: %w", s.explain(err))
 	}
-	s.tasks.Go(s.tend)
+	if s.opts.Lag >= 0 {
+		s.tasks.Go(s.follow)
+		s.tasks.Go(s.tend)
+	}
 	return s, nil
 }
 
@@ -127,7 +132,8 @@ func newStore(dir string, o *Options) (*Store, error) {
 	opts := o.withDefaults()
 	s := &Store{
 		dir: dir, disk: disk{opts.FS}, opts: opts, log: opts.Log,
-		writing: make(chan struct{}, 1), wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
+		writing: make(chan struct{}, 1), wake: make(chan struct{}, 1), flushing: make(chan struct{}, 1), hurry: make(chan struct{}),
+		closed: make(chan struct{}), ended: make(chan struct{}),
 		spaces: map[string]*space{},
 	}
 	if opts.FS != nil {
