@@ -14,18 +14,24 @@ import (
 // syncTime is how long a sync of a slowDisk takes.
 const syncTime = 10 * time.Millisecond
 
-// slowDisk is a disk whose files take their time to sync.
-type slowDisk struct{ *faultfs.FS }
+// slowDisk is a disk whose files wait while they sync.
+type slowDisk struct {
+	*faultfs.FS
+	wait func()
+}
 
 func (d slowDisk) OpenFile(name string, flag int) (filestore.File, error) {
 	f, err := d.FS.OpenFile(name, flag)
-	return slowFile{f}, err
+	return slowFile{f, d.wait}, err
 }
 
-type slowFile struct{ filestore.File }
+type slowFile struct {
+	filestore.File
+	wait func()
+}
 
 func (f slowFile) Sync() error {
-	time.Sleep(syncTime)
+	f.wait()
 	return f.File.Sync()
 }
 
@@ -34,7 +40,7 @@ func (f slowFile) Sync() error {
 func TestFilesOfRecordsLeaveCommitsTheirTimeButNoFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 50
-		disk := slowDisk{faultfs.New(1)}
+		disk := slowDisk{faultfs.New(1), func() { time.Sleep(syncTime) }}
 		s := open(t, "/store", &filestore.Options{FS: disk, Lag: time.Millisecond})
 		c := thole.Commit{Space: "user:1", Now: time.Now()}
 		for i := range records {
