@@ -25,9 +25,11 @@ const maxHinted = 1024
 // Hints calls wake with the name of each space that changes through this Store
 // or that its backend gives a hint about, once the change can be read, until ctx
 // ends; then it returns nil. ErrClosed when the Store closes. Hints coalesce; an
-// empty name means "check all".
+// empty name means "check all", which is the first hint: none is missed from then
+// on.
 func (s *Store) Hints(ctx context.Context, wake func(space string)) error {
 	t := &tap{spaces: make(map[string]struct{}), wake: make(chan struct{}, 1)}
+	t.touch("")
 	s.taps.add(t)
 	defer s.taps.remove(t)
 	for {

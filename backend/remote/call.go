@@ -143,15 +143,19 @@ func passing(err error) bool {
 
 // patience is how long, and at what pace, a request is tried again.
 type patience struct {
-	until time.Time
+	until time.Time     // zero: for ever
 	pause time.Duration // the next one
 }
 
 const maxPause = time.Second
 
 func (b *Backend) patience() *patience {
-	return &patience{until: time.Now().Add(b.opts.Retry), pause: 10 * time.Millisecond}
+	p := forever()
+	p.until = time.Now().Add(b.opts.Retry)
+	return p
 }
+
+func forever() *patience { return &patience{pause: 10 * time.Millisecond} }
 
 // wait waits before the next try; false: there is none.
 func (p *patience) wait(ctx context.Context, err error) bool {
@@ -161,7 +165,7 @@ func (p *patience) wait(ctx context.Context, err error) bool {
 	if errors.As(err, &no) && no.after > 0 && no.Status == http.StatusTooManyRequests {
 		d = max(d, time.Duration(no.after)*time.Second)
 	}
-	if time.Now().Add(d).After(p.until) {
+	if !p.until.IsZero() && time.Now().Add(d).After(p.until) {
 		return false
 	}
 	t := time.NewTimer(d)

@@ -13,7 +13,7 @@ import "github.com/thole-dev/thole"
 //	POST /v1/backend/spaces     Request{Spaces}         → Answer{Names}
 //	POST /v1/backend/load       Request{Space, Chunk}
 //	POST /v1/backend/purge      Request{Space, Purge}
-//	GET  /v1/backend/watch      event stream: "wake" with a space's name
+//	GET  /v1/backend/watch      event stream: "wake" with a space's name; first "", all of them
 //	POST /v1/backend/signals    Request{Signals}
 //	GET  /v1/backend/signals    event stream: "signal" with a thole.Signal
 //

@@ -16,11 +16,11 @@ import (
 const stall = 45 * time.Second
 
 // Watch implements [thole.Watcher] by a stream of hints that it opens again when
-// it breaks; since something may have been missed, "" is hinted at whenever one
-// was opened. Errors: ErrUnauthorized, ErrForbidden, and ErrClosed when the
-// Backend is closed first.
+// it breaks; since something may have been missed, the server hints at "" first.
+// Errors: ErrUnauthorized, ErrForbidden, and ErrClosed when the Backend is closed
+// first.
 func (b *Backend) Watch(ctx context.Context, wake func(space string)) error {
-	return b.follow(ctx, "/watch", func() { wake("") }, func(event string, data []byte) error {
+	return b.follow(ctx, "/watch", func(event string, data []byte) error {
 		if event != EventWake {
 			return nil
 		}
@@ -51,7 +51,7 @@ func (b *Backend) Send(ctx context.Context, signals []thole.Signal) error {
 
 // Receive implements [thole.Relay] by an event stream, as Watch does.
 func (b *Backend) Receive(ctx context.Context, hear func(thole.Signal)) error {
-	return b.follow(ctx, "/signals", func() {}, func(event string, data []byte) error {
+	return b.follow(ctx, "/signals", func(event string, data []byte) error {
 		if event != EventSignal {
 			return nil
 		}
@@ -66,32 +66,36 @@ func (b *Backend) Receive(ctx context.Context, hear func(thole.Signal)) error {
 
 // follow reads an event stream, over and over, until ctx ends or the server
 // refuses it for good.
-func (b *Backend) follow(ctx context.Context, path string, opened func(), each func(event string, data []byte) error) error {
+func (b *Backend) follow(ctx context.Context, path string, each func(event string, data []byte) error) error {
 	inner, leave, err := b.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	for p := b.patience(); ; {
-		err := b.stream(inner, path, func() {
-			p = b.patience()
-			opened()
-		}, each)
-		p.until = time.Now().Add(maxRetry) // for ever
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case inner.Err() != nil:
-			return context.Cause(inner)
-		case !passing(err):
+	for p := forever(); inner.Err() == nil; p.wait(inner, err) {
+		begun := time.Now()
+		if err = b.stream(inner, path, each); final(err) {
 			return err
 		}
-		p.wait(inner, err)
+		if time.Since(begun) > maxPause {
+			p = forever()
+		}
 	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(inner)
+}
+
+// final reports whether it is the server that refused, and not for now only.
+// What else answers may be a proxy while servers are replaced.
+func final(err error) bool {
+	var no *refusal
+	return errors.As(err, &no) && no.Status < http.StatusInternalServerError && !passing(err)
 }
 
 // stream reads one event stream to its end, which is an error.
-func (b *Backend) stream(ctx context.Context, path string, opened func(), each func(event string, data []byte) error) error {
+func (b *Backend) stream(ctx context.Context, path string, each func(event string, data []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	silent := time.AfterFunc(b.opts.Timeout, cancel)
@@ -117,10 +121,6 @@ func (b *Backend) stream(ctx context.Context, path string, opened func(), each f
 		return notThole(&reply{status: res.StatusCode, header: res.Header})
 	}
 	silent.Reset(stall)
-	opened()
 	err = readStream(res.Body, func() { silent.Reset(stall) }, each)
-	if errors.Is(err, thole.ErrCorrupt) {
-		return err
-	}
 	return &lost{err: fmt.Errorf("the event stream ended: %w", err)}
 }
