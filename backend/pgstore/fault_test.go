@@ -141,3 +141,26 @@ func TestADurabilityThatIsNoneOfOursIsNamed(t *testing.T) {
 		t.Errorf("durability with fsync off: got %v, want relaxed", got)
 	}
 }
+
+func TestCheckFindsWhatTheFormatRulesOut(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	s := open(t, dsn)
+	commit(t, s, "user:1", "s", `1`)
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatalf("a sound store: %v", err)
+	}
+	for _, damage := range []string{
+		`UPDATE thole.space SET oldest = 'long ago'`,
+		`UPDATE thole.space SET oldest = epoch || '-0000000000000002'`,
+		`UPDATE thole.space SET last = 0`,
+		`UPDATE thole.space SET epoch = '0009aaaaaaaa'`,
+		`UPDATE thole.event SET space = 77`,
+	} {
+		undo := lines(t, dsn, dumpSQL)
+		execSQL(t, dsn, damage)
+		if err := s.Check(t.Context()); !errors.Is(err, thole.ErrCorrupt) {
+			t.Errorf("after %s: got %v, want ErrCorrupt", damage, err)
+		}
+		execSQL(t, dsn, `TRUNCATE thole.space, thole.event, thole.record; `+undo)
+	}
+}
