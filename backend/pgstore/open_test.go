@@ -119,7 +119,7 @@ func TestAPoolerWithoutADirectConnectionNeedsNoOption(t *testing.T) {
 }
 
 func TestCommitsAreSyncedWhereTheServersDefaultIsNot(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
+	dsn := pgtest.Own(t).Database(t)
 	execSQL(t, dsn, `ALTER DATABASE `+dsn[strings.LastIndex(dsn, "/")+1:]+` SET synchronous_commit = off`)
 	s := open(t, dsn)
 	// What is in force when the transaction commits.
