@@ -47,6 +47,7 @@ func idleWatchers(n int) func(context.Context, string, time.Duration) (sample, e
 			return sample{}, err
 		}
 		defer db.Close(ctx)
+		time.Sleep(statsDelay)
 		d = max(d, 10*time.Second)
 		txs, busy, total, err := usage(ctx, db)
 		if err != nil {
@@ -63,6 +64,10 @@ func idleWatchers(n int) func(context.Context, string, time.Duration) (sample, e
 		}, nil
 	}
 }
+
+// statsDelay is how late PostgreSQL counts the transactions of a connection that
+// went idle, such as those that made the spaces, and more.
+const statsDelay = 15 * time.Second
 
 func idleSpace(i int) string { return "project:idle-" + strconv.Itoa(i) }
 
