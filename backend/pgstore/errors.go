@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/thole-dev/thole"
@@ -101,10 +102,10 @@ func (c *config) explain(ctx context.Context, err error) error {
 	case shuttingDown, crashed, startingUp, idleTooLong:
 		return say(thole.ErrUnavailable, "stops or starts; try again")
 	}
-	switch code(err)[:2] {
-	case connectionClass:
+	switch state := code(err); {
+	case strings.HasPrefix(state, connectionClass):
 		return say(thole.ErrUnavailable, "lost the connection, or a pooler before it refuses one")
-	case resourceClass:
+	case strings.HasPrefix(state, resourceClass):
 		return say(thole.ErrUnavailable, "has not enough of what it needs; try again")
 	}
 	return say(nil, "failed")
