@@ -144,7 +144,7 @@ func TestMoreSpacesThanAreRememberedAreHintedAtAsAll(t *testing.T) {
 		hints <- space
 		<-looked
 	})
-	<-hints // the first one
+	<-hints               // the first one
 	for i := range 1100 { // while it is looked at
 		applied(t, s, rawCommit("user:x"+string(rune('a'+i%26))+strings.Repeat("y", i/26), thole.Event{Stream: "s", Type: "a.b"}))
 	}
