@@ -11,9 +11,10 @@ dev: ## Start Thole here: SQLite file, loopback, sample agent
 build: ## Build bin/thole
 	go build -trimpath -o bin/thole ./cmd/thole
 
-# Much of it waits for disks and clocks, so it runs side by side.
-test: install-tools check ## Everything; installs what it needs
-	@$(MAKE) --no-print-directory -j3 race matrix faults race-postgres
+# Much of what runs after check and race waits for disks and clocks, so it runs
+# side by side.
+test: install-tools check race ## Everything; installs what it needs
+	@$(MAKE) --no-print-directory -j2 matrix faults race-postgres
 	@$(MAKE) --no-print-directory walk
 
 install-tools:
@@ -32,10 +33,10 @@ unit: ## All tests, embedded stores only, no C compiler needed
 	go test ./...
 
 race: ## All tests under the race detector, on embedded stores
-	CGO_ENABLED=1 go test -race -vet=off -timeout 15m -skip WhatBreaksTheContract ./...
+	CGO_ENABLED=1 go test -race -vet=off -timeout 30m -skip WhatBreaksTheContract ./...
 
 race-postgres: ## The tests of the PostgreSQL store under the race detector
-	THOLE_TEST=all CGO_ENABLED=1 go test -race -vet=off -timeout 15m -skip WhatBreaksTheContract ./internal/pgtest ./backend/pgstore
+	THOLE_TEST=all CGO_ENABLED=1 go test -race -vet=off -timeout 30m -skip WhatBreaksTheContract ./internal/pgtest ./backend/pgstore
 
 matrix: ## All tests on every backend, with servers; prints how many ran on each
 	scripts/matrix.sh ./...
@@ -43,7 +44,7 @@ matrix: ## All tests on every backend, with servers; prints how many ran on each
 # Everything about faults runs; the rest of the stores' tests ran before. Tests that
 # run in parallel here wait for clocks.
 faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left; fail the disk at random
-	THOLE_TEST=all go test -tags faults -vet=off -timeout 20m -count=1 -parallel 8 -v -skip 'Contract|AsTheModel' ./cmd/thole ./backend/sqlitestore ./backend/filestore
+	THOLE_TEST=all go test -tags faults -vet=off -timeout 30m -count=1 -parallel 8 -v -skip 'Contract|AsTheModel' ./cmd/thole ./backend/sqlitestore ./backend/filestore
 
 FUZZTIME ?= 10s
 fuzz: ## Run every fuzz target for FUZZTIME (10s)

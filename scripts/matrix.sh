@@ -7,7 +7,7 @@
 set -eu
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! THOLE_TEST=all go test -vet=off -timeout 15m -count=1 -v "$@" >"$log" 2>&1; then
+if ! THOLE_TEST=all go test -vet=off -timeout 30m -count=1 -v "$@" >"$log" 2>&1; then
 	cat "$log"
 	exit 1
 fi
