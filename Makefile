@@ -11,11 +11,9 @@ dev: ## Start Thole here: SQLite file, loopback, sample agent
 build: ## Build bin/thole
 	go build -trimpath -o bin/thole ./cmd/thole
 
-# Much of what runs after check and race waits for disks and clocks, so it runs
-# side by side.
 test: install-tools check race ## Everything; installs what it needs
-	@$(MAKE) --no-print-directory -j2 matrix faults race-postgres
-	@$(MAKE) --no-print-directory walk
+	@$(MAKE) --no-print-directory -j2 matrix race-postgres # which wait a lot for PostgreSQL
+	@$(MAKE) --no-print-directory faults walk
 
 install-tools:
 	@scripts/install.sh gcc libc6-dev procps curl git postgresql pgbouncer
@@ -41,10 +39,9 @@ race-postgres: ## The tests of the PostgreSQL store under the race detector
 matrix: ## All tests on every backend, with servers; prints how many ran on each
 	scripts/matrix.sh ./...
 
-# Everything about faults runs; the rest of the stores' tests ran before. Tests that
-# run in parallel here wait for clocks.
+# Everything about faults runs; the rest of the stores' tests ran before.
 faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left; fail the disk at random
-	THOLE_TEST=all go test -tags faults -vet=off -timeout 30m -count=1 -parallel 8 -v -skip 'Contract|AsTheModel' ./cmd/thole ./backend/sqlitestore ./backend/filestore
+	THOLE_TEST=all go test -tags faults -vet=off -timeout 30m -count=1 -v -skip 'Contract|AsTheModel' ./cmd/thole ./backend/sqlitestore ./backend/filestore
 
 FUZZTIME ?= 10s
 fuzz: ## Run every fuzz target for FUZZTIME (10s)
