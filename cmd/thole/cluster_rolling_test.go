@@ -70,7 +70,7 @@ func startBalancer(t testing.TB, c *cluster) *balancer {
 // check notes whether a member is ready until ctx ends.
 func (b *balancer) check(ctx context.Context, c *cluster, i int) {
 	for ctx.Err() == nil {
-		limited, cancel := context.WithTimeout(ctx, time.Second)
+		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 		r, err := request(limited, c.HTTP, "GET", c.URLs[i]+"/readyz", nil)
 		cancel()
 		b.ready[i].Store(err == nil && r.Status == http.StatusOK)
@@ -87,16 +87,14 @@ func (b *balancer) count() (n int) {
 	return n
 }
 
-// ServeHTTP takes the next member that is ready. If none is, all are slow rather
-// than gone, and it takes the next one, as balancers do.
 func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	i := 0
 	for range b.to {
-		if i = int(b.next.Add(1)) % len(b.to); b.ready[i].Load() {
-			break
+		if i := int(b.next.Add(1)) % len(b.to); b.ready[i].Load() {
+			b.to[i].ServeHTTP(w, r)
+			return
 		}
 	}
-	b.to[i].ServeHTTP(w, r)
+	http.Error(w, "no member is ready", http.StatusBadGateway)
 }
 
 func TestARollingRestartFailsNoRequestAndCostsAWatcherNothing(t *testing.T) {

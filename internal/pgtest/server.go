@@ -1,8 +1,8 @@
 // Package pgtest starts private PostgreSQL servers, and poolers before them,
 // for tests and measurements: in temporary directories, on free loopback ports.
-// Those that may be killed are as durable as a real one. It uses the programs of Debian's packages
-// postgresql and pgbouncer (or what is in the PATH) and none of the servers that
-// those packages set up.
+// Those that may be killed are as durable as a real one. It uses the programs of
+// Debian's packages postgresql and pgbouncer (or what is in the PATH) and none of
+// the servers that those packages set up.
 //
 // A server ends with the process that started it, however that ends.
 package pgtest
