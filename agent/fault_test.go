@@ -36,8 +36,9 @@ func TestAnAnswerThatBreaksOffIsAskedForAgainThenFailsTheRun(t *testing.T) {
 }
 
 // endpoint is a model service that answers with each of the handlers in turn,
-// and with the last one from then on.
-func endpoint(t *testing.T, handlers ...http.HandlerFunc) model.Model {
+// and with the last one from then on; without a byte for as long as stall it has
+// stalled.
+func endpoint(t *testing.T, stall time.Duration, handlers ...http.HandlerFunc) model.Model {
 	t.Helper()
 	var mu sync.Mutex
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +56,7 @@ func endpoint(t *testing.T, handlers ...http.HandlerFunc) model.Model {
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
 	m, err := model.Open("openai:test@"+srv.URL, &model.Options{
-		Stall: 50 * time.Millisecond, Backoff: time.Millisecond, Retries: 1, Transport: tr,
+		Stall: stall, Backoff: time.Millisecond, Retries: 1, Transport: tr,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,11 @@ func TestAFaultyModelFailsTheRunAndDoesNotHangIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, e *env) {
-				m := endpoint(t, slices.Clone(c.handlers)...)
+				patience := time.Minute
+				if c.says == "stalled" {
+					patience = 50 * time.Millisecond
+				}
+				m := endpoint(t, patience, slices.Clone(c.handlers)...)
 				a := e.agent("sample", func(o *Options) { o.Models, o.Retries = map[string]model.Model{"m": m}, 1 })
 				r := e.ask(a, "Hello", c.status)
 				wantContains(t, "the run's error", r.Error, c.says)

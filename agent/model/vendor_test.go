@@ -1,17 +1,20 @@
 package model
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -98,28 +101,71 @@ var vendors = map[string]vendor{
 }
 
 // eachVendor runs f with a server that answers its n-th request (from 1) with
-// the n-th of answers, the last one for all further ones, and counts them.
+// answers[n-1], or the last of them. Both are in a bubble of synctest and talk
+// over pipes: a stall is then exactly that nothing more comes.
 func eachVendor(t *testing.T, answers func(v vendor) []http.HandlerFunc, f func(t *testing.T, m Model, requests *atomic.Int32)) {
 	for name, v := range vendors {
 		t.Run(name, func(t *testing.T) {
-			var requests atomic.Int32
-			list := answers(v)
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				n := int(requests.Add(1))
-				list[min(n, len(list))-1](w, r)
-			}))
-			t.Cleanup(server.Close)
-			m, err := Open(v.spec, &Options{
-				APIKey: "key", BaseURL: server.URL, Backoff: time.Millisecond, MaxWait: 20 * time.Millisecond,
-				Stall: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true},
+			synctest.Test(t, func(t *testing.T) {
+				var requests atomic.Int32
+				list := answers(v)
+				dial := serve(t, func(w http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body) // whole, or the server does not notice that the client is gone
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					n := int(requests.Add(1))
+					list[min(n, len(list))-1](w, r)
+				})
+				m, err := Open(v.spec, &Options{
+					APIKey: "key", BaseURL: "http://model.test", Backoff: time.Millisecond, MaxWait: 20 * time.Millisecond,
+					Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				f(t, m, &requests)
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			f(t, m, &requests)
 		})
 	}
 }
+
+// pipes is a listener on pipes within this process.
+type pipes struct {
+	conns  chan net.Conn
+	closed context.Context
+	close  context.CancelFunc
+}
+
+// serve starts a server on pipes and returns how to dial it.
+func serve(t *testing.T, handler http.HandlerFunc) func(context.Context, string, string) (net.Conn, error) {
+	l := pipes{conns: make(chan net.Conn)}
+	l.closed, l.close = context.WithCancel(context.Background())
+	server := &http.Server{Handler: handler}
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close() })
+	return l.dial
+}
+
+func (l pipes) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+		return ours, nil
+	case <-l.closed.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (l pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (l pipes) Close() error   { l.close(); return nil }
+func (l pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 // options returns those of an open model, to change them.
 func options(m Model) *Options {
@@ -143,7 +189,6 @@ func send(frames ...string) http.HandlerFunc {
 // then goes on after the frames of a stream.
 func then(frames []string, f func(r *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) // or the server does not notice that the client is gone
 		send(frames...)(w, r)
 		f(r)
 	}
@@ -272,15 +317,9 @@ func TestABrokenAnswerIsATypedErrorAndNeverHalfACall(t *testing.T) {
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			hasty := func(m Model) {
-				if fault.want == ErrStalled {
-					options(m).Stall = 200 * time.Millisecond
-				}
-			}
 			eachVendor(t, func(v vendor) []http.HandlerFunc {
 				return []http.HandlerFunc{fault.answer(v), send(v.greeting...)}
 			}, func(t *testing.T, m Model, requests *atomic.Int32) {
-				hasty(m)
 				got, err := m.Generate(t.Context(), ask, func(Delta) error { return nil })
 				if !fault.yields {
 					if err != nil || !reflect.DeepEqual(got.Blocks, wantBlocks) || requests.Load() != 2 {
@@ -300,7 +339,6 @@ func TestABrokenAnswerIsATypedErrorAndNeverHalfACall(t *testing.T) {
 			})
 			eachVendor(t, func(v vendor) []http.HandlerFunc { return []http.HandlerFunc{fault.answer(v)} },
 				func(t *testing.T, m Model, requests *atomic.Int32) {
-					hasty(m)
 					_, err := m.Generate(t.Context(), ask, nil) // with nothing to yield to, all may be repeated
 					want := int32(4)
 					if !fault.retries {
@@ -317,15 +355,12 @@ func TestABrokenAnswerIsATypedErrorAndNeverHalfACall(t *testing.T) {
 func TestASlowAnswerIsNoStall(t *testing.T) {
 	eachVendor(t, func(v vendor) []http.HandlerFunc {
 		return []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
-			tick := time.NewTicker(100 * time.Millisecond)
-			defer tick.Stop()
-			for _, frame := range append([]string{": ping\n\n", ": ping\n\n", ": ping\n\n", ": ping\n\n"}, v.greeting...) {
-				<-tick.C
+			for _, frame := range append([]string{": ping\n\n", ": ping\n\n"}, v.greeting...) {
+				time.Sleep(59 * time.Second)
 				send(frame)(w, r)
 			}
 		}}
 	}, func(t *testing.T, m Model, requests *atomic.Int32) {
-		options(m).Stall = 800 * time.Millisecond // less than the answer takes
 		if got, err := m.Generate(t.Context(), ask, nil); err != nil || !reflect.DeepEqual(got.Blocks, wantBlocks) || requests.Load() != 1 {
 			t.Errorf("Generate = %+v, %v after %d requests; want the answer after one", got, err, requests.Load())
 		}
