@@ -34,20 +34,16 @@ func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resul
 }
 
 func (s *Store) commit(batch []thole.Commit) ([]thole.Result, error) {
-	stages, order, err := s.stages(batch)
+	spaces, err := s.currentOf(batch)
 	if err != nil {
 		return nil, err
 	}
-	results := make([]thole.Result, len(batch))
-	for i := range batch {
-		c := batch[i]
-		c.Now = micro(c.Now)
-		if results[i], err = stages[c.Space].commit(&c); err != nil {
-			return nil, err
-		}
+	stages, results, err := s.stage(spaces, batch)
+	if err != nil {
+		return nil, err
 	}
 	var adds []*addition
-	for _, st := range order {
+	for _, st := range stages {
 		if len(st.lines) > 0 {
 			st.place(s.opts.SegmentBytes)
 			adds = append(adds, &st.addition)
@@ -59,9 +55,9 @@ func (s *Store) commit(batch []thole.Commit) ([]thole.Result, error) {
 	return results, s.publish(adds)
 }
 
-// stages returns the spaces of a batch as they are now: what people did to the
+// currentOf returns the spaces of a batch as they are now: what people did to the
 // files that the batch is about is adopted first.
-func (s *Store) stages(batch []thole.Commit) (stages map[string]*stage, order []*stage, err error) {
+func (s *Store) currentOf(batch []thole.Commit) (map[string]*space, error) {
 	keys := map[string][]string{}
 	for i := range batch {
 		c := &batch[i]
@@ -76,32 +72,58 @@ func (s *Store) stages(batch []thole.Commit) (stages map[string]*stage, order []
 		}
 		keys[c.Space] = names
 	}
-	stages = map[string]*stage{}
+	spaces := map[string]*space{}
 	for i := range batch {
 		name := batch[i].Space
-		if stages[name] != nil {
+		if spaces[name] != nil {
 			continue
 		}
 		sp, err := s.current(name)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		changed, err := s.changedRecords(name, keys[name])
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if len(changed) > 0 {
 			if _, err := s.load(name); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			if sp, err = s.current(name); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
-		stages[name] = newStage(sp)
-		order = append(order, stages[name])
+		spaces[name] = sp
 	}
-	return stages, order, nil
+	return spaces, nil
+}
+
+// stage checks the commits of a batch, each on what those before it made of its
+// space, and returns the stages in the order in which the batch names the spaces.
+// The lock lets nobody else add to them; mu is for the memory, in which readers catch
+// up with the one who has the lock next.
+func (s *Store) stage(spaces map[string]*space, batch []thole.Commit) ([]*stage, []thole.Result, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var order []*stage
+	stages := map[string]*stage{}
+	results := make([]thole.Result, len(batch))
+	for i := range batch {
+		c := batch[i]
+		c.Now = micro(c.Now)
+		st := stages[c.Space]
+		if st == nil {
+			st = newStage(spaces[c.Space])
+			stages[c.Space] = st
+			order = append(order, st)
+		}
+		var err error
+		if results[i], err = st.commit(&c); err != nil {
+			return nil, nil, err
+		}
+	}
+	return order, results, nil
 }
 
 // publish makes additions durable, then visible here, then to others.

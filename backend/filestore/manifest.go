@@ -193,22 +193,30 @@ func (s *Store) hear(n note) {
 	}
 }
 
-// tellOthers does change, holding mu, and appends the notes that it returns. The
-// caller holds the lock. What the notes are about is on stable storage before,
-// so if they cannot be written, others find it out when they take the lock.
+// tellOthers does change and appends the notes that it returns, both while it
+// holds mu: nobody sees here what others could not see, too. The caller holds the
+// lock. What the notes are about is on stable storage before, so if they cannot
+// be written, others find it out when they take the lock.
 func (s *Store) tellOthers(change func() []note) error {
-	s.mu.Lock()
-	notes := change()
-	for _, n := range notes {
-		s.notes.Set(n.Space, n)
-	}
-	s.mu.Unlock()
-	var b []byte
-	for i := range notes {
-		b = appendSealed(b, notes[i])
-	}
 	s.catching.Lock()
 	defer s.catching.Unlock()
+	if err := s.changeAndTell(change); err != nil {
+		return err
+	}
+	if s.manifest.offset > maxManifestBytes {
+		return s.rewriteManifest()
+	}
+	return nil
+}
+
+func (s *Store) changeAndTell(change func() []note) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b []byte
+	for _, n := range change() {
+		s.notes.Set(n.Space, n)
+		b = appendSealed(b, n)
+	}
 	m := &s.manifest
 	if s.seen.size > m.offset { // a crash tore the last line
 		if err := m.file.Truncate(m.offset); err != nil {
@@ -224,12 +232,7 @@ func (s *Store) tellOthers(change func() []note) error {
 		return err
 	}
 	m.offset += int64(len(b))
-	s.mu.Lock()
 	s.seen = stampOf(info)
-	s.mu.Unlock()
-	if m.offset > maxManifestBytes {
-		return s.rewriteManifest()
-	}
 	return nil
 }
 

@@ -1,0 +1,65 @@
+package filestore_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/internal/faultfs"
+)
+
+// slowNotes is a disk on which something happens before each note is written.
+type slowNotes struct {
+	*faultfs.FS
+	before func()
+}
+
+func (d *slowNotes) OpenFile(name string, flag int) (filestore.File, error) {
+	f, err := d.FS.OpenFile(name, flag)
+	if err == nil && strings.HasSuffix(name, "/manifest") {
+		f = slowNote{f, d}
+	}
+	return f, err
+}
+
+type slowNote struct {
+	filestore.File
+	disk *slowNotes
+}
+
+func (n slowNote) WriteAt(p []byte, offset int64) (int, error) {
+	n.disk.before()
+	return n.File.WriteAt(p, offset)
+}
+
+// A read through one store and then one through another must not go back in time.
+func TestWhatOneStoreShowsTheOthersShowToo(t *testing.T) {
+	plain := faultfs.New(1)
+	disk := &slowNotes{plain, func() {}}
+	ours := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
+	theirs := open(t, "/store", &filestore.Options{FS: plain, Lag: -1})
+	put(t, ours, "k", `"old"`)
+	value(t, theirs, "k") // what it knows once it can read without the lock
+
+	shown := make(chan string, 1)
+	disk.before = func() {
+		disk.before = func() {}
+		go func() { shown <- value(t, ours, "k") }()
+		select {
+		case ours := <-shown:
+			if theirs := value(t, theirs, "k"); theirs != ours {
+				t.Errorf("the other store shows %s, after this one showed %s", theirs, ours)
+			}
+			shown <- ours
+		case <-time.After(50 * time.Millisecond): // it waits
+		}
+	}
+	put(t, ours, "k", `"new"`)
+	if got := <-shown; got != `"new"` && got != `"old"` {
+		t.Errorf("while it was written: got %s", got)
+	}
+	if ours, theirs := value(t, ours, "k"), value(t, theirs, "k"); ours != `"new"` || theirs != `"new"` {
+		t.Errorf("in the end the stores show %s and %s, want new", ours, theirs)
+	}
+}
