@@ -163,13 +163,14 @@ func TestTheListOfEventsIsComplete(t *testing.T) {
 	}
 	slices.Sort(listed)
 	listed = slices.Compact(listed)
-	for _, typ := range emitted(t) {
+	all := emitted(t)
+	for _, typ := range all {
 		if !slices.Contains(listed, typ) {
 			t.Errorf("docs/events.md lacks %s", typ)
 		}
 	}
 	for _, typ := range listed {
-		if !slices.Contains(emitted(t), typ) {
+		if !slices.Contains(all, typ) {
 			t.Errorf("docs/events.md has %s, which nothing emits", typ)
 		}
 	}

@@ -34,7 +34,7 @@ func TestWhatWasAcknowledgedSurvivesAKillInEveryPhase(t *testing.T) {
 		kills int // in each phase, at least
 		dsn   func(t *testing.T) string
 	}{
-		{"sqlite", 20, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") }},
+		{"sqlite", 12, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") }},
 		{"file", 3, func(t *testing.T) string { return "file:" + filepath.Join(t.TempDir(), "store") }},
 		{"postgres", 3, func(t *testing.T) string { return clusterStore(t) }},
 	}

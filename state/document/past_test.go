@@ -87,7 +87,7 @@ func TestADocumentAtAPositionIsWhatWasRecorded(t *testing.T) {
 		}
 		past := []version{}
 		var value any = map[string]any{"padding": strings.Repeat("p", 2000)}
-		for i := range 400 {
+		for i := range 150 {
 			want := ""
 			if i > 0 && r.IntN(60) == 0 {
 				if _, err := docs.Delete(ctx, "d", nil); err != nil {

@@ -20,7 +20,7 @@ func TestTheWindowInMemoryIsTheOneInTheJournal(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		id := create(t, thread.In(e.Space("project:shop")), nil)
-		for round := range 12 {
+		for round := range 5 {
 			w := worker{t: t, sp: e.Space("project:shop"), id: id}
 			for range 60 {
 				w.step(rnd)

@@ -288,7 +288,7 @@ func TestAppendsWithIfMatchLoseNothing(t *testing.T) {
 		id := create(t, ts, nil)
 		var wg sync.WaitGroup
 		var conflicts atomic.Int64
-		const clients, each = 64, 4
+		const clients, each = 24, 5
 		for c := range clients {
 			wg.Go(func() {
 				for i := 0; i < each; {

@@ -87,7 +87,7 @@ func TestContendedUpdatesBySubAgentsLoseNothing(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp, ctx := e.Space("project:shop"), t.Context()
 		id := thread(t, sp)
-		const agents, each = 16, 10
+		const agents, each = 8, 10
 		var wg sync.WaitGroup
 		for a := range agents {
 			wg.Go(func() {
