@@ -355,8 +355,10 @@ func TestABrokenAnswerIsATypedErrorAndNeverHalfACall(t *testing.T) {
 func TestASlowAnswerIsNoStall(t *testing.T) {
 	eachVendor(t, func(v vendor) []http.HandlerFunc {
 		return []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+			tick := time.NewTicker(59 * time.Second)
+			defer tick.Stop()
 			for _, frame := range append([]string{": ping\n\n", ": ping\n\n"}, v.greeting...) {
-				time.Sleep(59 * time.Second)
+				<-tick.C
 				send(frame)(w, r)
 			}
 		}}
