@@ -89,8 +89,9 @@ func TestAStoreOutlivesTheServersEnd(t *testing.T) {
 }
 
 func TestAServerThatEndsBehindAPoolerIsUnavailable(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	server := pgtest.Own(t)
-	s := open(t, server.Pooled(t, server.Database(t)))
+	s := open(t, with(t, server.Pooled(t, server.Database(t)), "timeout", "3s"))
 	commit(t, s, "user:1", "s", `1`)
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)

@@ -136,6 +136,7 @@ func hears(t *testing.T, s *pgstore.Store, other *pgstore.Store) {
 }
 
 func TestAServerThatGoesSilentWhileAConnectionForHintsIsMadeEndsOnlyThat(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	dsn := pgtest.Start(t).Database(t)
 	proxy, through := before(t, dsn)
 	s, other := open(t, with(t, dsn, "direct", through)), open(t, dsn)

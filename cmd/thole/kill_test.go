@@ -35,8 +35,8 @@ func TestWhatWasAcknowledgedSurvivesAKillInEveryPhase(t *testing.T) {
 		dsn   func(t *testing.T) string
 	}{
 		{"sqlite", 12, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") }},
-		{"file", 3, func(t *testing.T) string { return "file:" + filepath.Join(t.TempDir(), "store") }},
-		{"postgres", 3, func(t *testing.T) string { return clusterStore(t) }},
+		{"file", 2, func(t *testing.T) string { return "file:" + filepath.Join(t.TempDir(), "store") }},
+		{"postgres", 2, func(t *testing.T) string { return clusterStore(t) }},
 	}
 	for _, on := range stores {
 		t.Run(on.name, func(t *testing.T) {

@@ -44,6 +44,7 @@ unix_socket_dir =
 pidfile = %s/pgbouncer.pid
 logfile = %s/pgbouncer.log
 auth_type = scram-sha-256
+server_login_retry = 1
 auth_file = %s/users
 pool_mode = transaction
 default_pool_size = 20

@@ -43,7 +43,7 @@ func (c *Clock) Advance(d time.Duration) {
 // and which sweeps only when told to. The backends are mem, sqlite, file and
 // remote (a server on SQLite in this process); where the environment says
 // THOLE_TEST=all, also postgres, pgbouncer and remote-postgres, whose programs
-// must then be there.
+// must then be there; where it says few, mem and remote only.
 func Each(t *testing.T, promise func(t *testing.T, e *Env)) {
 	t.Helper()
 	for _, b := range backends() {
