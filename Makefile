@@ -34,7 +34,7 @@ unit: ## All tests, embedded stores only, no C compiler needed
 # wait for a second at its end. What is skipped is long and uses one goroutine.
 race race-postgres: export CGO_ENABLED = 1
 race race-postgres: export GORACE = atexit_sleep_ms=20
-race race-postgres: export GOFLAGS = -race -vet=off -timeout=30m -gcflags=github.com/ncruces/go-sqlite3-wasm/v6/...=-race=false
+race race-postgres: export GOFLAGS += -race -vet=off -timeout=30m -gcflags=github.com/ncruces/go-sqlite3-wasm/v6/...=-race=false
 RACE_SKIP = -skip 'WhatBreaksTheContract|AsTheModel|SmallSegments|TenThousandTurns'
 
 race: ## All tests under the race detector, in memory and through a server on SQLite
