@@ -101,7 +101,7 @@ func TestSIGTERMLetsRunsEndThatEndInTime(t *testing.T) {
 	s := startServer(t, setup{Script: drainScript, Args: []string{"--grace", "1m"}})
 	runs, stream := drained(t, s, "Talk for a moment", "Talk for a moment")
 	s.Signal(syscall.SIGTERM)
-	eventually(t, 5*time.Second, "/readyz says 503", func() bool {
+	eventually(t, 20*time.Second, "/readyz says 503", func() bool {
 		r, err := s.Do(t.Context(), http.MethodGet, "/readyz", nil)
 		return err == nil && r.Status == http.StatusServiceUnavailable
 	})
@@ -144,7 +144,7 @@ func TestASecondSIGTERMEndsTheWait(t *testing.T) {
 	runs, stream := drained(t, s, "Sleep", "Talk for ever")
 	eventually(t, 10*time.Second, "the command runs", func() bool { return exists(filepath.Join(s.Project, "started")) })
 	s.Signal(syscall.SIGTERM)
-	eventually(t, 5*time.Second, "/readyz says 503", func() bool {
+	eventually(t, 20*time.Second, "/readyz says 503", func() bool {
 		r, err := s.Do(t.Context(), http.MethodGet, "/readyz", nil)
 		return err == nil && r.Status == http.StatusServiceUnavailable
 	})

@@ -225,7 +225,7 @@ func TestWhatStartsCanBegin(t *testing.T) {
 
 func TestWhoWaitsInADestroyedThreadHears(t *testing.T) {
 	each(t, func(b *bench) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		b.start("first", run.Request{})
 		h := b.claim()
