@@ -11,7 +11,8 @@ dev: ## Start Thole here: SQLite file, loopback, sample agent
 build: ## Build bin/thole
 	go build -trimpath -o bin/thole ./cmd/thole
 
-test: install-tools check race ## Everything; installs what it needs
+test: install-tools ## Everything; installs what it needs
+	@$(MAKE) --no-print-directory -j2 check race # each compiles everything, often on one core
 	@$(MAKE) --no-print-directory -j2 matrix race-postgres # which wait a lot for PostgreSQL
 	@$(MAKE) --no-print-directory faults walk
 
