@@ -36,7 +36,7 @@ unit: ## All tests, embedded stores only, no C compiler needed
 race race-postgres: export CGO_ENABLED = 1
 race race-postgres: export GORACE = atexit_sleep_ms=20
 race race-postgres: export GOFLAGS += -race -vet=off -timeout=30m -gcflags=github.com/ncruces/go-sqlite3-wasm/v6/...=-race=false
-RACE_SKIP = -skip 'WhatBreaksTheContract|AsTheModel|SmallSegments|TenThousandTurns'
+RACE_SKIP = -skip 'WhatBreaksTheContract|AsTheModel|SmallSegments|BehindAPooler$$|TenThousandTurns'
 
 race: ## All tests under the race detector, in memory and through a server on SQLite
 	THOLE_TEST=few go test $(RACE_SKIP) ./...
