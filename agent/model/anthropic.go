@@ -23,7 +23,7 @@ type anthropicModel struct {
 }
 
 func newAnthropic(name string, o Options) *anthropicModel {
-	opts := []option.RequestOption{option.WithoutEnvironmentDefaults(), option.WithMaxRetries(0), option.WithoutOpenTelemetry()}
+	opts := []option.RequestOption{option.WithoutEnvironmentDefaults(), option.WithMaxRetries(0)}
 	if o.BaseURL != "" {
 		opts = append(opts, option.WithBaseURL(o.BaseURL))
 	}

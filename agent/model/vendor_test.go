@@ -53,10 +53,10 @@ func callInput(index int, part string) string {
 	return event(fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%q}}`, index, part))
 }
 
-const messageStart = `{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"x","content":[],"usage":{"input_tokens":10,"cache_read_input_tokens":30,"output_tokens":1}}}`
+const messageStart = `{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"x","content":[],"usage":{"input_tokens":5,"cache_read_input_tokens":30,"cache_creation_input_tokens":5,"output_tokens":1}}}`
 
 func messageEnd(reason string) string {
-	return event(`{"type":"message_delta","delta":{"stop_reason":"`+reason+`"},"usage":{"output_tokens":7}}`) + event(`{"type":"message_stop"}`)
+	return event(`{"type":"message_delta","delta":{"stop_reason":"`+reason+`"},"usage":{"output_tokens":7,"output_tokens_details":{"thinking_tokens":2}}}`) + event(`{"type":"message_stop"}`)
 }
 
 var vendors = map[string]vendor{
@@ -68,7 +68,7 @@ var vendors = map[string]vendor{
 			chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"th\":\"a.ts\"}"}}]}`, "null"),
 			chunk(`{"tool_calls":[{"index":0,"id":"c2","type":"function","function":{"name":"List","arguments":""}}]}`, "null"),
 			chunk(`{}`, `"tool_calls"`),
-			"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":40,\"completion_tokens\":7,\"total_tokens\":47,\"prompt_tokens_details\":{\"cached_tokens\":30}}}\n\ndata: [DONE]\n\n",
+			"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":40,\"completion_tokens\":7,\"total_tokens\":47,\"prompt_tokens_details\":{\"cached_tokens\":30,\"cache_write_tokens\":5},\"completion_tokens_details\":{\"reasoning_tokens\":2}}}\n\ndata: [DONE]\n\n",
 		},
 		cutAt:    3,
 		badInput: []string{chunk(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"Read","arguments":"{\"pa"}}]}`, "null"), chunk(`{}`, `"tool_calls"`), "data: [DONE]\n\n"},
@@ -242,7 +242,7 @@ func TestAStreamedAnswerArrivesWhole(t *testing.T) {
 		if text != "Hello" || inputs[0] != `{"path":"a.ts"}` || len(inputs) != 2 {
 			t.Errorf("deltas = %q, %v", text, inputs)
 		}
-		if want := (Usage{InputTokens: 40, OutputTokens: 7, CacheReadTokens: 30, TotalTokens: 47}); got.Usage != want {
+		if want := (Usage{InputTokens: 40, OutputTokens: 7, CacheReadTokens: 30, CacheWriteTokens: 5, ReasoningTokens: 2, TotalTokens: 47}); got.Usage != want {
 			t.Errorf("Usage = %+v, want %+v", got.Usage, want)
 		}
 		sent := <-body
