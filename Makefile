@@ -31,11 +31,13 @@ check: ## gofmt, vet, staticcheck, tidy modules
 unit: ## All tests, embedded stores only, no C compiler needed
 	go test ./...
 
-# SQLite itself, which was translated from C, is not looked at; a process does not
-# wait for a second at its end. What is skipped is long and uses one goroutine.
+# SQLite itself, which was translated from C, and the vendors' SDKs, which were generated
+# and take long to compile, are not looked at; a process does not wait for a second at
+# its end. What is skipped is long and uses one goroutine.
 race race-postgres: export CGO_ENABLED = 1
 race race-postgres: export GORACE = atexit_sleep_ms=20
-race race-postgres: export GOFLAGS += -race -vet=off -timeout=30m -gcflags=github.com/ncruces/go-sqlite3-wasm/v6/...=-race=false
+race race-postgres: export GOFLAGS += -race -vet=off -timeout=30m -gcflags=github.com/ncruces/go-sqlite3-wasm/v6/...=-race=false $(SDKS:%='-gcflags=%/...=-race=false -l')
+SDKS = github.com/openai/openai-go/v3 github.com/anthropics/anthropic-sdk-go
 RACE_SKIP = -skip 'WhatBreaksTheContract|AsTheModel|SmallSegments|BehindAPooler$$|TenThousandTurns'
 
 race: ## All tests under the race detector, in memory and through a server on SQLite
@@ -47,9 +49,10 @@ race-postgres: ## The tests of the PostgreSQL store under the race detector
 matrix: ## All tests on every backend, with servers; prints how many ran on each
 	scripts/matrix.sh $$(go list ./... | grep -v /cmd/thole) # the binary's run with the faults
 
-# Everything about faults runs; the rest of the stores' tests ran before.
+# Everything about faults runs; the rest of the stores' tests ran before. Those that
+# run in parallel mostly wait.
 faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left; fail the disk at random
-	THOLE_TEST=all go test -tags faults -vet=off -timeout 30m -count=1 -v -skip 'Contract|AsTheModel' ./cmd/thole ./backend/sqlitestore ./backend/filestore
+	THOLE_TEST=all go test -tags faults -vet=off -timeout 30m -parallel 4 -count=1 -v -skip 'Contract|AsTheModel' ./cmd/thole ./backend/sqlitestore ./backend/filestore
 
 FUZZTIME ?= 10s
 fuzz: ## Run every fuzz target for FUZZTIME (10s)

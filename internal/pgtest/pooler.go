@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // pooler is a pgbouncer before a server, in transaction mode: a connection
@@ -31,6 +34,7 @@ func (s *Server) Pool(dsn string) (string, error) {
 			return "", fmt.Errorf("pgtest: pgbouncer: %w", err)
 		}
 	}
+	s.pooled = append(s.pooled, dsn)
 	u.Host = s.pgbouncer.addr
 	return u.String(), nil
 }
@@ -46,6 +50,7 @@ logfile = %s/pgbouncer.log
 auth_type = scram-sha-256
 server_login_retry = 1
 auth_file = %s/users
+admin_users = %s
 pool_mode = transaction
 default_pool_size = 20
 max_client_conn = 1000
@@ -61,10 +66,10 @@ func (s *Server) startPooler() (*pooler, error) {
 		return nil, err
 	}
 	config := filepath.Join(s.dir, "pgbouncer.ini")
-	if err := s.write(config, fmt.Sprintf(poolerConfig, s.port, port, s.dir, s.dir, s.dir)); err != nil {
+	if err := s.write(config, fmt.Sprintf(poolerConfig, s.port, port, s.dir, s.dir, s.dir, User)); err != nil {
 		return nil, err
 	}
-	if err := s.write(filepath.Join(s.dir, "users"), fmt.Sprintf("%q %q\n", User, Password)); err != nil {
+	if err := s.write(filepath.Join(s.dir, "users"), fmt.Sprintf("%q %q\n", User, verifier)); err != nil {
 		return nil, err
 	}
 	p := &pooler{cmd: s.programs.command(s.dir, path, "-q", config), addr: "127.0.0.1:" + strconv.Itoa(port)}
@@ -82,6 +87,23 @@ func (s *Server) startPooler() (*pooler, error) {
 			return nil, err
 		}
 	}
+}
+
+// reconnect has the pooler use none of its present connections to the database of
+// dsn again.
+func (s *Server) reconnect(ctx context.Context, dsn string) error {
+	config, err := pgx.ParseConfig(dsnOf(s.pgbouncer.addr, "pgbouncer"))
+	if err != nil {
+		return err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // its console knows no other
+	c, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	_, err = c.Exec(ctx, "RECONNECT "+nameOf(dsn))
+	return err
 }
 
 // findPooler looks in the PATH, and where Debian keeps it.

@@ -181,3 +181,30 @@ func (o *outcome) Fatal(...any) {
 		o.got = "fatal"
 	}
 }
+
+func TestADatabaseIsEmptyWhoeverHadItBefore(t *testing.T) {
+	s := Start(t)
+	use := func(t *testing.T) (dsn string) {
+		t.Helper()
+		dsn = s.Database(t)
+		for _, through := range []string{dsn, s.Pooled(t, dsn)} {
+			if got := show(t, through+"?default_query_exec_mode=exec", "synchronous_commit"); got != "on" {
+				t.Errorf("%s: synchronous_commit: got %q, want on", through, got)
+			}
+		}
+		for _, sql := range []string{
+			"CREATE SCHEMA mine; CREATE TABLE mine.t (n int); CREATE TABLE t (n int)",
+			"ALTER DATABASE " + nameOf(dsn) + " SET synchronous_commit = off",
+		} {
+			if err := execute(t.Context(), dsn, sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dsn
+	}
+	var first string
+	t.Run("first", func(t *testing.T) { first = use(t) })
+	if second := use(t); second != first {
+		t.Errorf("second database: got %s, want %s again", second, first)
+	}
+}
