@@ -193,7 +193,7 @@ func brief(s string) string {
 // problem answers a request with err and logs what is the server's fault.
 func (a *API) problem(w http.ResponseWriter, r *http.Request, id string, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context())) {
-		return // nobody listens any more
+		panic(http.ErrAbortHandler) // who closed only one half of the connection must not read a 200
 	}
 	h := w.Header()
 	p := problemOf(err)

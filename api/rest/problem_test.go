@@ -1,17 +1,21 @@
 package rest_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/rest"
+	"github.com/thole-dev/thole/backend/memstore"
 )
 
 func TestEverySentinelHasACodeAndEveryCodeItsSentinel(t *testing.T) {
@@ -210,5 +214,55 @@ func TestTheRateOfACallerIsBounded(t *testing.T) {
 	}
 	if limited == 0 {
 		t.Error("20 requests at once passed a rate of 3 a second")
+	}
+}
+
+// held lets no commit through until it is let go.
+type held struct {
+	thole.Backend
+	came, letGo chan struct{}
+}
+
+func (h *held) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	select {
+	case h.came <- struct{}{}:
+	default:
+	}
+	<-h.letGo
+	return h.Backend.Commit(ctx, batch)
+}
+
+// A client that closed its half of the connection counts as gone, but reads: it
+// must not be told of a success that nobody knows of.
+func TestWhoClosesHalfOfTheConnectionIsNotToldOfASuccess(t *testing.T) {
+	b := &held{memstore.New(), make(chan struct{}, 1), make(chan struct{})}
+	store, err := thole.Open(t.Context(), b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serveStore(t, store, nil)
+	const body = `{"type":"a.b","data":1}`
+	send := func() *net.TCPConn {
+		conn, err := net.Dial("tcp", s.http.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		fmt.Fprintf(conn, "POST /v1/spaces/project:a/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		return conn.(*net.TCPConn)
+	}
+	first := send()
+	<-b.came
+	second := send() // waits for the first
+	if err := second.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(second); len(got) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("answer to who closed a half: got %q, %v; want none", got, err)
+	}
+	close(b.letGo)
+	if got, err := io.ReadAll(first); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 201 ") {
+		t.Errorf("answer to who did not: got %q, %v; want 201", got, err)
 	}
 }

@@ -107,15 +107,42 @@ func lines(ctx context.Context, in io.Reader, turn func(string) error) error {
 			fmt.Fprint(os.Stderr, "> ")
 		}
 	}
-	ask()
-	for s := bufio.NewScanner(in); s.Scan() && ctx.Err() == nil; ask() {
-		if line := strings.TrimSpace(s.Text()); line != "" {
-			if err := turn(line); err != nil {
-				fmt.Fprintln(os.Stderr, "thole:", err)
+	read, ended := make(chan string), make(chan error, 1)
+	go func() { // a read from a terminal cannot be interrupted: it ends with the process
+		r := bufio.NewReader(in)
+		for {
+			line, err := r.ReadString('\n')
+			if line != "" {
+				select {
+				case read <- line:
+				case <-ctx.Done():
+					return
+				}
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	for {
+		ask()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-ended:
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		case line := <-read:
+			if line = strings.TrimSpace(line); line != "" {
+				if err := turn(line); err != nil {
+					fmt.Fprintln(os.Stderr, "thole:", err)
+				}
 			}
 		}
 	}
-	return context.Cause(ctx)
 }
 
 // follow does work and prints what happens in the space meanwhile.

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -318,5 +320,33 @@ func (s *server) hides(secrets ...string) {
 				s.t.Errorf("%s holds a secret", file)
 			}
 		}
+	}
+}
+
+// TestASignalEndsAConversation asks nothing and then sends a signal.
+func TestASignalEndsAConversation(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), program, "agent")
+	cmd.Dir = t.TempDir()
+	in, err := cmd.StdinPipe() // stays open, as a terminal does
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "thread ") {
+		t.Fatalf("got %q, %v, want the thread", line, err)
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	hung := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+	cmd.Wait()
+	if !hung.Stop() {
+		t.Error("thole agent goes on after SIGTERM while nobody types")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -241,6 +242,9 @@ func TestWhoWaitsInADestroyedThreadHears(t *testing.T) {
 		r, err := b.rs.Get(t.Context(), second)
 		if err != nil || !r.Ended() {
 			t.Errorf("got %+v, %v", r, err)
+		}
+		if got := b.events(); !slices.Equal(got[len(got)-2:], []string{"finished", "finished"}) {
+			t.Errorf("events: got %v, want both finished", got)
 		}
 	})
 }

@@ -63,6 +63,7 @@ func (s *slot) promote(tx *thole.Tx) error {
 			r.Status, r.Cancel, r.Finished = Cancelled, &Cancel{Cause: BySuperseded, Time: tx.Now()}, tx.Now()
 			tx.Release(key(r.ID))
 			r.put(tx)
+			r.emit(tx, "run.finished", Event{Status: Cancelled, Cause: BySuperseded})
 			continue
 		} else if err != nil && !notFound {
 			return err
