@@ -43,6 +43,9 @@ func (c *call) admit() error {
 	if err := c.knownQuery(); err != nil {
 		return err
 	}
+	if h := c.r.Header; c.route.mutates() && !c.route.etag && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") {
+		return invalid("If-Match", "is of no effect here; see /docs")
+	}
 	name := c.r.PathValue("space")
 	if name != "" {
 		if err := c.enter(name); err != nil {

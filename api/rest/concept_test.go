@@ -476,3 +476,49 @@ func TestASummaryStandsForTheTurnsBeforeIt(t *testing.T) {
 	s.want(201, &open, "POST", path+"/messages", `{"role":"user","blocks":[{"type":"text","content":"four"}]}`)
 	s.refuse(409, "conflict", "POST", path+"/compact", map[string]string{"upto": open.Turn, "summary": "x"})
 }
+
+func TestListsThatComeWholeComeInPartsToo(t *testing.T) {
+	s := serve(t, nil)
+	thread := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+	s.want(200, nil, "PUT", thread+"/todos", `{"items":[{"content":"a"},{"content":"b"},{"content":"c"}]}`)
+	for range 3 {
+		s.want(201, nil, "POST", thread+"/runs", `{"prompt":"go"}`)
+	}
+	for _, path := range []string{thread + "/todos", thread + "/queue"} {
+		var whole, part struct {
+			Items []struct{ ID string }
+			Next  string `json:"next_cursor"`
+		}
+		s.want(200, &whole, "GET", path, nil)
+		if len(whole.Items) != 3 || whole.Next != "" {
+			t.Errorf("%s: got %+v, want three", path, whole)
+		}
+		got, cursor := 0, ""
+		for {
+			s.want(200, &part, "GET", path+"?limit=2&cursor="+cursor, nil)
+			for _, item := range part.Items {
+				if item != whole.Items[got] {
+					t.Errorf("%s: item %d: got %v, want %v", path, got, item, whole.Items[got])
+				}
+				got++
+			}
+			if cursor = part.Next; cursor == "" {
+				break
+			}
+		}
+		if got != 3 {
+			t.Errorf("%s in parts: got %d items, want 3", path, got)
+		}
+		s.refuse(400, "invalid", "GET", path+"?cursor=gone", nil)
+	}
+}
+
+func TestAPreconditionThatNobodyChecksIsRefused(t *testing.T) {
+	s := serve(t, nil)
+	thread := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+	var todos struct{ Items []struct{ ID string } }
+	s.want(200, &todos, "PUT", thread+"/todos", `{"items":[{"content":"a"}]}`)
+	s.refuse(400, "invalid", "PATCH", thread+"/todos/"+todos.Items[0].ID, `{"content":"b"}`, "If-Match", `"0001a3f09c52-0000000000000001"`)
+	s.refuse(400, "invalid", "DELETE", thread+"/todos/"+todos.Items[0].ID, nil, "If-None-Match", "*")
+	s.refuse(400, "invalid", "POST", "/v1/spaces/project:a/threads", `{}`, "If-None-Match", "*")
+}

@@ -3,6 +3,7 @@ package rest
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,4 +99,25 @@ func (c *call) list(name string) []string {
 		}
 	}
 	return out
+}
+
+// part returns the part of a list that was read as a whole which the request asks
+// for, and the cursor of the next one: the id of the last item. Without a limit
+// it is all that follows.
+func part[T any](c *call, items []T, id func(T) string) ([]T, string, error) {
+	limit, err := c.limit(len(items))
+	if err != nil {
+		return nil, "", err
+	}
+	if cursor := c.arg("cursor"); cursor != "" {
+		i := slices.IndexFunc(items, func(item T) bool { return id(item) == cursor })
+		if i < 0 {
+			return nil, "", invalid("cursor", "%.60q is no longer in the list; begin anew", cursor)
+		}
+		items = items[i+1:]
+	}
+	if len(items) <= limit {
+		return items, "", nil
+	}
+	return items[:limit], id(items[limit-1]), nil
 }

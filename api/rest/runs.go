@@ -33,7 +33,7 @@ func runRoutes() []route {
 			summary: "Ask a run and all runs below it to end", do: mayTake(cancelRun)},
 		{method: "POST", path: one + "/signals", tag: "runs", access: write,
 			summary: "Give a run what it waits for, or will", do: takes(signalRun)},
-		{method: "GET", path: queue, tag: "runs", access: read, summary: "List the runs that wait, in order", do: gives(listQueue)},
+		{method: "GET", path: queue, tag: "runs", access: read, query: pagingParams(), summary: "List the runs that wait, in order", do: gives(listQueue)},
 		{method: "PATCH", path: queue + "/{run}", tag: "runs", access: write, etag: true,
 			summary: "Change a run that waits; it keeps its place", do: takes(editQueued)},
 		{method: "DELETE", path: queue + "/{run}", tag: "runs", access: write, summary: "Take a run out of the queue", do: gives(dropQueued)},
@@ -261,13 +261,17 @@ func signalRun(c *call, in NewSignal) (none, error) {
 
 func listQueue(c *call) (page[*run.Run], error) {
 	queue, err := c.runs().Queue(c.ctx, c.r.PathValue("thread"))
+	if err != nil {
+		return page[*run.Run]{}, err
+	}
 	var items []*run.Run
 	for _, r := range queue {
 		if c.mayEnter(r.Thread) == nil { // a queue may be an owner's, over several threads
 			items = append(items, shown(r))
 		}
 	}
-	return pageOf(items, ""), err
+	items, next, err := part(c, items, func(r *run.Run) string { return r.ID })
+	return pageOf(items, next), err
 }
 
 // QueueEdit is a change of a run that waits.

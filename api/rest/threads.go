@@ -17,7 +17,7 @@ func threadRoutes() []route {
 		{"at", "string", "as the history was at this position"},
 	}
 	return []route{
-		{method: "POST", path: all, tag: "threads", access: write, etag: true, summary: "Create a thread", do: mayTake(createThread)},
+		{method: "POST", path: all, tag: "threads", access: write, summary: "Create a thread", do: mayTake(createThread)},
 		{method: "GET", path: all, tag: "threads", access: read, scoped: true, summary: "List the threads, without what was said",
 			query: append(pagingParams(),
 				param{"assistant", "string", "only the threads of this agent"},

@@ -8,7 +8,7 @@ import (
 func todoRoutes() []route {
 	const all, one = "/v1/spaces/{space}/threads/{thread}/todos", "/v1/spaces/{space}/threads/{thread}/todos/{todo}"
 	return []route{
-		{method: "GET", path: all, tag: "todos", access: read, etag: true, summary: "Read a thread's todos, in order", do: gives(listTodos)},
+		{method: "GET", path: all, tag: "todos", access: read, etag: true, query: pagingParams(), summary: "Read a thread's todos, in order", do: gives(listTodos)},
 		{method: "POST", path: all, tag: "todos", access: write, status: 201, summary: "Add a todo", do: takes(addTodo)},
 		{method: "PUT", path: all, tag: "todos", access: write, etag: true, summary: "Replace the whole list", do: takes(putTodos)},
 		{method: "PATCH", path: one, tag: "todos", access: write, summary: "Change a todo", do: takes(patchTodo)},
@@ -16,11 +16,11 @@ func todoRoutes() []route {
 	}
 }
 
-// Todos is a thread's whole list.
+// Todos is a thread's list, or a part of it.
 type Todos struct {
 	Items      []todo.Todo    `json:"items"`
 	Version    thole.Position `json:"version"`
-	NextCursor string         `json:"next_cursor" jsonschema:"description=always empty: the list comes whole"`
+	NextCursor string         `json:"next_cursor" jsonschema:"description=empty unless a limit was given and more follows"`
 }
 
 func todos(l todo.List) Todos {
@@ -32,8 +32,13 @@ func todos(l todo.List) Todos {
 
 func listTodos(c *call) (Todos, error) {
 	l, err := todo.In(c.space).List(c.ctx, c.r.PathValue("thread"))
+	if err != nil {
+		return Todos{}, err
+	}
 	c.version(l.Version)
-	return todos(l), err
+	list := todos(l)
+	list.Items, list.NextCursor, err = part(c, list.Items, func(t todo.Todo) string { return t.ID })
+	return list, err
 }
 
 // NewTodo is a todo to add or to put.
