@@ -50,7 +50,7 @@ func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, er
 		},
 	})
 	out := Output{Text: res.Output, Meta: map[string]any{
-		"command": in.Command, "exit_code": res.ExitCode, "output": cut(res.Output, maxResult),
+		"command": cut(in.Command, maxResult), "exit_code": res.ExitCode, "output": cut(res.Output, maxResult),
 	}}
 	switch {
 	case ctx.Err() != nil && err != nil:

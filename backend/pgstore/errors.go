@@ -111,6 +111,16 @@ func (c *config) explain(ctx context.Context, err error) error {
 	return say(nil, "failed")
 }
 
+// explain is that of config for a store that was open: that it is let in no more
+// is no fault of the caller, and says nothing about what is in the store.
+func (s *Store) explain(ctx context.Context, err error) error {
+	switch code(err) {
+	case badPassword, badAuthorization, noDatabase, noPrivilege:
+		return fmt.Errorf("%w: %s no longer lets user %s in: %w", thole.ErrUnavailable, s.name(), s.config.pool.ConnConfig.User, err)
+	}
+	return s.config.explain(ctx, err)
+}
+
 // explainConnection is explain for what the server did not say itself.
 func (c *config) explainConnection(ctx context.Context, err error, say func(error, string) error) error {
 	if cause := context.Cause(ctx); cause != nil {

@@ -3,9 +3,11 @@ package pgstore_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/internal/pgtest"
@@ -163,5 +165,43 @@ func TestCheckFindsWhatTheFormatRulesOut(t *testing.T) {
 			t.Errorf("after %s: got %v, want ErrCorrupt", damage, err)
 		}
 		execSQL(t, dsn, `TRUNCATE thole.space, thole.event, thole.record; `+undo)
+	}
+}
+
+func TestAStoreThatIsLetInNoMoreIsUnavailable(t *testing.T) {
+	dsn := pgtest.Own(t).Database(t)
+	s := open(t, dsn)
+	commit(t, s, "user:1", "s", `1`)
+	at := strings.LastIndex(dsn, "/") + 1
+	admin, name := dsn[:at]+"postgres", dsn[at:]
+	for what, sql := range map[string][2]string{
+		"the database has another name": {"ALTER DATABASE " + name + " RENAME TO away", "ALTER DATABASE away RENAME TO " + name},
+		"the password is another one":   {"ALTER ROLE thole PASSWORD 'other'", "ALTER ROLE thole PASSWORD 'thole'"},
+	} {
+		c, err := pgx.Connect(t.Context(), admin) // kept, for the password
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		run := func(sql string) {
+			t.Helper()
+			if _, err := c.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for cut := `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '` + name + `'`; ; {
+			run(cut) // the store may connect again meanwhile
+			if _, err := c.Exec(t.Context(), sql[0]); err == nil {
+				run(cut)
+				break
+			}
+		}
+		for range 2 {
+			if _, err := s.Get(t.Context(), "user:1", "k"); !errors.Is(err, thole.ErrUnavailable) {
+				t.Errorf("get while %s: got %v, want ErrUnavailable", what, err)
+			}
+		}
+		run(sql[1])
+		commit(t, s, "user:1", "s", `1`)
 	}
 }
