@@ -144,7 +144,7 @@ func (s *Store) publish(adds []*addition) error {
 		}
 		return err
 	}
-	return s.tellOthers(func() []note {
+	s.tellSoon(func() []note {
 		notes := make([]note, len(adds))
 		for i, a := range adds {
 			s.spaces[a.sp.name] = a.sp
@@ -155,6 +155,7 @@ func (s *Store) publish(adds []*addition) error {
 		s.signalDirty()
 		return notes
 	})
+	return nil
 }
 
 // current returns a space as it is now, for a commit: empty if there is none.
@@ -178,12 +179,13 @@ func (s *Store) current(name string) (*space, error) {
 		sp = nil
 	}
 	if sp != nil {
-		if err := s.catchUp(sp, n); err != nil {
-			return nil, err
-		}
-		same, err := s.untouched(sp)
-		if err != nil {
-			return nil, err
+		same := false
+		err := s.catchUp(sp, n)
+		if err == nil { // else it has to be read anew
+			same, err = s.untouched(sp)
+			if err != nil {
+				return nil, err
+			}
 		}
 		if same {
 			return sp, nil

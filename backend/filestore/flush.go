@@ -59,6 +59,7 @@ func (s *Store) tend() {
 		case <-s.closed:
 			return
 		case <-patrol.C:
+			s.willRetry(s.retell(context.Background()))
 			var err error
 			space, key, err = s.patrol(context.Background(), space, key)
 			s.willRetry(err)
@@ -92,7 +93,13 @@ func (s *Store) relieve(ctx context.Context) error {
 	if dirty < maxDirtyBytes {
 		return nil
 	}
-	return s.flush(ctx, nil)
+	err := s.flush(ctx, nil)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.dirty < maxDirtyBytes {
+		return nil
+	}
+	return err
 }
 
 // flushClosing is flush while the store is being closed.
@@ -120,12 +127,16 @@ func (s *Store) flush(ctx context.Context, pc *pace) error {
 		}
 	}
 	s.mu.RUnlock()
-	for _, sp := range behind {
+	var errs []error
+	for _, sp := range behind { // one that cannot be written must not hold up the others
 		if err := s.flushSpace(ctx, sp, pc); err != nil {
-			return s.fail(err)
+			errs = append(errs, s.fail(err))
+		}
+		if context.Cause(ctx) != nil {
+			break
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // turn waits until no other flush runs, and makes one that rests go on at once.
@@ -207,9 +218,20 @@ func (s *Store) flushSpace(ctx context.Context, sp *space, pc *pace) error {
 	return err
 }
 
-// writeFiles writes files beside their places and installs them. It syncs one
-// after the other, so that a commit never waits for more than one sync.
-func (s *Store) writeFiles(ctx context.Context, sp *space, files []*pending, upTo uint64, pc *pace) (bool, error) {
+// writeFiles writes files beside their places and installs them. Whoever opens the
+// store meanwhile takes the first for what a crash left, and removes them.
+func (s *Store) writeFiles(ctx context.Context, sp *space, files []*pending, upTo uint64, pc *pace) (ok bool, err error) {
+	for range 3 {
+		if ok, err = s.tryFiles(ctx, sp, files, upTo, pc); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return ok, err
+}
+
+// tryFiles syncs one file after the other, so that a commit never waits for more
+// than one sync.
+func (s *Store) tryFiles(ctx context.Context, sp *space, files []*pending, upTo uint64, pc *pace) (bool, error) {
 	defer func() {
 		for _, p := range files {
 			if p.rec != nil {
@@ -281,7 +303,7 @@ func (s *Store) install(ctx context.Context, sp *space, files []*pending, upTo u
 		_, err := s.load(sp.name)
 		return false, err
 	}
-	return true, s.tellOthers(func() []note {
+	s.tellSoon(func() []note {
 		for _, p := range done {
 			s.installed(sp, p)
 		}
@@ -291,6 +313,7 @@ func (s *Store) install(ctx context.Context, sp *space, files []*pending, upTo u
 		sp.flushed = upTo
 		return []note{sp.note()}
 	})
+	return true, nil
 }
 
 // installOne puts one file in its place and returns the directories whose names

@@ -184,8 +184,8 @@ func (d disk) syncDirs(dirs []string) error {
 	})
 }
 
-// parallel calls do for each item, a few at a time, and returns the first error
-// in the order of the items.
+// parallel calls do for each item, a few at a time. It returns the first error in
+// the order of the items, but a failed sync before all others.
 func parallel[T any](items []T, do func(T) error) error {
 	if len(items) == 1 {
 		return do(items[0])
@@ -201,6 +201,9 @@ func parallel[T any](items []T, do func(T) error) error {
 		})
 	}
 	wg.Wait()
+	if i := slices.IndexFunc(errs, broken); i >= 0 {
+		return errs[i]
+	}
 	return cmp.Or(errs...)
 }
 
@@ -232,6 +235,16 @@ type syncError struct{ error }
 
 func (e *syncError) Unwrap() error { return e.error }
 
+// undoError is a failed try to take back what was written and not acknowledged.
+type undoError struct{ error }
+
+func (e *undoError) Unwrap() error { return e.error }
+
+// broken reports whether nothing may be written any more after err.
+func broken(err error) bool {
+	return errors.As(err, new(*undoError)) || errors.As(err, new(*syncError)) && !full(err)
+}
+
 func syncFile(f File) error {
 	if err := f.Sync(); err != nil {
 		return &syncError{err}
@@ -247,14 +260,13 @@ func full(err error) bool {
 
 // explain says what a person can do about an error of the file system.
 func (s *Store) explain(err error) error {
-	var unsynced *syncError
 	switch {
 	case err == nil:
 		return nil
+	case broken(err):
+		return fmt.Errorf("file store %s stopped writing because its disk failed to sync; check the disk, then open the store again: %w", s.dir, err)
 	case full(err):
 		return fmt.Errorf("%w: file store %s cannot grow: the disk is full; free some space and try again, nothing was lost: %w", thole.ErrFull, s.dir, err)
-	case errors.As(err, &unsynced):
-		return fmt.Errorf("file store %s stopped writing because its disk failed to sync; check the disk, then open the store again: %w", s.dir, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("file store %s: give this user the right to write the directory and all in it: %w", s.dir, err)
 	}

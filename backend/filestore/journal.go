@@ -201,7 +201,7 @@ func (s *Store) put(adds []*addition) (undone bool, err error) {
 	}
 	for _, a := range adds {
 		if e := s.takeBack(a); e != nil {
-			return false, &syncError{errors.Join(err, e)}
+			return false, &undoError{errors.Join(err, e)}
 		}
 	}
 	return true, err

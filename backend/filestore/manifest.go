@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -183,6 +185,7 @@ func readHeader(f File) (h manifestHeader, size int64, err error) {
 func (s *Store) hear(n note) {
 	s.news++
 	s.notes.Set(n.Space, n)
+	s.untold = slices.DeleteFunc(s.untold, func(u note) bool { return u.Space == n.Space }) // who wrote this one saw what it is about
 	sp := s.spaces[n.Space]
 	switch {
 	case sp == nil:
@@ -196,7 +199,7 @@ func (s *Store) hear(n note) {
 // tellOthers does change and appends the notes that it returns, both while it
 // holds mu: nobody sees here what others could not see, too. The caller holds the
 // lock. What the notes are about is on stable storage before, so if they cannot
-// be written, others find it out when they take the lock.
+// be written, others find it out when they take the lock; they are written later.
 func (s *Store) tellOthers(change func() []note) error {
 	s.catching.Lock()
 	defer s.catching.Unlock()
@@ -204,36 +207,85 @@ func (s *Store) tellOthers(change func() []note) error {
 		return err
 	}
 	if s.manifest.offset > maxManifestBytes {
-		return s.rewriteManifest()
+		if err := s.rewriteManifest(); err != nil {
+			s.log.Warn("file store: the notes could not be written anew; will try again", "dir", s.dir, "error", s.fail(err))
+		}
 	}
 	return nil
+}
+
+// tellSoon is tellOthers for what holds whether others hear of it now or later.
+func (s *Store) tellSoon(change func() []note) {
+	if err := s.tellOthers(change); err != nil {
+		s.log.Warn("file store: other processes hear later of what was done", "dir", s.dir, "error", err)
+	}
+}
+
+// retell writes the notes that could not be written.
+func (s *Store) retell(ctx context.Context) error {
+	s.mu.RLock()
+	none := len(s.untold) == 0
+	s.mu.RUnlock()
+	if none {
+		return nil
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.tellOthers(func() []note { return nil })
 }
 
 func (s *Store) changeAndTell(change func() []note) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var b []byte
-	for _, n := range change() {
+	notes := change()
+	for _, n := range notes {
 		s.notes.Set(n.Space, n)
+	}
+	notes = append(s.untold, notes...)
+	var b []byte
+	for _, n := range notes {
 		b = appendSealed(b, n)
 	}
 	m := &s.manifest
+	written, err := 0, error(nil)
 	if s.seen.size > m.offset { // a crash tore the last line
-		if err := m.file.Truncate(m.offset); err != nil {
-			return err
-		}
+		err = m.file.Truncate(m.offset)
 	}
-	if _, err := m.file.WriteAt(b, m.offset); err != nil {
+	if err == nil {
+		written, err = m.file.WriteAt(b, m.offset)
+	}
+	if err != nil { // others may have read the lines that are whole
+		whole := bytes.LastIndexByte(b[:written], '\n') + 1
+		m.offset += int64(whole)
 		m.file.Truncate(m.offset)
+		s.untold = newest(notes[bytes.Count(b[:whole], []byte("\n")):])
+		s.seen = stamp{}
 		return err
 	}
+	s.untold = nil
+	m.offset += int64(len(b))
 	info, err := m.file.Stat()
 	if err != nil {
-		return err
+		s.seen = stamp{}
+		return nil
 	}
-	m.offset += int64(len(b))
 	s.seen = stampOf(info)
 	return nil
+}
+
+// newest is what counts of notes: the last one of each space.
+func newest(notes []note) (last []note) {
+	seen := map[string]bool{}
+	for _, n := range slices.Backward(notes) {
+		if !seen[n.Space] {
+			seen[n.Space] = true
+			last = append(last, n)
+		}
+	}
+	return last
 }
 
 // appendSealed appends v as a line with its CRC.
@@ -335,7 +387,7 @@ func (s *Store) rewriteManifest() error {
 	m.close()
 	*m = manifest{store: m.store, generation: m.generation + 1, file: f, offset: int64(len(b))}
 	s.mu.Lock()
-	s.seen = stampOf(info)
+	s.seen, s.untold = stampOf(info), nil
 	s.mu.Unlock()
 	return nil
 }

@@ -392,7 +392,10 @@ func (r *recovery) apply() error {
 	} else if len(r.replay) == 0 && !sp.head.Last.IsZero() {
 		sp.flushed = sp.head.Last.Seq
 	}
-	return r.tellOthers(func() []note {
+	if r.replaced {
+		sp.era++
+	}
+	r.tellSoon(func() []note {
 		if adopted != nil {
 			added += adopted.apply()
 		}
@@ -404,4 +407,5 @@ func (r *recovery) apply() error {
 		r.signalDirty()
 		return []note{sp.note()}
 	})
+	return nil
 }

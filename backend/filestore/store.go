@@ -81,6 +81,7 @@ type Store struct {
 	notes   btree.Map[string, note]
 	spaces  map[string]*space
 	seen    stamp  // of the manifest
+	untold  []note // that could not be written yet; they go with the next
 	news    uint64 // counts what other processes were seen to do
 	failed  error  // why nothing is written any more
 	batches uint64 // counts those that this Store wrote
@@ -289,12 +290,20 @@ func (s *Store) lockWith(ctx context.Context, first func() error) (unlock func()
 	return unlock, nil
 }
 
+// lockPatience is how long to wait for a process that holds the lock: it may have
+// been stopped.
+const lockPatience = 30 * time.Second
+
 // flock takes the lock between processes. It asks again and again, since a call
 // that waits could not be cancelled.
 func (s *Store) flock(ctx context.Context) error {
+	late := time.Now().Add(lockPatience)
 	for wait := 50 * time.Microsecond; ; wait = min(2*wait, 2*time.Millisecond) {
 		if ok, err := s.lockFile.TryLock(); ok || err != nil {
 			return err
+		}
+		if time.Now().After(late) {
+			return fmt.Errorf("%w: file store %s: another process has held the lock for %v; end or continue it, then try again", thole.ErrUnavailable, s.dir, lockPatience)
 		}
 		select {
 		case <-time.After(wait):
@@ -321,8 +330,7 @@ func (s *Store) usable(ctx context.Context) error {
 // fail remembers an error after which nothing may be written, and returns what
 // the caller is told.
 func (s *Store) fail(err error) error {
-	var unsynced *syncError
-	if errors.As(err, &unsynced) && !full(err) {
+	if broken(err) {
 		s.mu.Lock()
 		s.failed = s.explain(err)
 		s.mu.Unlock()

@@ -1,0 +1,197 @@
+package filestore_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/internal/faultfs"
+)
+
+// picky is a file system that fails what a test picks.
+type picky struct {
+	filestore.FS
+	write, truncate, rename func(name string) error // nil: never
+}
+
+func pick(f func(string) error, name string) error {
+	if f == nil {
+		return nil
+	}
+	return f(name)
+}
+
+func (p *picky) OpenFile(name string, flag int) (filestore.File, error) {
+	f, err := p.FS.OpenFile(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	return &pickyFile{f, p, name}, nil
+}
+
+func (p *picky) Rename(from, to string) error {
+	if err := pick(p.rename, to); err != nil {
+		return err
+	}
+	return p.FS.Rename(from, to)
+}
+
+type pickyFile struct {
+	filestore.File
+	fs   *picky
+	name string
+}
+
+func (f *pickyFile) WriteAt(b []byte, at int64) (int, error) {
+	if err := pick(f.fs.write, f.name); err != nil {
+		n, _ := f.File.WriteAt(b[:len(b)/2], at)
+		return n, err
+	}
+	return f.File.WriteAt(b, at)
+}
+
+func (f *pickyFile) Truncate(size int64) error {
+	if err := pick(f.fs.truncate, f.name); err != nil {
+		return err
+	}
+	return f.File.Truncate(size)
+}
+
+// of fails with err what is about names that contain part.
+func of(part string, err error) func(string) error {
+	return func(name string) error {
+		if strings.Contains(name, part) {
+			return err
+		}
+		return nil
+	}
+}
+
+func onPicky(t *testing.T) (*filestore.Store, *picky) {
+	t.Helper()
+	disk := &picky{FS: faultfs.New(1)}
+	return open(t, "/store", &filestore.Options{FS: disk, Lag: -1}), disk
+}
+
+func TestACommitStandsThoughItsNoteFindsNoSpace(t *testing.T) {
+	a, disk := onPicky(t)
+	b := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
+	if err := tryCommit(a); err != nil {
+		t.Fatal(err)
+	}
+	disk.write = of("manifest", syscall.ENOSPC)
+	for range 2 {
+		if err := tryCommit(a); err != nil {
+			t.Fatalf("commit that is on the disk while no note is: %v; who sends it again would have it twice", err)
+		}
+	}
+	if got := head(t, a).Last.Seq; got != 3 {
+		t.Errorf("head: got %d, want 3", got)
+	}
+	disk.write = nil
+	if err := tryCommit(b); err != nil { // finds out what it was not told
+		t.Fatal(err)
+	}
+	if err := tryCommit(a); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*filestore.Store{"a": a, "b": b} {
+		if got := head(t, s).Last.Seq; got != 5 {
+			t.Errorf("head of %s: got %d, want 5", name, got)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAFullDiskThatTakesNothingBackStopsTheStore(t *testing.T) {
+	s, disk := onPicky(t)
+	if err := tryCommit(s); err != nil {
+		t.Fatal(err)
+	}
+	disk.write, disk.truncate = of("journal", syscall.ENOSPC), of("journal", syscall.EIO)
+	if err := tryCommit(s); err == nil || errors.Is(err, thole.ErrFull) {
+		t.Errorf("commit that cannot be taken back: got %v, want an error that is not ErrFull", err)
+	}
+	disk.write, disk.truncate = nil, nil
+	if err := tryCommit(s); err == nil || !strings.Contains(err.Error(), "open the store again") {
+		t.Errorf("commit after it: got %v, want an error that says what to do", err)
+	}
+}
+
+func TestFilesThatAnotherRemovesOnTheirWayAreWrittenAgain(t *testing.T) {
+	s, disk := onPicky(t)
+	if err := tryCommit(s); err != nil {
+		t.Fatal(err)
+	}
+	opened := false
+	disk.rename = func(to string) error {
+		if strings.Contains(to, "records") && !opened {
+			opened = true
+			return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrNotExist}
+		}
+		return nil
+	}
+	if err := s.Flush(t.Context()); err != nil || !opened {
+		t.Errorf("flush: %v, met the removal: %v", err, opened)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASpaceThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
+	s, disk := onPicky(t)
+	for _, space := range []string{"user:a", "user:b", "user:c"} {
+		if _, err := s.Commit(t.Context(), []thole.Commit{{Space: space, Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk.rename = of("/user/b/", fs.ErrPermission)
+	if err := s.Flush(t.Context()); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("flush: got %v, want that of the space that cannot be written", err)
+	}
+	for _, id := range []string{"a", "c"} {
+		if _, err := disk.Stat("/store/user/" + id + "/records/k.json"); err != nil {
+			t.Errorf("the record of space %s: %v", id, err)
+		}
+	}
+	disk.rename = nil
+}
+
+func TestARevertThatAnotherProcessAdoptsReachesThisOne(t *testing.T) {
+	dir := t.TempDir()
+	a, b := open(t, dir, &filestore.Options{Lag: -1}), open(t, dir, &filestore.Options{Lag: -1})
+	if err := tryCommit(a); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "user", "1", "journal", "0000000000000001.jsonl")
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := tryCommit(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(path, old, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*filestore.Store{b, a, b} {
+		if err := tryCommit(s); err != nil {
+			t.Fatalf("commit after a revert: %v", err)
+		}
+	}
+	want := head(t, b)
+	if got := head(t, a); got.Last != want.Last || len(got.Epochs) != 2 {
+		t.Errorf("heads: got %v and %v, want the same of two epochs", got, want)
+	}
+}
