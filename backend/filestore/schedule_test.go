@@ -73,6 +73,7 @@ type schedule struct {
 	disk         *faultfs.FS
 	store        *filestore.Store
 	id           int
+	stopped      bool // the store said that it writes nothing any more
 	spaces       map[string]*expected
 	acknowledged int
 	epochs       int
@@ -127,7 +128,7 @@ func (r *schedule) open() bool {
 	if err != nil {
 		return false
 	}
-	r.store = s
+	r.store, r.stopped = s, false
 	return true
 }
 
@@ -199,9 +200,15 @@ func (r *schedule) commit() {
 		batch[i] = c
 	}
 	results, err := r.store.Commit(r.Context(), batch)
+	if r.stopped && err == nil {
+		r.Error("a commit succeeded after the store had said that it stopped writing")
+	}
+	r.stopped = r.stopped || err != nil && strings.Contains(err.Error(), "stopped writing")
 	for i, id := range ids {
 		e := r.space(batch[i].Space)
-		if err != nil {
+		if errors.Is(err, thole.ErrFull) { // nothing of it was applied, or will be
+			continue
+		} else if err != nil {
 			e.doubt[id] = batch[i]
 		} else {
 			e.commits[id] = known{batch[i], results[i].Last}
