@@ -21,9 +21,10 @@ func Register(s *thole.Store) { s.OnExpire("run", expire) }
 // expire ends what a record run/<id>/… stood for.
 func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	id, what, _ := strings.Cut(strings.TrimPrefix(rec.Key, "run/"), "/")
-	var orphans []string
+	var rest []string
+	cause := ByShutdown
 	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
-		orphans = nil
+		rest = nil
 		tx.Check(thole.Check{Key: rec.Key, At: rec.Version})
 		tx.Delete(rec.Key)
 		r, err := load(tx, id)
@@ -34,27 +35,30 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 		}
 		switch what {
 		case "beat":
-			if r.Children > 0 {
-				orphans = []string{id}
-			}
-			return r.finish(tx, Crashed, crashReason)
+			rest, err = r.crash(tx)
 		case "deadline":
-			c := canceller{tx: tx, cause: ByTimeout}
-			err := c.cancel(r, false)
-			orphans = c.rest
-			return err
+			cause = ByTimeout
+			c := canceller{tx: tx, cause: cause}
+			err = c.cancel(r, false)
+			rest = c.rest
 		}
-		return nil
+		return err
 	})
-	if err != nil || len(orphans) == 0 {
+	if err != nil {
 		return err
 	}
-	// Nobody waits any more for what a crashed run's sub-agents do.
-	cause := ByShutdown
-	if what == "deadline" {
-		cause = ByTimeout
+	return cancelTree(ctx, sp.Store().Space(sp.Name()), rest, cause)
+}
+
+// crash ends the run, whose worker is dead, and asks those below it to end: nobody
+// waits any more for what they do. It returns those that did not fit into the commit.
+func (r *Run) crash(tx *thole.Tx) (rest []string, err error) {
+	if err := r.finish(tx, Crashed, crashReason); err != nil {
+		return nil, err
 	}
-	return cancelTree(ctx, sp.Store().Space(sp.Name()), orphans, cause)
+	c := canceller{tx: tx, cause: ByShutdown, items: finishItems}
+	err = c.cancel(r, false)
+	return c.rest, err
 }
 
 // reap ends the run if its worker is dead: what the sweep would do, for when it
@@ -63,9 +67,9 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 func (rs *Runs) reap(ctx context.Context, id string) error {
 	sp := rs.sp.Store().Space(rs.sp.Name())
 	ctx = thole.WithoutIdempotencyKey(ctx)
-	orphans := false
+	var rest []string
 	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
-		orphans = false
+		rest = nil
 		r, err := load(tx, id)
 		if err != nil || r.Ended() {
 			return err
@@ -80,13 +84,13 @@ func (rs *Runs) reap(ctx context.Context, id string) error {
 		if dead, err := r.dead(tx); err != nil || !dead {
 			return err
 		}
-		orphans = r.Children > 0
-		return r.finish(tx, Crashed, crashReason)
+		rest, err = r.crash(tx)
+		return err
 	})
-	if err != nil || !orphans {
+	if err != nil {
 		return err
 	}
-	return cancelTree(ctx, sp, []string{id}, ByShutdown)
+	return cancelTree(ctx, sp, rest, ByShutdown)
 }
 
 // dead reports whether the worker that should be at r has let its lease run

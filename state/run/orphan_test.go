@@ -1,0 +1,71 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// lastGasp takes no commit after the one by which a run crashed.
+type lastGasp struct {
+	thole.Backend
+	over atomic.Bool
+}
+
+func (g *lastGasp) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	if g.over.Load() {
+		return nil, thole.ErrUnavailable
+	}
+	g.over.Store(slices.ContainsFunc(batch, func(c thole.Commit) bool {
+		return slices.ContainsFunc(c.Events, func(e thole.Event) bool {
+			return e.Type == "run.finished" && bytes.Contains(e.Data, []byte(run.Crashed))
+		})
+	}))
+	return g.Backend.Commit(ctx, batch)
+}
+
+// Who finds a crash may die right after it: nobody would look for the children.
+func TestTheChildrenOfACrashedRunAreCancelledWithIt(t *testing.T) {
+	ctx := t.Context()
+	var late atomic.Int64
+	b := &lastGasp{Backend: memstore.New()}
+	store, err := thole.Open(ctx, b, &thole.Options{Sweep: -1, Now: func() time.Time {
+		return time.Now().Add(time.Duration(late.Load()))
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	sp := store.Space("project:shop")
+	rs := run.In(sp, nil)
+	th, err := thread.In(sp).Create(ctx, &thread.CreateOptions{Assistant: "coder"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, err := rs.Start(ctx, th.ID, run.Request{Prompt: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rs.Claim(ctx, &run.ClaimOptions{Agent: "coder"}); err != nil {
+		t.Fatal(err)
+	}
+	child, err := rs.Start(ctx, "", run.Request{Prompt: "sub", Agent: "sub", Parent: parent.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late.Store(int64(time.Hour))
+	store.Sweep(ctx) // which ends in the failure after the first commit, if it needs two
+	for id, want := range map[string]string{parent.ID: run.Crashed, child.ID: run.Cancelled} {
+		if r, err := rs.Get(ctx, id); err != nil || r.Status != want {
+			t.Errorf("run %s: got %+v, %v; want %s", id, r, err, want)
+		}
+	}
+}
