@@ -3,6 +3,8 @@ package filestore
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/faultfs"
 )
 
 // FuzzLine feeds the decoder of a journal's lines what a damaged file or a person
@@ -59,6 +62,57 @@ func FuzzRecord(f *testing.F) {
 		again, ours, err := decodeRecord(encodeRecord(&r))
 		if err != nil || !ours || !reflect.DeepEqual(again, r) {
 			t.Errorf("written and read:\ngot  %+v, %v, %v\nwant %+v", again, ours, err, r)
+		}
+	})
+}
+
+// FuzzManifest writes behind the notes what a crash or a person may have: whatever is
+// no sealed note changes nothing, and one that says anything whatever must not
+// bring the store down.
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(`"space":"user:1","era":1,"gone":true}`), true)
+	f.Add([]byte(`"space":"user:1","segment":1,"size":9,"tail":"00000000","last":"0001aaaaaaaa-0000000000000009"}`), true)
+	f.Add([]byte(`"space":"user:1","rewriting":true,"began":true}`), true)
+	f.Add([]byte("\n\n{}\n\x00"), false)
+	f.Fuzz(func(t *testing.T, rest []byte, good bool) {
+		disk := faultfs.New(1)
+		o := &Options{FS: disk, Lag: -1, Log: slog.New(slog.DiscardHandler)}
+		s, err := Open(t.Context(), "/store", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := thole.Commit{Space: "user:1", Now: time.Unix(1, 0), Events: []thole.Event{{Stream: "s", Type: "x.y"}}, Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}}
+		if _, err := s.Commit(t.Context(), []thole.Commit{c}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		text := append([]byte(crcPrefix+`00000000",`), rest...)
+		if good {
+			seal(text)
+		}
+		m, err := disk.OpenFile("/store/.thole/manifest", os.O_RDWR)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := m.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.WriteAt(append(text, '\n'), info.Size()); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = Open(t.Context(), "/store", o); err != nil {
+			if !good {
+				t.Errorf("open: %v", err)
+			}
+			return
+		}
+		defer s.Close()
+		heads, err := s.Heads(t.Context(), "user:1")
+		if !good && (err != nil || heads[0].Last.Seq != 1 || len(heads[0].Epochs) != 1) {
+			t.Errorf("head: got %+v, %v, want one commit of one epoch", heads, err)
 		}
 	})
 }

@@ -87,6 +87,12 @@ func TestSeveralServersAreOneWhileTheyAreKilled(t *testing.T) {
 	for _, cl := range clients {
 		retries += cl.Retries
 	}
+	if least := int(loadTime/killInterval) / 2; kills < least { // a restart takes its time
+		t.Errorf("kills: got %d, want at least %d", kills, least)
+	}
+	if log.fenced == 0 {
+		t.Error("no write was fenced: nobody was replaced while it worked")
+	}
 	entries, increments := book.count()
 	t.Logf("%d kills, 1 restart of PostgreSQL, %d clients: %d entries and %d increments acknowledged and there once, %d requests repeated",
 		kills, linearClients+len(clients), entries, increments, retries)
