@@ -259,7 +259,20 @@ func (h *Handle) Finish(ctx context.Context, status, reason string) (*Run, error
 	if status != Succeeded && status != Failed {
 		return nil, fmt.Errorf("finish run %s: %w: a worker's status is succeeded or failed, not %.40q", h.id, thole.ErrInvalid, status)
 	}
-	reason = brief(reason)
+	err := h.finish(ctx, status, brief(reason))
+	if errors.Is(err, thole.ErrConflict) { // the thread may have been destroyed just now
+		err = h.finish(ctx, status, brief(reason))
+	}
+	if h.place != nil && (err == nil || errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced)) {
+		h.place.leaveUnlessAtWork()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finish run %s: %w", h.id, err)
+	}
+	return h.Get(ctx)
+}
+
+func (h *Handle) finish(ctx context.Context, status, reason string) error {
 	_, err := thread.In(h.sp).Get(ctx, h.thread)
 	gone := errors.Is(err, thole.ErrNotFound) // destroyed: there is nothing to write to
 	if gone {
@@ -277,11 +290,5 @@ func (h *Handle) Finish(ctx context.Context, status, reason string) (*Run, error
 		}
 		return r.finish(tx, status, reason)
 	})
-	if h.place != nil && (err == nil || errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced)) {
-		h.place.leaveUnlessAtWork()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("finish run %s: %w", h.id, err)
-	}
-	return h.Get(ctx)
+	return err
 }

@@ -69,3 +69,55 @@ func TestTheChildrenOfACrashedRunAreCancelledWithIt(t *testing.T) {
 		}
 	}
 }
+
+// meddler does something before the first commit with a certain event.
+type meddler struct {
+	thole.Backend
+	event  string
+	before func() // nil: no more
+}
+
+func (m *meddler) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	for _, c := range batch {
+		if do := m.before; do != nil && slices.ContainsFunc(c.Events, func(e thole.Event) bool { return e.Type == m.event }) {
+			m.before = nil
+			do()
+		}
+	}
+	return m.Backend.Commit(ctx, batch)
+}
+
+func TestARunEndsThoughItsThreadIsDestroyedMeanwhile(t *testing.T) {
+	ctx := t.Context()
+	b := memstore.New()
+	m := &meddler{Backend: b, event: "run.finished"}
+	open := func(b thole.Backend) *thole.Space {
+		store, err := thole.Open(ctx, b, &thole.Options{Sweep: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		return store.Space("project:shop")
+	}
+	sp, other := open(m), open(b)
+	rs := run.In(sp, nil)
+	th, err := thread.In(sp).Create(ctx, &thread.CreateOptions{Assistant: "coder"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rs.Start(ctx, th.ID, run.Request{Prompt: "go"}); err != nil {
+		t.Fatal(err)
+	}
+	h, err := rs.Claim(ctx, &run.ClaimOptions{Agent: "coder"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.before = func() {
+		if err := thread.In(other).Destroy(ctx, th.ID, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if r, err := h.Finish(ctx, run.Failed, "it broke"); err != nil || !r.Ended() {
+		t.Errorf("finish: got %+v, %v, want an ended run", r, err)
+	}
+}
