@@ -86,7 +86,11 @@ func TestAClientThatStopsReadingHoldsUpNobody(t *testing.T) {
 		t.Errorf("watchers dropped: got %v, want %d", got, deaf)
 	}
 	t.Logf("%d MB went by; memory %d MiB before, %d at most; slowest write %v", events*size>>20, before, peak, slowest)
-	if peak > before+100 {
+	most := 100
+	if underRace() {
+		most *= 3 // it needs memory for each byte
+	}
+	if peak > before+most {
 		t.Errorf("memory: got %d MiB, %d before; %d clients that do not read must not hold what they miss", peak, before, deaf)
 	}
 	s.Terminate()
