@@ -207,7 +207,8 @@ func (sp *Space) Watchers() int { return sp.store.hubs.count(sp.name) }
 
 // Subscribe watches the space from now on and calls handle, from one goroutine
 // and in order, until the returned function is called, which waits for the last
-// call to end. For a cursor of one's own, use Watch.
+// call to end. Closing the Store waits for it too, so handle must not do either.
+// For a cursor of one's own, use Watch.
 func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(*Delivery)) (unsubscribe func(), err error) {
 	w, err := sp.Watch(ctx, opts)
 	if err != nil {
@@ -215,7 +216,7 @@ func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	go func() {
+	sp.store.tasks.Go(func() {
 		defer close(ended)
 		defer w.Close()
 		for {
@@ -230,7 +231,7 @@ func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(
 				handle(d)
 			}
 		}
-	}()
+	})
 	return func() { cancel(); <-ended }, nil
 }
 

@@ -289,6 +289,29 @@ func TestASubscriptionIsInOrderAndEnds(t *testing.T) {
 	}
 }
 
+func TestClosingTheStoreWaitsForSubscriptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := thole.Open(t.Context(), memstore.New(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sp := store.Space("project:shop")
+		handling, handled := make(chan struct{}), false
+		if _, err := sp.Subscribe(t.Context(), nil, func(*thole.Delivery) {
+			close(handling)
+			time.Sleep(time.Second)
+			handled = true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		commitNumbers(t, sp, 1, 1)
+		<-handling
+		if err := store.Close(); err != nil || !handled {
+			t.Errorf("close: %v; want nil after the handler's end, which it came before: %v", err, !handled)
+		}
+	})
+}
+
 func TestAWatchEndsWithItsContextOrItself(t *testing.T) {
 	sp := open(t, nil).Space("project:shop")
 	w := watch(t, sp, nil)

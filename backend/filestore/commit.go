@@ -179,16 +179,10 @@ func (s *Store) current(name string) (*space, error) {
 		sp = nil
 	}
 	if sp != nil {
-		same := false
-		err := s.catchUp(sp, n)
-		if err == nil { // else it has to be read anew
-			same, err = s.untouched(sp)
-			if err != nil {
-				return nil, err
+		if s.catchUp(sp, n) == nil { // else it has to be read anew
+			if same, err := s.untouched(sp); same || err != nil {
+				return sp, err
 			}
-		}
-		if same {
-			return sp, nil
 		}
 	}
 	sp, err := s.load(name)

@@ -1,6 +1,8 @@
 package filestore_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -61,5 +63,35 @@ func TestWhatOneStoreShowsTheOthersShowToo(t *testing.T) {
 	}
 	if ours, theirs := value(t, ours, "k"), value(t, theirs, "k"); ours != `"new"` || theirs != `"new"` {
 		t.Errorf("in the end the stores show %s and %s, want new", ours, theirs)
+	}
+}
+
+func TestARevertThatAnotherProcessAdoptsReachesThisOne(t *testing.T) {
+	dir := t.TempDir()
+	a, b := open(t, dir, &filestore.Options{Lag: -1}), open(t, dir, &filestore.Options{Lag: -1})
+	if err := tryCommit(a); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "user", "1", "journal", "0000000000000001.jsonl")
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := tryCommit(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(path, old, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*filestore.Store{b, a, b} {
+		if err := tryCommit(s); err != nil {
+			t.Fatalf("commit after a revert: %v", err)
+		}
+	}
+	want := head(t, b)
+	if got := head(t, a); got.Last != want.Last || len(got.Epochs) != 2 {
+		t.Errorf("heads: got %v and %v, want the same of two epochs", got, want)
 	}
 }

@@ -3,8 +3,6 @@ package filestore_test
 import (
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -164,34 +162,4 @@ func TestASpaceThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 		}
 	}
 	disk.rename = nil
-}
-
-func TestARevertThatAnotherProcessAdoptsReachesThisOne(t *testing.T) {
-	dir := t.TempDir()
-	a, b := open(t, dir, &filestore.Options{Lag: -1}), open(t, dir, &filestore.Options{Lag: -1})
-	if err := tryCommit(a); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "user", "1", "journal", "0000000000000001.jsonl")
-	old, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if err := tryCommit(a); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(path, old, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []*filestore.Store{b, a, b} {
-		if err := tryCommit(s); err != nil {
-			t.Fatalf("commit after a revert: %v", err)
-		}
-	}
-	want := head(t, b)
-	if got := head(t, a); got.Last != want.Last || len(got.Epochs) != 2 {
-		t.Errorf("heads: got %v and %v, want the same of two epochs", got, want)
-	}
 }
