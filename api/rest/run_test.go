@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,7 +148,7 @@ func (s *server) worker(space string, do func(ctx context.Context, h *run.Handle
 	return done
 }
 
-func (s *server) startStreaming(path, body string) (events *watcher, hangUp func()) {
+func (s *server) startStreaming(path, body string, headers ...string) (events *watcher, hangUp func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, "POST", s.http.URL+path, strings.NewReader(body))
@@ -155,6 +156,9 @@ func (s *server) startStreaming(path, body string) (events *watcher, hangUp func
 		s.t.Fatal(err)
 	}
 	req.Header.Set("Accept", "text/event-stream")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil || resp.StatusCode != 200 {
 		s.t.Fatalf("POST %s: %v, %v", path, resp, err)
@@ -167,23 +171,28 @@ func TestARunThatStreamsEndsWithComplete(t *testing.T) {
 	s := serve(t, nil)
 	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
 	done := s.worker("project:a", func(ctx context.Context, h *run.Handle) error { return h.Text(ctx, "hello") })
-	w, _ := s.startStreaming(path+"/runs", `{"prompt":"hi"}`)
-	var types []string
-	for {
-		f, ok := w.next()
-		if !ok {
-			break
-		}
-		types = append(types, f.event)
-		if f.event == "complete" && (f.id != "" || !strings.Contains(f.raw, `"status":"succeeded"`)) {
-			t.Errorf("the last event is %s", f.raw)
+	heard := func() (types []string) {
+		w, _ := s.startStreaming(path+"/runs", `{"prompt":"hi"}`, "Idempotency-Key", "k")
+		for {
+			f, ok := w.next()
+			if !ok {
+				return types
+			}
+			types = append(types, f.event)
+			if f.event == "complete" && (f.id != "" || !strings.Contains(f.raw, `"status":"succeeded"`)) {
+				t.Errorf("the last event is %s", f.raw)
+			}
 		}
 	}
+	types := heard()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	if len(types) < 4 || types[0] != "run.queued" || types[len(types)-2] != "run.finished" || types[len(types)-1] != "complete" {
 		t.Errorf("heard %v", types)
+	}
+	if types := heard(); !slices.Equal(types, []string{"complete"}) { // the same run, which has ended
+		t.Errorf("the repeat heard %v", types)
 	}
 }
 

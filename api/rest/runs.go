@@ -159,14 +159,18 @@ func streamRun(c *call) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.start(&in)
+	_, repeated, err := c.space.Earlier(c.ctx) // if not, w hears the end, however soon it comes
+	var r *run.Run
+	if err == nil {
+		r, err = c.start(&in)
+	}
 	if err != nil {
 		w.Close()
 		return err
 	}
 	defer c.disconnected(r)
 	s := &stream{c: c, feed: single{w}, privacy: []*privacy{nil}, last: completes(r.ID)}
-	if r.Ended() { // a repeat under an idempotency key: all is said
+	if repeated && r.Ended() { // perhaps before w was there
 		s.first = eventFrame("complete", run.Event{Run: r.ID, Status: r.Status, Error: r.Error})
 	}
 	return s.run()
