@@ -59,7 +59,8 @@ func (e *ConflictError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// TrimmedError is a cursor that cannot be resumed. It unwraps to ErrTrimmed.
+// TrimmedError is a cursor that cannot be resumed, or a watch whose space was
+// changed by something else than commits. It unwraps to ErrTrimmed.
 // Read the state anew and go on from Last.
 type TrimmedError struct {
 	Space        string
@@ -69,7 +70,7 @@ type TrimmedError struct {
 }
 
 func (e *TrimmedError) Error() string {
-	return fmt.Sprintf("%s: cursor %s cannot be resumed: it is %s", e.Space, e.Cursor, e.Reason)
+	return fmt.Sprintf("%s: cursor %s is trimmed: it is %s", e.Space, e.Cursor, e.Reason)
 }
 
 // Unwrap returns ErrTrimmed.

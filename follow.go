@@ -55,13 +55,14 @@ func (s *Store) follow(ctx context.Context, names []string) {
 		// The head was read after the place, so a place that it does not resume
 		// is gone for good.
 		err := head.Resume(at.head)
-		if err == nil && head.Last != at.head {
+		adopted := head.adopted() > at.head.Epoch
+		if err == nil && !adopted && head.Last != at.head {
 			err = h.follow(ctx, at, head.Last)
 		}
 		switch {
-		case err == nil:
+		case err == nil && !adopted:
 			h.looked(at)
-		case errors.Is(err, ErrTrimmed):
+		case err == nil, errors.Is(err, ErrTrimmed):
 			s.hubs.reset(head.Space) // each watcher finds out from its own place
 		case ctx.Err() == nil:
 			s.log.Warn("following a journal failed; will try again", "space", head.Space, "error", err)
@@ -92,6 +93,11 @@ func (h *hub) append(era int, page Page, last Position) bool {
 		return false
 	}
 	for _, e := range page.Events {
+		if e.Position.Epoch > last.Epoch { // which began since: it may be an adopted one
+			h.space.store.hubs.hint(h.space.name)
+			h.announce()
+			return false
+		}
 		if e.Position.Compare(h.head) > 0 {
 			h.push(&Delivery{Event: e})
 			h.head = e.Position

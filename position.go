@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -107,9 +108,10 @@ func (p *Position) UnmarshalText(b []byte) (err error) {
 // Epoch is one stretch of a space's history without a lost tail. A cursor that
 // names it resumes at any sequence from First−1 to Last.
 type Epoch struct {
-	Name  string `json:"epoch"`
-	First uint64 `json:"first"` // sequence of its first commit
-	Last  uint64 `json:"last"`  // sequence of its newest commit
+	Name    string `json:"epoch"`
+	First   uint64 `json:"first"`             // sequence of its first commit
+	Last    uint64 `json:"last"`              // sequence of its newest commit
+	Adopted bool   `json:"adopted,omitempty"` // it began because something else than commits changed the space
 }
 
 // Head describes a space: what is kept of its journal and where it ends. A
@@ -119,6 +121,16 @@ type Head struct {
 	Oldest Position `json:"oldest"` // the first position that is kept; cursors before it are trimmed
 	Last   Position `json:"last"`   // position of the newest commit
 	Epochs []Epoch  `json:"epochs"` // in order; the last one is current
+}
+
+// adopted is the name of the newest epoch that was adopted; "": there is none.
+func (h Head) adopted() string {
+	for _, e := range slices.Backward(h.Epochs) {
+		if e.Adopted {
+			return e.Name
+		}
+	}
+	return ""
 }
 
 // Resume reports whether a reader that has seen everything up to p can go on

@@ -63,6 +63,7 @@ type Watch struct {
 	hub  *hub
 	opts WatchOptions
 	pos  Position // everything up to here was delivered or filtered out
+	seen string   // the newest adopted epoch that the reader knows of
 	era  int      // of the hub, when pos was found to be resumable
 	live bool     // reading from the ring, not from the journal
 	done bool
@@ -103,6 +104,7 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 		w.Close()
 		return nil, err
 	}
+	w.seen = head.adopted()
 	hub.begin(head, at.era)
 	return w, nil
 }
@@ -115,7 +117,10 @@ func (w *Watch) Position() Position { return w.pos }
 // signal comes after the events that were committed before it was sent, one of
 // another process after those which that had committed or delivered itself. The
 // slice is valid until the next call. Errors: ctx's, ErrClosed when the store
-// or the watch was closed, *TrimmedError when the place was purged.
+// or the watch was closed, *TrimmedError when the place was purged or the space
+// was changed by something else than commits. Then read the state anew; the next
+// call goes on with what there is behind the place, or with what comes if the
+// place is gone.
 func (w *Watch) Next(ctx context.Context) ([]*Delivery, error) {
 	for {
 		if w.done {
@@ -156,7 +161,7 @@ func (w *Watch) fromJournal(ctx context.Context) ([]*Delivery, error) {
 	if !known.begun || w.era != known.era {
 		head, err := w.sp.Head(ctx)
 		if err == nil {
-			err = head.Resume(w.pos)
+			err = w.resume(head)
 		}
 		if err != nil {
 			return nil, err
@@ -173,7 +178,7 @@ func (w *Watch) fromJournal(ctx context.Context) ([]*Delivery, error) {
 	}
 	page, err := w.sp.Read(ctx, q)
 	if err != nil {
-		return nil, err
+		return nil, w.trimmed(err)
 	}
 	out := make([]*Delivery, 0, len(page.Events))
 	for _, e := range page.Events {
@@ -194,6 +199,31 @@ func (w *Watch) fromJournal(ctx context.Context) ([]*Delivery, error) {
 	return out, nil
 }
 
+// resume reports whether the reader can go on from the watch's place, once.
+func (w *Watch) resume(head Head) error {
+	if err := head.Resume(w.pos); err != nil {
+		w.seen = head.adopted()
+		return w.trimmed(err)
+	}
+	if adopted := head.adopted(); adopted > w.seen {
+		w.seen = adopted
+		if !w.pos.IsZero() {
+			return &TrimmedError{Space: head.Space, Cursor: w.pos, Oldest: head.Oldest, Last: head.Last,
+				Reason: "from before a change that was adopted"}
+		}
+	}
+	return nil
+}
+
+// trimmed moves the place to where a reader goes on whose place is gone.
+func (w *Watch) trimmed(err error) error {
+	var t *TrimmedError
+	if errors.As(err, &t) {
+		w.pos = t.Last
+	}
+	return err
+}
+
 // Close ends the watch. It is idempotent.
 func (w *Watch) Close() {
 	if !w.done {
@@ -208,7 +238,8 @@ func (sp *Space) Watchers() int { return sp.store.hubs.count(sp.name) }
 // Subscribe watches the space from now on and calls handle, from one goroutine
 // and in order, until the returned function is called, which waits for the last
 // call to end. Closing the Store waits for it too, so handle must not do either.
-// For a cursor of one's own, use Watch.
+// A place that is trimmed is logged, and the subscription goes on; to know of it,
+// and for a cursor of one's own, use Watch.
 func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(*Delivery)) (unsubscribe func(), err error) {
 	w, err := sp.Watch(ctx, opts)
 	if err != nil {
@@ -221,6 +252,10 @@ func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(
 		defer w.Close()
 		for {
 			batch, err := w.Next(ctx)
+			if errors.Is(err, ErrTrimmed) {
+				sp.store.log.Warn("subscription goes on behind a gap", "space", sp.name, "error", err)
+				continue
+			}
 			if err != nil {
 				if ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 					sp.store.log.Warn("subscription ended", "space", sp.name, "error", err)

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/thole-dev/thole"
@@ -65,7 +66,7 @@ func (m *merged) pump(ctx context.Context, i int, w *thole.Watch) {
 		case <-ctx.Done():
 			return
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, thole.ErrTrimmed) { // behind which it goes on
 			return
 		}
 		select {

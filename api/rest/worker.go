@@ -116,7 +116,7 @@ func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
 		}
 		if _, _, err := feed.next(ctx); ctx.Err() != nil {
 			return nothing, fmt.Errorf("no run came: %w", context.Cause(ctx))
-		} else if err != nil {
+		} else if err != nil && !errors.Is(err, thole.ErrTrimmed) { // after which a run may be there as well
 			return nothing, fmt.Errorf("no run came: %w", err)
 		}
 	}

@@ -29,7 +29,7 @@ func twoEpochs(name string) thole.Chunk {
 	one, two := "0001aaaaaaaa", "0002bbbbbbbb"
 	c := thole.Chunk{Done: true, Head: thole.Head{
 		Space: name, Oldest: thole.Position{Epoch: one, Seq: 1}, Last: thole.Position{Epoch: two, Seq: 9},
-		Epochs: []thole.Epoch{{Name: one, First: 1, Last: 4}, {Name: two, First: 5, Last: 9}},
+		Epochs: []thole.Epoch{{Name: one, First: 1, Last: 4}, {Name: two, First: 5, Last: 9, Adopted: true}},
 	}}
 	for _, n := range []uint64{1, 2, 4, 5, 7, 8} {
 		ev := event([]string{"s", "t"}[n%2], "s.made")
@@ -197,7 +197,7 @@ func loadContinues(e *env) {
 		event("s", "s.seen"), thole.Write{Key: "a"})
 	e.equal("position", r.First, want)
 	head := c.Head
-	head.Last, head.Epochs = want, []thole.Epoch{c.Head.Epochs[0], {Name: want.Epoch, First: 5, Last: 10}}
+	head.Last, head.Epochs = want, []thole.Epoch{c.Head.Epochs[0], {Name: want.Epoch, First: 5, Last: 10, Adopted: true}}
 	e.equal("head", e.head(space), head)
 	e.equal("records", keysOf(e.list(space, thole.ListQuery{})), []string{"m/x", "z"})
 }

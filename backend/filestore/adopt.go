@@ -12,8 +12,8 @@ import (
 
 // What people or git did to the files becomes part of the history: a new epoch
 // that begins with a commit by user:hand. Its event says what was found, its
-// writes are the records that were changed. A cursor into a part of the journal
-// that is gone is trimmed from then on.
+// writes are the records that were changed. Who watched is trimmed, and so is, from
+// then on, a cursor into a part of the journal that is gone.
 const (
 	handActor    = "user:hand"
 	adoptStream  = "space"
@@ -55,7 +55,9 @@ func (r *recovery) adopt() (*addition, error) {
 		rest = rest[n:]
 		seq++
 		at := thole.Position{Epoch: epoch, Seq: seq}
-		a.add(newLine(&c, thole.Result{First: at, Last: at}))
+		l := newLine(&c, thole.Result{First: at, Last: at})
+		l.Adopted = len(a.lines) == 0
+		a.add(l)
 	}
 	a.place(r.opts.SegmentBytes)
 	if _, err := r.put([]*addition{a}); err != nil {

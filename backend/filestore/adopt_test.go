@@ -273,6 +273,73 @@ func TestAWatcherHearsOfARevertWhileTheStoreIsOpen(t *testing.T) {
 	}
 }
 
+func TestWatchersAreTrimmedByAnEditAndGoOn(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir, nil)
+	s, err := thole.Open(t.Context(), b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	put(t, b, "k", `"old"`)
+	flush(t, b)
+	sp := s.Space("user:1")
+	before := head(t, b).Last
+	live, filtered := watch(t, sp, nil), watch(t, sp, &thole.WatchOptions{Streams: []string{"s"}})
+	put(t, b, "other", `1`)
+	flush(t, b)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, w := range []*thole.Watch{live, filtered} {
+		if batch, err := w.Next(ctx); err != nil || len(batch) != 1 {
+			t.Fatalf("before the edit: got %v, %v", batch, err)
+		}
+	}
+	edit(t, filepath.Join(recordsDir(dir), "k.json"), `"old"`, `"new"`)
+	for _, w := range []*thole.Watch{live, filtered} {
+		if batch, err := w.Next(ctx); !errors.Is(err, thole.ErrTrimmed) || !strings.Contains(err.Error(), "adopted") {
+			t.Fatalf("next: got %v, %v; want ErrTrimmed by what was adopted", batch, err)
+		}
+	}
+	if got := value(t, b, "k"); got != `"new"` {
+		t.Errorf("the state anew: got %s, want the edit", got)
+	}
+	put(t, b, "k", `"newer"`)
+	resumed := watch(t, sp, &thole.WatchOptions{After: before})
+	for name, c := range map[string]struct {
+		watch *thole.Watch
+		want  []string
+	}{
+		"the watch itself":      {live, []string{"space.adopted", "x.made"}},
+		"one of another stream": {filtered, []string{"x.made"}},
+		"one with a cursor":     {resumed, []string{"x.made", "space.adopted", "x.made"}},
+	} {
+		var heard []string
+		for len(heard) < len(c.want) {
+			batch, err := c.watch.Next(ctx)
+			if err != nil {
+				t.Fatalf("%s: got %v after %v", name, err, heard)
+			}
+			for _, d := range batch {
+				heard = append(heard, d.Type)
+			}
+		}
+		if !slices.Equal(heard, c.want) {
+			t.Errorf("%s: got %v, want %v", name, heard, c.want)
+		}
+	}
+}
+
+func watch(t *testing.T, sp *thole.Space, opts *thole.WatchOptions) *thole.Watch {
+	t.Helper()
+	w, err := sp.Watch(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
 func TestACopyGoesOnInAnEpochOfItsOwn(t *testing.T) {
 	dir, copied := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	s := open(t, dir, nil)

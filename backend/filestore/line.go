@@ -20,11 +20,13 @@ import (
 //	{"crc":"1b2c3d4e","head":{"space":…,"oldest":…,"last":…,"epochs":[…]}}
 //	{"crc":"5f6a7b8c","at":"0001…-…42","time":…,"actor":…,"events":[…],"writes":[…]}
 //	{"crc":"9d0e1f2a","at":"0001…-…43","joined":true,…}
+//	{"crc":"3b4c5d6e","at":"0002…-…44","adopted":true,…}
 //
 // The first line of a segment is the head of the space as it was before the
 // segment. Every other line is a commit: at is its last position and first, if
 // that is another one, its first seq. A commit that is joined became durable
-// together with the one before it, so that it proves nothing about that one.
+// together with the one before it, so that it proves nothing about that one. One
+// that is adopted begins an epoch with what people or git did to the files.
 const (
 	crcPrefix = `{"crc":"`
 	crcLen    = len(crcPrefix) + 8 + len(`",`)
@@ -34,15 +36,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // line is one line of a journal: a head, or a commit.
 type line struct {
-	Head   *thole.Head    `json:"head"`
-	At     thole.Position `json:"at"`
-	First  uint64         `json:"first"`
-	Joined bool           `json:"joined"`
-	Time   time.Time      `json:"time"`
-	Actor  string         `json:"actor"`
-	Cause  string         `json:"cause"`
-	Events []lineEvent    `json:"events"`
-	Writes []lineWrite    `json:"writes"`
+	Head    *thole.Head    `json:"head"`
+	At      thole.Position `json:"at"`
+	First   uint64         `json:"first"`
+	Joined  bool           `json:"joined"`
+	Adopted bool           `json:"adopted"`
+	Time    time.Time      `json:"time"`
+	Actor   string         `json:"actor"`
+	Cause   string         `json:"cause"`
+	Events  []lineEvent    `json:"events"`
+	Writes  []lineWrite    `json:"writes"`
 }
 
 type lineEvent struct {
@@ -133,6 +136,9 @@ func appendHead(b []byte, h *thole.Head) []byte {
 		b = appendString(append(b, `{"epoch":`...), e.Name)
 		b = strconv.AppendUint(append(b, `,"first":`...), e.First, 10)
 		b = strconv.AppendUint(append(b, `,"last":`...), e.Last, 10)
+		if e.Adopted {
+			b = append(b, `,"adopted":true`...)
+		}
 		b = append(b, '}')
 	}
 	return append(b, `]}`...)
@@ -145,6 +151,9 @@ func (l *line) appendCommit(b []byte) []byte {
 	}
 	if l.Joined {
 		b = append(b, `,"joined":true`...)
+	}
+	if l.Adopted {
+		b = append(b, `,"adopted":true`...)
 	}
 	b = appendTime(append(b, `,"time":`...), l.Time)
 	b = appendField(b, `,"actor":`, l.Actor)

@@ -108,7 +108,7 @@ func (sp *space) advance(l *line) {
 		h.Oldest = thole.Position{Epoch: l.At.Epoch, Seq: l.first()}
 	}
 	if n := len(h.Epochs); n == 0 || h.Epochs[n-1].Name != l.At.Epoch {
-		h.Epochs = append(slices.Clip(h.Epochs), thole.Epoch{Name: l.At.Epoch, First: l.first()})
+		h.Epochs = append(slices.Clip(h.Epochs), thole.Epoch{Name: l.At.Epoch, First: l.first(), Adopted: l.Adopted})
 	}
 	h.Last, h.Epochs[len(h.Epochs)-1].Last = l.At, l.At.Seq
 }

@@ -1,11 +1,16 @@
 package main_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -48,6 +53,67 @@ func TestACursorThatIsNotOfThisHistoryIsTrimmed(t *testing.T) {
 		if out, err := cli(t.Context(), "tail", cutSpace, "--server", s.URL, "--after", cursor); err == nil {
 			t.Errorf("tail with a cursor %s: got %q, want an error", name, out)
 		}
+	}
+}
+
+// Whoever watches files that people change is told so, and goes on from the state
+// that is there.
+func TestAnEditOfAFileTrimsWatchersWhichGoOn(t *testing.T) {
+	dir := t.TempDir()
+	s := startServer(t, setup{Dir: dir, Store: "file:" + filepath.Join(dir, "state")})
+	document := "/v1/spaces/" + cutSpace + "/documents/settings"
+	s.Must("PUT", document, map[string]any{"value": map[string]any{"theme": "light"}}, nil)
+	url := s.URL + "/v1/spaces/" + cutSpace + "/events"
+	tail := startWatcher(t, cutSpace, "--server", s.URL, "--after=")
+	own := startWatcher(t, cutSpace, "--store", s.Store, "--after=")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	edit := sync.OnceFunc(func() {
+		file := filepath.Join(dir, "state", "project", "cut", "records", "document", "settings.json")
+		eventually(t, 10*time.Second, "the event at both, and the record in its file", func() bool {
+			_, err := os.Stat(file)
+			return err == nil && len(tail.Events()) == 1 && len(own.Events()) == 1
+		})
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(file, bytes.Replace(text, []byte("light"), []byte("dark"), 1), 0o644)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	cursor, refusal := "", ""
+	err := watchStream(ctx, s.http, url, "", func(f frame) error {
+		if f.Event == "error" {
+			refusal = f.Data
+			return nil
+		}
+		cursor = f.ID
+		edit()
+		return nil
+	})
+	if !errors.Is(err, io.EOF) || !strings.Contains(refusal, `"code":"trimmed"`) {
+		t.Fatalf("a watcher: got %v and %s, want the end and trimmed", err, refusal)
+	}
+	var now struct{ Value struct{ Theme string } }
+	if s.Must("GET", document, nil, &now); now.Value.Theme != "dark" {
+		t.Errorf("the state anew: got %s, want dark", now.Value.Theme)
+	}
+	enough := errors.New("enough")
+	err = watchStream(ctx, s.http, url, cursor, func(f frame) error {
+		if f.Event != "space.adopted" {
+			t.Errorf("after the edit: got %+v, want space.adopted", f)
+		}
+		return enough
+	})
+	if err != enough {
+		t.Errorf("a cursor from before the edit: got %v, want that it resumes", err)
+	}
+	s.Must("PUT", document, map[string]any{"value": map[string]any{"theme": "green"}}, nil)
+	journal := s.Events(cutSpace)
+	for _, w := range []*watcher{tail, own} {
+		eventually(t, 10*time.Second, "what came after the edit", func() bool { return len(w.Events()) >= len(journal) })
+		w.same("thole tail", journal)
 	}
 }
 

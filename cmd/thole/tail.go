@@ -25,6 +25,7 @@ type tail struct {
 	from          bool // --after was given; "" then means from the oldest
 	live          bool // show signals too
 	print         func(space string, e thole.Event) error
+	warn          func(text string)
 }
 
 func tailCommand(a *app) *cobra.Command {
@@ -54,6 +55,7 @@ which the run works.`,
 			}
 			return p.event(space, e)
 		}
+		t.warn = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "thole:", text) }
 		var err error
 		if t.server != "" {
 			err = t.overHTTP(cmd.Context(), args[0])
@@ -80,7 +82,12 @@ func (t *tail) onStore(ctx context.Context, sp *thole.Space) error {
 	}
 	defer w.Close()
 	for {
+		at := w.Position()
 		ds, err := w.Next(ctx)
+		if errors.Is(err, thole.ErrTrimmed) && w.Position() == at { // nothing is missing
+			t.warn(err.Error())
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -91,6 +98,9 @@ func (t *tail) onStore(ctx context.Context, sp *thole.Space) error {
 		}
 	}
 }
+
+// errEnded is a stream that the server ended and said why.
+var errEnded = errors.New("the server ended the stream")
 
 // errRefused is an answer that trying again will not change.
 var errRefused = errors.New("the server refused")
@@ -154,7 +164,7 @@ func (t *tail) stream(ctx context.Context, space string) error {
 // frames prints the events of an SSE body.
 func (t *tail) frames(space string, body io.Reader) error {
 	r := bufio.NewReader(body)
-	id, data := "", ""
+	id, event, data := "", "", ""
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
@@ -166,9 +176,18 @@ func (t *tail) frames(space string, body io.Reader) error {
 		switch {
 		case field == "id":
 			id = value
+		case field == "event":
+			event = value
 		case field == "data":
 			data += value
 		case line == "":
+			if event == "error" { // the last frame; who comes again learns whether to
+				var p struct{ Detail string }
+				if json.Unmarshal([]byte(data), &p) == nil {
+					t.warn(p.Detail)
+				}
+				return errEnded
+			}
 			if data != "" {
 				var e thole.Event
 				if err := json.Unmarshal([]byte(data), &e); err != nil {
@@ -181,7 +200,7 @@ func (t *tail) frames(space string, body io.Reader) error {
 			if id != "" {
 				t.after, t.from = id, true
 			}
-			id, data = "", ""
+			id, event, data = "", "", ""
 		}
 	}
 }

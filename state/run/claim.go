@@ -61,7 +61,7 @@ func (rs *Runs) Claim(ctx context.Context, opts *ClaimOptions) (*Handle, error) 
 		if !errors.Is(err, thole.ErrNotFound) {
 			return h, err
 		}
-		if _, werr := w.Next(waiting); werr != nil {
+		if werr := news(waiting, w); werr != nil {
 			if ctx.Err() == nil && waiting.Err() != nil {
 				return nil, err
 			}

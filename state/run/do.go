@@ -126,10 +126,19 @@ func (h *Handle) begin(ctx context.Context) error {
 		if err != nil || h.turn != "" {
 			return err
 		}
-		if _, err := w.Next(ctx); err != nil {
+		if err := news(ctx, w); err != nil {
 			return err
 		}
 	}
+}
+
+// news waits until w hears something. That the space was changed by other means
+// than commits is news, too.
+func news(ctx context.Context, w *thole.Watch) error {
+	if _, err := w.Next(ctx); !errors.Is(err, thole.ErrTrimmed) {
+		return err
+	}
+	return nil
 }
 
 // Do calls fn to do the run's work and ends the run when it returns: succeeded
@@ -356,7 +365,7 @@ func (h *Handle) follow(ctx context.Context, stop context.CancelCauseFunc) bool 
 			stop(fmt.Errorf("run %s: its thread %s: %w", h.id, h.thread, thole.ErrNotFound))
 			return true
 		}
-		if _, err := w.Next(ctx); err != nil {
+		if news(ctx, w) != nil {
 			return false
 		}
 	}

@@ -3,12 +3,16 @@ package run_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
@@ -119,5 +123,69 @@ func TestARunEndsThoughItsThreadIsDestroyedMeanwhile(t *testing.T) {
 	}
 	if r, err := h.Finish(ctx, run.Failed, "it broke"); err != nil || !r.Ended() {
 		t.Errorf("finish: got %+v, %v, want an ended run", r, err)
+	}
+}
+
+// What people change in the files of a space is nothing that a run must end for.
+func TestARunWaitsOnWhenFilesAreEdited(t *testing.T) {
+	ctx := t.Context()
+	dir := t.TempDir()
+	b, err := filestore.Open(ctx, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := thole.Open(ctx, b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	sp := store.Space("project:shop")
+	rs := run.In(sp, nil)
+	if _, err := sp.Commit(ctx, thole.Commit{Writes: []thole.Write{{Key: "k", Value: []byte(`"old"`)}}}); err != nil {
+		t.Fatal(err)
+	}
+	th, err := thread.In(sp).Create(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := sp.Watch(ctx, &thole.WatchOptions{Types: []string{"run.waiting"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- rs.Do(ctx, th.ID, run.Request{Prompt: "go"}, func(ctx context.Context, h *run.Handle) error {
+			_, err := h.Wait(ctx, "approval")
+			return err
+		})
+	}()
+	ds, err := w.Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e run.Event
+	if err := ds[0].As(&e); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "project", "shop", "records", "k.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.Replace(text, []byte("old"), []byte("new"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Next(ctx); !errors.Is(err, thole.ErrTrimmed) {
+		t.Fatalf("a watcher: got %v, want ErrTrimmed", err)
+	}
+	if err := rs.Signal(ctx, e.Run, "approval", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the run: got %v, want that it goes on", err)
 	}
 }

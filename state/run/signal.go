@@ -76,7 +76,7 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 		if ok || err != nil {
 			return data, err
 		}
-		if _, err := w.Next(ctx); err != nil {
+		if err := news(ctx, w); err != nil {
 			return nil, err
 		}
 	}
