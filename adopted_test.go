@@ -92,7 +92,14 @@ func TestAChangeThatIsAdoptedTrimsWatchesOnce(t *testing.T) {
 		if got, err := collect(ctx, far, 2); err != nil || got != "2 3" {
 			t.Fatalf("from the first on: got %s, %v", got, err)
 		}
+		late := watch(t, sp, &thole.WatchOptions{After: head.Oldest}) // which reads from the journal
 		b.adopt(t, sp, true)
+		if got, err := late.Next(ctx); !errors.Is(err, thole.ErrTrimmed) { // before anything polls
+			t.Errorf("a watch that is behind: got %v, %v; want ErrTrimmed", got, err)
+		}
+		if got, err := collect(ctx, late, 3); err != nil || got != `2 3 "adopted"` {
+			t.Errorf("a watch that was behind: got %s, %v", got, err)
+		}
 		commitNumbers(t, sp, 4, 4)
 		synctest.Wait()
 		after := watch(t, sp, &thole.WatchOptions{After: head.Oldest})

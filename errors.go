@@ -59,18 +59,22 @@ func (e *ConflictError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// TrimmedError is a cursor that cannot be resumed, or a watch whose space was
-// changed by something else than commits. It unwraps to ErrTrimmed.
-// Read the state anew and go on from Last.
+// TrimmedError is a cursor that cannot be resumed, or, if Adopted, a watch whose
+// space was changed by something else than commits. It unwraps to ErrTrimmed.
+// Read the state anew and go on from Last; if Adopted, from Cursor.
 type TrimmedError struct {
 	Space        string
 	Cursor       Position
 	Oldest, Last Position // what is kept
 	Reason       string
+	Adopted      bool // no event is missing
 }
 
 func (e *TrimmedError) Error() string {
-	return fmt.Sprintf("%s: cursor %s is trimmed: it is %s", e.Space, e.Cursor, e.Reason)
+	if e.Adopted {
+		return fmt.Sprintf("%s: trimmed after %s: read the state anew: %s", e.Space, e.Cursor, e.Reason)
+	}
+	return fmt.Sprintf("%s: cursor %s cannot be resumed: it is %s", e.Space, e.Cursor, e.Reason)
 }
 
 // Unwrap returns ErrTrimmed.

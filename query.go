@@ -136,6 +136,9 @@ func (c *Chunk) Validate() error {
 	if len(c.Head.Epochs) == 0 {
 		return invalidf("the head has no epoch")
 	}
+	if newest := c.Head.Epochs[len(c.Head.Epochs)-1]; c.Head.Last != (Position{Epoch: newest.Name, Seq: newest.Last}) || newest.Last < newest.First {
+		return invalidf("the head's last position %q is not the end of its newest epoch", c.Head.Last)
+	}
 	for i := range c.Events {
 		if at := c.Events[i].Position; !c.Head.holds(at) {
 			return invalidf("event at %q is outside of the head's epochs", at)

@@ -169,7 +169,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{&thole.ConflictError{Space: "user:1", Check: thole.Check{Stream: "s", At: at}}, thole.ErrConflict, "user:1: stream s: wanted 0001deadbeef-0000000000000007, is absent"},
 		{&thole.ConflictError{Space: "user:1", Check: thole.Check{Key: "k"}, Expired: true}, thole.ErrConflict, "user:1: k: has expired"},
 		{&thole.ReusedKeyError{Key: "k"}, thole.ErrInvalid, `idempotency key "k" was used for a different request`},
-		{&thole.TrimmedError{Space: "user:1", Cursor: at, Reason: "gone"}, thole.ErrTrimmed, "user:1: cursor 0001deadbeef-0000000000000007 is trimmed: it is gone"},
+		{&thole.TrimmedError{Space: "user:1", Cursor: at, Reason: "gone"}, thole.ErrTrimmed, "user:1: cursor 0001deadbeef-0000000000000007 cannot be resumed: it is gone"},
 	} {
 		if got := c.err.Error(); got != c.want || !errors.Is(c.err, c.is) {
 			t.Errorf("got %q, want %q", got, c.want)

@@ -63,7 +63,7 @@ type Watch struct {
 	hub  *hub
 	opts WatchOptions
 	pos  Position // everything up to here was delivered or filtered out
-	seen string   // the newest adopted epoch that the reader knows of
+	seen string   // the epoch up to which the reader knows what was adopted
 	era  int      // of the hub, when pos was found to be resumable
 	live bool     // reading from the ring, not from the journal
 	done bool
@@ -104,7 +104,7 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 		w.Close()
 		return nil, err
 	}
-	w.seen = head.adopted()
+	w.seen = head.Last.Epoch
 	hub.begin(head, at.era)
 	return w, nil
 }
@@ -180,18 +180,23 @@ func (w *Watch) fromJournal(ctx context.Context) ([]*Delivery, error) {
 	if err != nil {
 		return nil, w.trimmed(err)
 	}
-	out := make([]*Delivery, 0, len(page.Events))
-	for _, e := range page.Events {
-		w.pos = e.Position
-		if d := (&Delivery{Event: e}); w.opts.match(d) {
-			out = append(out, d)
-		}
-	}
 	reached := page.Next
-	if reached.IsZero() && len(page.Events) == 0 {
+	if n := len(page.Events); n > 0 && page.Events[n-1].Position.Compare(reached) > 0 {
+		reached = page.Events[n-1].Position
+	} else if n == 0 && reached.IsZero() {
 		// Nothing that matches was committed up to where the hub knew the
 		// journal before the read.
 		reached = known.head
+	}
+	if reached.Epoch > w.seen { // which began since the head was read: it may be an adopted one
+		w.era = -1
+		return nil, nil
+	}
+	out := make([]*Delivery, 0, len(page.Events))
+	for _, e := range page.Events {
+		if d := (&Delivery{Event: e}); w.opts.match(d) {
+			out = append(out, d)
+		}
 	}
 	if reached.Compare(w.pos) > 0 {
 		w.pos = reached
@@ -199,27 +204,26 @@ func (w *Watch) fromJournal(ctx context.Context) ([]*Delivery, error) {
 	return out, nil
 }
 
-// resume reports whether the reader can go on from the watch's place, once.
+// resume reports whether the reader can go on from the watch's place. That
+// something was adopted meanwhile is said once, and nothing to who read nothing.
 func (w *Watch) resume(head Head) error {
 	if err := head.Resume(w.pos); err != nil {
-		w.seen = head.adopted()
 		return w.trimmed(err)
 	}
-	if adopted := head.adopted(); adopted > w.seen {
-		w.seen = adopted
-		if !w.pos.IsZero() {
-			return &TrimmedError{Space: head.Space, Cursor: w.pos, Oldest: head.Oldest, Last: head.Last,
-				Reason: "from before a change that was adopted"}
-		}
+	adopted := head.adopted() > w.seen
+	w.seen = head.Last.Epoch
+	if !adopted || w.pos.IsZero() {
+		return nil
 	}
-	return nil
+	return &TrimmedError{Space: head.Space, Cursor: w.pos, Oldest: head.Oldest, Last: head.Last, Adopted: true,
+		Reason: "it was changed by something else than commits, and that was adopted"}
 }
 
 // trimmed moves the place to where a reader goes on whose place is gone.
 func (w *Watch) trimmed(err error) error {
 	var t *TrimmedError
 	if errors.As(err, &t) {
-		w.pos = t.Last
+		w.pos, w.seen = t.Last, t.Last.Epoch
 	}
 	return err
 }
@@ -253,7 +257,7 @@ func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(
 		for {
 			batch, err := w.Next(ctx)
 			if errors.Is(err, ErrTrimmed) {
-				sp.store.log.Warn("subscription goes on behind a gap", "space", sp.name, "error", err)
+				sp.store.log.Warn("subscription was trimmed and goes on", "space", sp.name, "error", err)
 				continue
 			}
 			if err != nil {

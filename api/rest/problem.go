@@ -94,7 +94,7 @@ type Problem struct {
 	Holder  string      `json:"holder,omitempty" jsonschema:"description=conflict over a lock: who has it"`
 	Hash    string      `json:"hash,omitempty" jsonschema:"description=conflict over a file: of what it is now"`
 	Cycle   []lock.Wait `json:"cycle,omitempty" jsonschema:"description=deadlock: who waits for what"`
-	Reason  string      `json:"reason,omitempty" jsonschema:"description=trimmed: why the cursor cannot be resumed"`
+	Reason  string      `json:"reason,omitempty" jsonschema:"description=trimmed: why the state is to be read anew"`
 	Oldest  string      `json:"oldest,omitempty" jsonschema:"description=trimmed: the first position that is kept"`
 	Last    string      `json:"last,omitempty" jsonschema:"description=trimmed: the newest position"`
 }

@@ -1,9 +1,14 @@
 package rest_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +16,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/rest"
+	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/state/run"
 )
 
@@ -193,6 +199,53 @@ func TestARunThatStreamsEndsWithComplete(t *testing.T) {
 	}
 	if types := heard(); !slices.Equal(types, []string{"complete"}) { // the same run, which has ended
 		t.Errorf("the repeat heard %v", types)
+	}
+}
+
+// An edit of something else in the space is no reason to leave a run alone.
+func TestARunThatStreamsIsHeardToItsEndThoughFilesAreEdited(t *testing.T) {
+	dir := t.TempDir()
+	b, err := filestore.Open(t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := thole.Open(t.Context(), b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serveStore(t, store, nil)
+	s.want(200, nil, "PUT", "/v1/spaces/project:a/kv/n/k", `{"data":"old"}`)
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+	sp := store.Space("project:a")
+	done := s.worker("project:a", func(ctx context.Context, h *run.Handle) error {
+		w, err := sp.Watch(ctx, &thole.WatchOptions{Types: []string{"space.*"}})
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if err := b.Flush(ctx); err != nil {
+			return err
+		}
+		file := filepath.Join(dir, "project", "a", "records", "kv", "n", "k.json")
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(file, bytes.Replace(text, []byte("old"), []byte("new"), 1), 0o644)
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := w.Next(ctx); !errors.Is(err, thole.ErrTrimmed) {
+			return fmt.Errorf("a watch: got %v, want ErrTrimmed", err)
+		}
+		return nil
+	})
+	w, _ := s.startStreaming(path+"/runs", `{"prompt":"hi"}`)
+	last := ""
+	for f, ok := w.next(); ok; f, ok = w.next() {
+		last = f.event
+	}
+	if err := <-done; err != nil || last != "complete" {
+		t.Errorf("the stream ended with %s, the run with %v; want complete", last, err)
 	}
 }
 

@@ -35,7 +35,7 @@ type stream struct {
 }
 
 // run writes the answer until the client goes, the server drains, the stream's
-// last delivery was written, or its place was purged. The feed is closed.
+// last delivery was written, or it is trimmed. The feed is closed.
 func (s *stream) run() error {
 	defer s.feed.close()
 	defer s.c.api.metrics.Watching()()
@@ -103,6 +103,7 @@ func (s *stream) deliver(ctx context.Context) error {
 			}
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case s.last != nil && adopted(err): // what it waits for comes all the same
 		case !errors.Is(err, errBeat):
 			return err
 		}
@@ -114,6 +115,12 @@ func (s *stream) deliver(ctx context.Context) error {
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// adopted reports whether a watch was trimmed and misses no event.
+func adopted(err error) bool {
+	var t *thole.TrimmedError
+	return errors.As(err, &t) && t.Adopted
 }
 
 // heartbeat keeps proxies from closing the connection.

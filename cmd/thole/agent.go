@@ -159,6 +159,9 @@ func (c *chat) follow(ctx context.Context, sp *thole.Space, out io.Writer, work 
 		defer close(ended)
 		for {
 			ds, err := w.Next(watching)
+			if errors.Is(err, thole.ErrTrimmed) { // what comes is to be shown all the same
+				continue
+			}
 			if err != nil {
 				return
 			}

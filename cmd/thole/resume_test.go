@@ -66,14 +66,16 @@ func TestAnEditOfAFileTrimsWatchersWhichGoOn(t *testing.T) {
 	url := s.URL + "/v1/spaces/" + cutSpace + "/events"
 	tail := startWatcher(t, cutSpace, "--server", s.URL, "--after=")
 	own := startWatcher(t, cutSpace, "--store", s.Store, "--after=")
+	some := startWatcher(t, cutSpace, "--store", s.Store, "--after=", "--types=document.*")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	edit := sync.OnceFunc(func() {
 		file := filepath.Join(dir, "state", "project", "cut", "records", "document", "settings.json")
 		eventually(t, 10*time.Second, "the event at both, and the record in its file", func() bool {
 			_, err := os.Stat(file)
-			return err == nil && len(tail.Events()) == 1 && len(own.Events()) == 1
+			return err == nil && len(tail.Events()) == 1 && len(own.Events()) == 1 && len(some.Events()) == 1
 		})
+		s.Must("PUT", "/v1/spaces/"+cutSpace+"/kv/cut/other", map[string]any{"data": 1}, nil) // which some do not hear
 		text, err := os.ReadFile(file)
 		if err == nil {
 			err = os.WriteFile(file, bytes.Replace(text, []byte("light"), []byte("dark"), 1), 0o644)
@@ -88,8 +90,9 @@ func TestAnEditOfAFileTrimsWatchersWhichGoOn(t *testing.T) {
 			refusal = f.Data
 			return nil
 		}
-		cursor = f.ID
-		edit()
+		if cursor = f.ID; f.Event == "document.changed" {
+			edit()
+		}
 		return nil
 	})
 	if !errors.Is(err, io.EOF) || !strings.Contains(refusal, `"code":"trimmed"`) {
@@ -115,6 +118,7 @@ func TestAnEditOfAFileTrimsWatchersWhichGoOn(t *testing.T) {
 		eventually(t, 10*time.Second, "what came after the edit", func() bool { return len(w.Events()) >= len(journal) })
 		w.same("thole tail", journal)
 	}
+	eventually(t, 10*time.Second, "the document's events", func() bool { return len(some.Events()) == 2 })
 }
 
 // fault is done to a server once its watcher's line was cut so often.

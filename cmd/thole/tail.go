@@ -82,9 +82,8 @@ func (t *tail) onStore(ctx context.Context, sp *thole.Space) error {
 	}
 	defer w.Close()
 	for {
-		at := w.Position()
 		ds, err := w.Next(ctx)
-		if errors.Is(err, thole.ErrTrimmed) && w.Position() == at { // nothing is missing
+		if trimmed := new(thole.TrimmedError); errors.As(err, &trimmed) && trimmed.Adopted {
 			t.warn(err.Error())
 			continue
 		}
