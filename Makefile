@@ -52,7 +52,7 @@ matrix: ## All tests on every backend, with servers; prints how many ran on each
 # Everything about faults runs; the rest of the stores' tests ran before. Those that
 # run in parallel mostly wait.
 faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left; fail the disk at random
-	THOLE_TEST=all go test -tags faults -vet=off -timeout 30m -parallel 4 -count=1 -v -skip 'Contract|AsTheModel' ./cmd/thole ./backend/sqlitestore ./backend/filestore
+	THOLE_TEST=all go test -tags faults -vet=off -timeout 60m -parallel 4 -count=1 -v -skip 'Contract|AsTheModel' ./cmd/thole ./backend/sqlitestore ./backend/filestore
 
 FUZZTIME ?= 10s
 fuzz: ## Run every fuzz target for FUZZTIME (10s)

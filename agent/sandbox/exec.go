@@ -161,7 +161,7 @@ func run(ctx context.Context, sp spec, out *capture) (Result, error) {
 	stopped := !stop()
 
 	// The last process gone, the pipe ends; unless one escaped with it.
-	timer := time.AfterFunc(killGrace/10, func() { r.Close() })
+	timer := time.AfterFunc(killGrace, func() { r.Close() })
 	<-copied
 	timer.Stop()
 

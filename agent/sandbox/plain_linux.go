@@ -12,12 +12,14 @@ import (
 // not, that takes a supervisor.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// killMarked kills all processes of a command until none is found.
+// killMarked kills all processes of a command until none is found, three times in
+// a row: one that is about to be another program shows no environment.
 func killMarked(id string) {
-	for deadline := time.Now().Add(killGrace); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	none := 0
+	for deadline := time.Now().Add(killGrace); none < 3 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		pids := marked(id)
-		if len(pids) == 0 {
-			return
+		if none++; len(pids) > 0 {
+			none = 0
 		}
 		for _, pid := range pids {
 			syscall.Kill(pid, syscall.SIGKILL)

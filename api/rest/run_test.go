@@ -115,7 +115,7 @@ func TestAWorkerInAnyLanguageWaitsForASignal(t *testing.T) {
 	if !got.Arrived || string(got.Data) != "1" || status() != "running" {
 		t.Errorf("a signal that was there: %+v, the run is %s", got, status())
 	}
-	s.want(200, &got, "POST", one+"/wait", `{"name":"approval","wait_seconds":1}`, fence...)
+	s.want(200, &got, "POST", one+"/wait", `{"name":"approval","wait_seconds":3}`, fence...)
 	if got.Arrived || status() != "waiting" {
 		t.Errorf("no signal: %+v, the run is %s", got, status())
 	}
@@ -229,7 +229,7 @@ func TestARunThatStreamsIsHeardToItsEndThoughFilesAreEdited(t *testing.T) {
 		file := filepath.Join(dir, "project", "a", "records", "kv", "n", "k.json")
 		text, err := os.ReadFile(file)
 		if err == nil {
-			err = os.WriteFile(file, bytes.Replace(text, []byte("old"), []byte("new"), 1), 0o644)
+			err = os.WriteFile(file, bytes.Replace(text, []byte("old"), []byte("newer"), 1), 0o644)
 		}
 		if err != nil {
 			return err

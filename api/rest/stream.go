@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -189,16 +190,17 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 	return nil
 }
 
-// write sends b now. A client that takes none of it for Options.Stall is given
-// up; nobody else waits for it.
+// write sends b now. A client that takes less than a part of it in Options.Stall
+// is given up; nobody else waits for it.
 func (s *stream) write(b []byte) error {
-	s.wrote = time.Now()
-	s.rc.SetWriteDeadline(s.wrote.Add(s.c.api.opts.Stall)) // not every writer can: then there is no bound
-	_, err := s.c.w.Write(b)
-	if err == nil {
-		err = s.rc.Flush()
+	for part := range slices.Chunk(b, 1<<20) {
+		s.wrote = time.Now()
+		s.rc.SetWriteDeadline(s.wrote.Add(s.c.api.opts.Stall)) // not every writer can: then there is no bound
+		if _, err := s.c.w.Write(part); err != nil {
+			return &writeError{err}
+		}
 	}
-	if err != nil {
+	if err := s.rc.Flush(); err != nil {
 		return &writeError{err}
 	}
 	return nil

@@ -71,13 +71,13 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // twoServers are two server processes on one store, a and b, and a remote
-// backend on them that goes where the script says.
-func twoServers(t *testing.T) (a, b *server, s *script, client *remote.Backend) {
+// backend on them that goes where the script says, for so long (0: a while).
+func twoServers(t *testing.T, retry time.Duration) (a, b *server, s *script, client *remote.Backend) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "thole.db")
 	a, b = serve(t, sqlite(t, path)), serve(t, sqlite(t, path))
 	s = &script{tries: []try{{answered, a}}}
-	client, err := remote.Open(t.Context(), a.URL, &remote.Options{Transport: s, Timeout: 5 * time.Second, Retry: 2 * time.Second})
+	client, err := remote.Open(t.Context(), a.URL, &remote.Options{Transport: s, Retry: retry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestACommitWhoseRequestOrAnswerIsLostIsAppliedOnce(t *testing.T) {
 		{"the process is gone with the request", func(a, b *server) []try { return []try{{lostThere, a}, {answered, b}} }, true, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a, b, s, client := twoServers(t)
+			a, b, s, client := twoServers(t, 0)
 			s.tries = tt.tries(a, b)
 			results, err := client.Commit(t.Context(), []thole.Commit{oneEvent})
 			switch {
@@ -141,7 +141,7 @@ func TestACommitWhoseRequestOrAnswerIsLostIsAppliedOnce(t *testing.T) {
 func TestAnIdempotencyKeyMakesEveryOutcomeKnown(t *testing.T) {
 	for name, first := range map[string]fate{"the answer is lost": lostAnswer, "the request is lost": lostThere} {
 		t.Run(name, func(t *testing.T) {
-			a, b, s, client := twoServers(t)
+			a, b, s, client := twoServers(t, 0)
 			store, err := thole.Open(t.Context(), client, &thole.Options{Sweep: -1})
 			if err != nil {
 				t.Fatal(err)
@@ -163,7 +163,7 @@ func TestAnIdempotencyKeyMakesEveryOutcomeKnown(t *testing.T) {
 }
 
 func TestALoadAndAPurgeAreCarriedOutOnce(t *testing.T) {
-	a, b, s, client := twoServers(t)
+	a, b, s, client := twoServers(t, 0)
 	at := thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}
 	chunk := thole.Chunk{Done: true, Head: thole.Head{Space: "user:2", Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 1}}}}
 	for name, do := range map[string]func() error{
@@ -189,7 +189,7 @@ func TestALoadAndAPurgeAreCarriedOutOnce(t *testing.T) {
 }
 
 func TestAServerThatGoesAwaySendsCommitsElsewhere(t *testing.T) {
-	a, b, s, client := twoServers(t)
+	a, b, s, client := twoServers(t, 0)
 	a.drain()
 	s.tries = []try{{answered, a}, {answered, b}}
 	results, err := client.Commit(t.Context(), []thole.Commit{oneEvent})
@@ -199,7 +199,7 @@ func TestAServerThatGoesAwaySendsCommitsElsewhere(t *testing.T) {
 }
 
 func TestAnUnreachableServerIsSaidSoInTime(t *testing.T) {
-	a, _, s, client := twoServers(t)
+	a, _, s, client := twoServers(t, 2*time.Second)
 	s.tries = []try{{refused, a}}
 	_, err := client.Commit(t.Context(), []thole.Commit{oneEvent})
 	if !errors.Is(err, thole.ErrUnavailable) || !strings.Contains(err.Error(), "cannot be reached") || strings.Contains(err.Error(), "unknown") {

@@ -153,7 +153,7 @@ func concurrentReaders(e *env) {
 				if ev.Position != seq(at, 1) {
 					return fmt.Errorf("after %v came %v", at, ev.Position)
 				}
-				at = ev.Position
+				at, giveUp = ev.Position, time.Now().Add(patience)
 			}
 			if page.Next.IsZero() && at.Seq < heads[0].Last.Seq {
 				return fmt.Errorf("read up to %v, but the head was already %v", at, heads[0].Last)

@@ -104,9 +104,12 @@ func secondBehind(e *env) {
 			return nil
 		}
 		for giveUp := time.Now().Add(patience); seen < last; {
-			var err error
-			if seen, err = e.look(both[0], seen); err != nil {
+			at, err := e.look(both[0], seen)
+			if err != nil {
 				return err
+			}
+			if at > seen {
+				seen, giveUp = at, time.Now().Add(patience)
 			}
 			if time.Now().After(giveUp) {
 				return fmt.Errorf("stuck at %d, want %d", seen, last)

@@ -15,7 +15,7 @@ import (
 // live ends when that is over, not an hour later, and no event is dated before
 // an older one.
 func TestAServerWhoseClockIsAnHourBehindItsStoreGoesOn(t *testing.T) {
-	s := startServer(t, setup{Script: script(t, "slow.yaml")})
+	s := startServer(t, setup{Script: script(t, "slow.yaml"), Lease: 2 * time.Second})
 	const space = "/v1/spaces/project:clock"
 	run := s.ask(space, "Sleep for a minute")
 	eventually(t, 20*time.Second, "the run works", func() bool { return len(s.workers()) > 0 })

@@ -16,7 +16,7 @@ import (
 // on until there are enough operations to check.
 const (
 	loadTime      = time.Minute
-	longestLoad   = 8 * time.Minute
+	longestLoad   = 20 * time.Minute
 	killInterval  = 5 * time.Second
 	linearClients = 20
 	ledgerClients = 4

@@ -98,7 +98,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestARollingRestartFailsNoRequestAndCostsAWatcherNothing(t *testing.T) {
-	c := startCluster(t, same(clusterStore(t), 3), "--drain-delay", (10 * checkInterval).String())
+	c := startCluster(t, same(clusterStore(t), 3), "--drain-delay", (30 * checkInterval).String())
 	b := startBalancer(t, c)
 	front := &cluster{t: t, Members: c.Members, URLs: []string{b.URL}, Token: c.Token, HTTP: c.HTTP}
 	const space = "project:rolling"
@@ -160,7 +160,7 @@ func writeOnce(l *ledger, c *client, space, entry string) error {
 }
 
 func TestReadinessGoesOffAWhileBeforeAnythingEnds(t *testing.T) {
-	const delay = 2 * time.Second
+	const delay = 6 * time.Second
 	c := startCluster(t, same(clusterStore(t), 1), "--drain-delay", delay.String())
 	s := c.Members[0]
 	ended := make(chan error, 1)
@@ -177,7 +177,7 @@ func TestReadinessGoesOffAWhileBeforeAnythingEnds(t *testing.T) {
 		r, err := s.Do(t.Context(), "GET", "/readyz", nil)
 		return err == nil && r.Status == http.StatusServiceUnavailable
 	})
-	for time.Since(begin) < delay*3/4 {
+	for time.Since(begin) < delay/2 {
 		write()
 		<-open
 	}

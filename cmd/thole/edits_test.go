@@ -26,7 +26,7 @@ turns:
     steps:
       - tool_calls: [{name: Read, input: {file_path: shared.txt}}]
       - text: I will change the line that you asked for, but first I think about it for a while.
-        delay_ms: 40
+        delay_ms: 200
         tool_calls: [{name: Edit, input: {file_path: shared.txt, old_string: "agent A: 0\n", new_string: "agent A: mine\n"}}]
       - expect: [CONFLICT, "yours, not applied"]
         text: So it was not applied.

@@ -67,7 +67,7 @@ type setup struct {
 	Dir    string        // holds the store, the project and the log; default a new one
 	Store  string        // DSN; default a SQLite file in Dir
 	Script string        // YAML of the model; default the sample's
-	Lease  time.Duration // default 2 s
+	Lease  time.Duration // default 30 s
 	Args   []string      // more flags
 }
 
@@ -99,7 +99,7 @@ func startServer(t testing.TB, with setup) *server {
 		with.Store = "sqlite:" + filepath.Join(with.Dir, "thole.db")
 	}
 	if with.Lease == 0 {
-		with.Lease = 2 * time.Second
+		with.Lease = 30 * time.Second
 	}
 	s := &server{
 		t: t, Dir: with.Dir, Project: filepath.Join(with.Dir, "project"), Store: with.Store,

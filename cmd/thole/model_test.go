@@ -115,7 +115,7 @@ func TestAModelThatFailsEndsItsRunClearly(t *testing.T) {
 	e := &endpoint{attempts: map[string]int{}, stop: make(chan struct{})}
 	service := httptest.NewServer(e)
 	t.Cleanup(func() { close(e.stop); service.Close() })
-	s := startServer(t, setup{Args: []string{"--model", "openai:fake@" + service.URL + "/v1", "--stall", "1s"}})
+	s := startServer(t, setup{Args: []string{"--model", "openai:fake@" + service.URL + "/v1", "--stall", "3s"}})
 	const space = "/v1/spaces/project:model"
 	runs := map[string]string{}
 	for prompt := range faults() {

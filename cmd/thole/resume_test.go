@@ -163,7 +163,7 @@ func watchThroughCuts(t *testing.T, s *server, cuts int, faults []fault) {
 	for _, p := range []*proxy{line, tailLine} {
 		select {
 		case <-p.done:
-		case <-time.After(2 * time.Minute):
+		case <-time.After(5 * time.Minute):
 			t.Fatalf("%d of %d cuts", p.Cuts(), cuts)
 		}
 	}

@@ -29,7 +29,7 @@ turns:
       - {delay_ms: 300, text: "One word, and then another one, and one more, and so on and on, for what seems to be a very long time, until everybody has gone home and the lights are out, and then some more words for good measure, and one last one, and it goes on and on and on, for those who have stayed and want to hear the end of it."}
   - prompt: Talk for a moment
     steps:
-      - {delay_ms: 100, text: "One word, and then another one, and one more, and then the end of it."}
+      - {delay_ms: 500, text: "One word, and then another one, and one more, and then the end of it."}
 `
 
 // drained starts a server with runs at work and a watcher, and returns the

@@ -20,7 +20,7 @@ turns:
     steps:
       - text: Let me think about this for quite a while before I do anything at all.
         capture: {n: 'Think, then make effect (\w+)'}
-        delay_ms: 50
+        delay_ms: 120
         tool_calls:
           - name: Bash
             input: {command: "echo {{n}} >> effects", description: Make the effect that was asked for}
@@ -31,12 +31,12 @@ turns:
         capture: {n: 'Make effect (\w+)'}
         tool_calls:
           - name: Bash
-            input: {command: "touch started-{{n}}; sleep 0.4; echo {{n}} >> effects; touch effect-{{n}}; sleep 0.4"}
+            input: {command: "touch started-{{n}}; sleep 0.4; echo {{n}} >> effects; touch effect-{{n}}; sleep 5"}
       - expect: [whether it had its effect is unknown]
         text: It may be done.
   - prompt: Tell story
     steps:
-      - delay_ms: 25
+      - delay_ms: 60
         text: >-
           Once there was a boat with one oar and a good pin to hold it. The pin was called a thole,
           and it had one task: to stay where it was while everything around it moved. It stayed in
@@ -55,7 +55,7 @@ type victim struct {
 
 // newVictim starts a server for runs of killScript on a store, with a short lease.
 func newVictim(t *testing.T, store string, kills int) *victim {
-	s := startServer(t, setup{Store: store, Script: killScript, Lease: time.Second})
+	s := startServer(t, setup{Store: store, Script: killScript, Lease: 2 * time.Second})
 	return &victim{s, newRecorder(t, s, killSpace), kills}
 }
 

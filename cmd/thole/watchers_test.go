@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -98,7 +99,8 @@ func TestThreeWatchersEndWithTheSameEventsInTheSameOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startServer(t, setup{Script: string(script)})
+	slowly := strings.Replace(string(script), "delay_ms: 10\n", "delay_ms: 200\n", 1) // so that all begin before one ends
+	s := startServer(t, setup{Script: slowly})
 	const space = "project:parallel"
 	first := startWatcher(t, space, "--server", s.URL, "--after=")
 	second := startWatcher(t, space, "--store", s.Store, "--after=")

@@ -176,7 +176,7 @@ func TestARunWaitsOnWhenFilesAreEdited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, bytes.Replace(text, []byte("old"), []byte("new"), 1), 0o644); err != nil {
+	if err := os.WriteFile(path, bytes.Replace(text, []byte("old"), []byte("newer"), 1), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Next(ctx); !errors.Is(err, thole.ErrTrimmed) {
