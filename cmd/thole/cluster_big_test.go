@@ -76,7 +76,7 @@ func TestSeveralServersAreOneWhileTheyAreKilled(t *testing.T) {
 		for _, w := range watchers[space] {
 			w.sawAll(t, journal)
 			seen += w.count()
-			streams += w.streams
+			streams += w.opened()
 		}
 	}
 	for _, s := range c.Members {

@@ -136,7 +136,7 @@ func TestARollingRestartFailsNoRequestAndCostsAWatcherNothing(t *testing.T) {
 	streams := 0
 	for _, w := range watchers {
 		w.sawAll(t, journal)
-		streams += w.streams
+		streams += w.opened()
 	}
 	t.Logf("%d restarts: %d requests, %d failed; %d watchers saw all %d events in order over %d streams",
 		rounds*len(c.Members), requests.Load(), failed.Load(), len(watchers), len(journal), streams)

@@ -21,7 +21,7 @@ type roamer struct {
 
 	mu      sync.Mutex
 	seen    []sighting
-	streams int // opened
+	streams int
 	fault   error
 }
 
@@ -72,6 +72,13 @@ func (r *roamer) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.seen)
+}
+
+// opened returns how many streams it has had.
+func (r *roamer) opened() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.streams
 }
 
 // sawAll waits until the roamer has seen as much as the journal holds, and
