@@ -45,15 +45,21 @@ func merged(base, wanted, current string) (string, []merge3.Conflict, error) {
 }
 
 // conflictText tells the model exactly what was not applied.
-func conflictText(path, wanted string, base view, current string, conflicts []merge3.Conflict) string {
+func conflictText(path string, p *prepared) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "CONFLICT: %s was changed by someone else since you last read it, in the same place as your change. "+
-		"Nothing of your change was applied; the file has the other version. Read it again, then edit it anew.\n", path)
-	for i, c := range conflicts {
-		fmt.Fprintf(&b, "\nConflict %d of %d\n<<<<<<< yours, not applied (line %d)\n%s=======\n%s>>>>>>> in the file (line %d)\n",
-			i+1, len(conflicts), c.Ours.Line, lines(c.Ours.Text), lines(c.Theirs.Text), c.Theirs.Line)
+	if p.refused != nil {
+		fmt.Fprintf(&b, "CONFLICT: nothing of your change to %s was applied: %v.\n", path, p.refused)
+	} else {
+		fmt.Fprintf(&b, "CONFLICT: %s was changed by someone else since you last read it, in the same place as your change. "+
+			"Nothing of your change was applied; the file has the other version. Read it again, then edit it anew.\n", path)
 	}
-	fmt.Fprintf(&b, "\nYour whole change, not applied:\n%s", merge3.Unified("last read", "yours", base.content, wanted))
+	for i, c := range p.conflicts {
+		fmt.Fprintf(&b, "\nConflict %d of %d\n<<<<<<< yours, not applied (line %d)\n%s=======\n%s>>>>>>> in the file (line %d)\n",
+			i+1, len(p.conflicts), c.Ours.Line, lines(c.Ours.Text), lines(c.Theirs.Text), c.Theirs.Line)
+	}
+	if diff := p.diff(); diff != "" {
+		fmt.Fprintf(&b, "\nYour whole change, not applied:\n%s", diff)
+	}
 	return b.String()
 }
 

@@ -31,7 +31,7 @@ func TestAConflictTellsBothVersionsExactly(t *testing.T) {
 	if err != nil || len(conflicts) != 1 {
 		t.Fatalf("%d conflicts, %v; want one", len(conflicts), err)
 	}
-	text := conflictText("a.txt", wanted, view{content: base}, current, conflicts)
+	text := conflictText("a.txt", &prepared{base: view{content: base}, now: view{content: current}, wanted: wanted, conflicts: conflicts})
 	for _, want := range []string{"CONFLICT: a.txt", "not applied (line 2)\ntwo\n=======\nzwei\n>>>>>>>", "-2\n+two\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the report:\n%s", want, text)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -94,6 +95,51 @@ func TestAConflictIsReportedAndLosesNothing(t *testing.T) {
 		wantContains(t, "the event", string(events[0].Data), `vier`)
 		wantContains(t, "the event", string(events[0].Data), `quatre`)
 	})
+}
+
+func TestWhatOthersKeepFromBeingAppliedIsReported(t *testing.T) {
+	for name, c := range map[string]struct {
+		interfere func(path string) (undo func(), err error)
+		says      string
+		diff      bool
+	}{
+		"removed": {func(path string) (func(), error) { return nil, os.Remove(path) }, "removed by someone else", true},
+		"no text": {func(path string) (func(), error) { return nil, os.WriteFile(path, []byte("\x00\x01"), 0o666) }, "no text", false},
+		"busy": {func(path string) (func(), error) {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			return func() { f.Close() }, err
+		}, "open for writing", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "busy" && runtime.GOOS != "linux" {
+				t.Skip("only Linux tells who has a file open")
+			}
+			each(t, func(t *testing.T, e *env) {
+				e.write("poem.txt", poem)
+				a := e.agent("turns:"+readAndEdit("Edit it", "four", "vier"), before("Edit", func() {
+					undo, err := c.interfere(filepath.Join(e.dir, "poem.txt"))
+					if err != nil {
+						t.Error(err)
+					} else if undo != nil {
+						t.Cleanup(undo)
+					}
+				}))
+				e.ask(a, "Edit it", run.Succeeded)
+				edit := e.last(thread.ToolUse)[1]
+				events := e.events("file.conflict")
+				if edit.Status != thread.Error || len(events) != 1 {
+					t.Fatalf("the tool's status is %s, the events are %v; want error and one file.conflict", edit.Status, events)
+				}
+				wantContains(t, "the result", result(t, edit), "nothing of your change to poem.txt was applied")
+				wantContains(t, "the result", result(t, edit), c.says)
+				wantContains(t, "the event", string(events[0].Data), c.says)
+				if c.diff {
+					wantContains(t, "the result", result(t, edit), "-four\n+vier\n")
+					wantContains(t, "the event", string(events[0].Data), `-four\n+vier\n`)
+				}
+			})
+		})
+	}
 }
 
 func TestAPersonsEditBetweenCheckAndRenameIsKept(t *testing.T) {

@@ -64,8 +64,9 @@ func (c *Context) changed(ctx context.Context, sp *thole.Space, path string, bef
 
 // rejected is what a conflict event says was not applied.
 type rejected struct {
-	Conflicts []rejectedPart `json:"conflicts"`
-	Diff      string         `json:"diff,omitempty"` // the whole change, from what the agent last read
+	Conflicts []rejectedPart `json:"conflicts,omitempty"`
+	Reason    string         `json:"reason,omitempty"` // another one than conflicts
+	Diff      string         `json:"diff,omitempty"`   // the whole change, from what the agent last read
 }
 
 type rejectedPart struct {
@@ -78,7 +79,7 @@ type rejectedPart struct {
 // file.conflict to all others. What the agent wanted is kept as a blob.
 func (c *Context) conflict(ctx context.Context, sp *thole.Space, path string, p *prepared) (Output, error) {
 	out := Output{
-		Text: conflictText(path, p.wanted, p.base, p.now.content, p.conflicts),
+		Text: conflictText(path, p),
 		Meta: map[string]any{"file_path": path, "conflicts": len(p.conflicts)},
 	}
 	if _, err := sp.PutBlob(ctx, bytes.NewReader([]byte(p.wanted)), nil); err != nil {
@@ -87,7 +88,10 @@ func (c *Context) conflict(ctx context.Context, sp *thole.Space, path string, p 
 	if err := c.found(ctx, sp, path, p.now.hash); err != nil {
 		return out, err
 	}
-	r := rejected{Diff: merge3.Unified("last read", "ours", p.base.content, p.wanted)}
+	r := rejected{Diff: p.diff()}
+	if p.refused != nil {
+		r.Reason = p.refused.Error()
+	}
 	for _, k := range p.conflicts {
 		r.Conflicts = append(r.Conflicts, rejectedPart(k))
 	}

@@ -69,8 +69,9 @@ type ServeOptions struct {
 }
 
 // Serve works on the runs of sp that wait for the agent, until ctx ends; those
-// at work are then cancelled. It returns ctx's cause, or ErrClosed when the
-// store was closed or the runs' group is drained.
+// at work are then cancelled. What runs of the agent left open that crashed, before
+// or meanwhile, it settles, see [Agent.Reconcile]. It returns ctx's cause, or
+// ErrClosed when the store was closed or the runs' group is drained.
 func (a *Agent) Serve(ctx context.Context, sp *thole.Space, o *ServeOptions) error {
 	var opts ServeOptions
 	if o != nil {
@@ -83,14 +84,19 @@ func (a *Agent) Serve(ctx context.Context, sp *thole.Space, o *ServeOptions) err
 	if opts.Unnamed {
 		names = append(names, "")
 	}
-	runs := run.In(sp.As("agent:"+a.opts.Name), a.opts.Runs)
+	sp = sp.As("agent:" + a.opts.Name)
+	runs := run.In(sp, a.opts.Runs)
 	slots := make(chan struct{}, opts.Workers)
 	errs := make(chan error, len(names))
-	var wg sync.WaitGroup
+	var wg, settling sync.WaitGroup
+	serving, stop := context.WithCancel(ctx)
+	settling.Go(func() { a.settle(serving, sp, names) })
 	for _, name := range names {
 		wg.Go(func() { errs <- a.serve(ctx, runs, name, slots, &wg) })
 	}
 	wg.Wait()
+	stop()
+	settling.Wait()
 	return <-errs
 }
 

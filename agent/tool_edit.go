@@ -79,12 +79,12 @@ func (c *Context) changeFile(ctx context.Context, call *Call, name string, ch fi
 // changeLocked is changeFile under the path's lock, which sp is fenced by.
 func (c *Context) changeLocked(ctx context.Context, sp *thole.Space, call *Call, path string, ch fileChange) (Output, error) {
 	out := Output{Meta: map[string]any{"file_path": path}}
-	for range maxTries {
+	for try := 1; ; try++ {
 		p, err := c.prepare(ctx, path, ch)
 		if err != nil {
 			return out, err
 		}
-		if len(p.conflicts) > 0 {
+		if len(p.conflicts) > 0 || p.refused != nil {
 			return c.conflict(ctx, sp, path, p)
 		}
 		if p.exists && p.final == p.now.content {
@@ -95,21 +95,20 @@ func (c *Context) changeLocked(ctx context.Context, sp *thole.Space, call *Call,
 		if err := c.found(ctx, sp, path, p.now.hash); err != nil {
 			return out, err
 		}
-		changed, err := c.apply(ctx, sp, call, path, p)
-		if err != nil {
+		if p.refused, err = c.apply(ctx, sp, call, path, p); err != nil {
 			return out, err
 		}
-		if changed == nil {
+		if p.refused == nil {
 			out.Text = p.report(path)
 			out.Meta["before_hash"], out.Meta["after_hash"] = p.now.hash, sandbox.Hash([]byte(p.final))
 			out.Meta["merged"] = p.merged()
 			return out, nil
 		}
-		if changed.Kept != "" {
-			return out, changed
+		var changed *sandbox.ChangedError
+		if again := errors.As(p.refused, &changed) && changed.Kept == ""; !again || try == maxTries {
+			return c.conflict(ctx, sp, path, p)
 		}
 	}
-	return out, fmt.Errorf("%w: %s keeps being changed by someone else; nothing was applied", thole.ErrConflict, path)
 }
 
 // prepared is a change worked out against what is in the file.
@@ -120,6 +119,15 @@ type prepared struct {
 	wanted    string // base with the change
 	final     string // now with the change
 	conflicts []merge3.Conflict
+	refused   error // another reason why it cannot be applied, which others gave
+}
+
+// diff is the whole change, for people to read.
+func (p *prepared) diff() string {
+	if errors.Is(p.refused, errNoText) {
+		return ""
+	}
+	return merge3.Unified("last read", "yours", p.base.content, p.wanted)
 }
 
 func (p *prepared) merged() bool { return p.exists && p.base.hash != p.now.hash }
@@ -128,16 +136,18 @@ func (c *Context) prepare(ctx context.Context, path string, ch fileChange) (*pre
 	p := &prepared{}
 	content, hash, err := c.Sandbox.ReadFile(path)
 	missing := errors.Is(err, thole.ErrNotFound)
-	if err != nil && !(missing && ch.whole) {
-		return nil, err
-	}
 	var known bool
 	p.base, known = c.seen.get(path)
+	if err != nil && !(missing && (ch.whole || known)) {
+		return nil, err
+	}
 	p.now, p.exists = view{hash: hash, content: string(content)}, !missing
 	switch {
 	case missing && known:
 		c.seen.forget(path)
-		return nil, fmt.Errorf("%w: %s was removed by someone else since you last read it; nothing was applied. To make it anew, write it again", thole.ErrConflict, path)
+		p.refused = errRemoved
+		p.wanted, err = ch.want(p.base.content)
+		return p, err
 	case missing:
 		p.wanted, err = ch.want("")
 		p.final = p.wanted
@@ -159,15 +169,21 @@ func (c *Context) prepare(ctx context.Context, path string, ch fileChange) (*pre
 	}
 	p.final, p.conflicts, err = merged(p.base.content, p.wanted, p.now.content)
 	if errors.Is(err, merge3.ErrBinary) {
-		return nil, fmt.Errorf("%w: %s was changed by someone else since you last read it, and is no text that could be merged; nothing was applied", thole.ErrConflict, path)
+		p.refused, err = errNoText, nil
 	}
 	return p, err
 }
 
+// Reasons for which a change is not applied that others gave.
+var (
+	errRemoved = errors.New("it was removed by someone else since you last read it; to make it anew, write it again")
+	errNoText  = errors.New("it was changed by someone else since you last read it, and is no text that could be merged")
+)
+
 // apply puts a prepared change in place, between its decision and its outcome.
-// It returns what someone else changed in that very moment, if so: then nothing
-// was applied.
-func (c *Context) apply(ctx context.Context, sp *thole.Space, call *Call, path string, p *prepared) (*sandbox.ChangedError, error) {
+// It returns what others did that kept it from being applied: a
+// *sandbox.ChangedError, or sandbox.ErrBusy.
+func (c *Context) apply(ctx context.Context, sp *thole.Space, call *Call, path string, p *prepared) (refused, _ error) {
 	after := sandbox.Hash([]byte(p.final))
 	e, err := c.plan(ctx, call, action{Path: path, Before: p.now.hash, After: after})
 	if err != nil {
@@ -189,9 +205,8 @@ func (c *Context) apply(ctx context.Context, sp *thole.Space, call *Call, path s
 	if settleErr := e.settle(ctx, err, nil); settleErr != nil {
 		return nil, settleErr
 	}
-	var changed *sandbox.ChangedError
-	if errors.As(err, &changed) {
-		return changed, nil
+	if errors.As(err, new(*sandbox.ChangedError)) || errors.Is(err, sandbox.ErrBusy) {
+		return err, nil
 	}
 	return nil, err
 }

@@ -20,7 +20,7 @@ func lockDir(dir *os.File) error {
 			return nil // held; or a file system without locks, which we do without
 		}
 		if time.Now().After(deadline) {
-			return errBusy
+			return ErrBusy
 		}
 		time.Sleep(time.Millisecond)
 	}

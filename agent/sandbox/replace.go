@@ -40,8 +40,8 @@ func (e *ChangedError) Error() string {
 // Unwrap returns thole.ErrConflict.
 func (e *ChangedError) Unwrap() error { return thole.ErrConflict }
 
-// errBusy is a file that another program keeps open for writing.
-var errBusy = fmt.Errorf("%w: another program has the file open for writing; try again when it is done", thole.ErrConflict)
+// ErrBusy is a file that another program keeps open for writing.
+var ErrBusy = fmt.Errorf("%w: another program has the file open for writing; try again when it is done", thole.ErrConflict)
 
 // quietTime is how long an edit waits for other writers of a file or its
 // directory to be done.
@@ -185,7 +185,7 @@ func (e *edit) check() error {
 		return err
 	}
 	defer f.Close()
-	if err := awaitQuiet(f); errors.Is(err, errBusy) {
+	if err := awaitQuiet(f); errors.Is(err, ErrBusy) {
 		return err
 	}
 	content, err := readOpen(f)
@@ -214,7 +214,7 @@ func (e *edit) readAside() (content []byte, release func(), err error) {
 	}
 	release = func() { f.Close() } // ends the lease
 	quiet := awaitQuiet(f)
-	if errors.Is(quiet, errBusy) {
+	if errors.Is(quiet, ErrBusy) {
 		return nil, release, quiet
 	}
 	content, err = readOpen(f)

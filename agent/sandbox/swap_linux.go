@@ -30,7 +30,7 @@ func rename2(dir *os.File, from, to string, flags uint) error {
 
 // awaitQuiet waits until no process has f open for writing and takes a read
 // lease: as long as f stays open, one that opens it for writing has to wait.
-// It returns errBusy if that takes too long, any other error if the file
+// It returns ErrBusy if that takes too long, any other error if the file
 // system or the file's owner gives no leases. See fcntl(2), "Leases".
 func awaitQuiet(f *os.File) error {
 	deadline := time.Now().Add(quietTime)
@@ -40,7 +40,7 @@ func awaitQuiet(f *os.File) error {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return errBusy
+			return ErrBusy
 		}
 		time.Sleep(time.Millisecond) // the kernel offers no way to wait for this
 	}

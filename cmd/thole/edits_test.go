@@ -87,6 +87,15 @@ func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
 		}
 	}
 	s.hasAllLines(path, person)
+	conflicts := 0
+	for _, e := range s.Events("project:edits") {
+		if e.Type == "file.conflict" && strings.Contains(e.text, `"diff"`) {
+			conflicts++
+		}
+	}
+	if conflicts < notApplied {
+		t.Errorf("%d edits were not applied, but only %d file.conflict events say what", notApplied, conflicts)
+	}
 	t.Logf("%d rounds: %d edits of a person, %d of agents, %d more that were reported as not applied", rounds, person, value["A"]+value["B"], notApplied)
 	if value["A"]+value["B"] == 0 {
 		t.Error("no edit of an agent was ever applied")
@@ -150,7 +159,7 @@ func (s *server) saysNotApplied(run string) {
 	s.t.Helper()
 	thread, _, _ := strings.Cut(run, "/runs/")
 	body := string(s.Must("GET", thread+"/messages", nil, nil).Body)
-	if !regexp.MustCompile(`nothing was applied|not applied|open for writing; try again`).MatchString(body) {
+	if !regexp.MustCompile(`[Nn]othing of your change`).MatchString(body) {
 		s.t.Errorf("an edit is not in the file, and the thread does not say so: %s", body)
 	}
 }
