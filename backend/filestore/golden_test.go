@@ -85,6 +85,86 @@ func TestEveryFormatOpens(t *testing.T) {
 	}
 }
 
+// makeKinds makes a store with every kind of line, and its manifest: redacted and
+// erased ones, a removed stream, a deleted record, a second segment, an edit by
+// hand, commits that became durable together, and JSON with white space.
+func makeKinds(t *testing.T, path string) {
+	opts := &filestore.Options{SegmentBytes: 700}
+	s := open(t, path, opts)
+	both := []thole.Commit{
+		{Space: "user:1", Now: goldenTime, Actor: "user:42", Cause: "sess_1",
+			Events: []thole.Event{{Stream: "s", Type: "x.made", Subject: "user:42", Data: []byte(`"private"`)}},
+			Writes: []thole.Write{{Key: "k", Value: []byte(`"old"`)}, {Key: "gone", Value: []byte(`1`)}, {Key: "below/private", Value: []byte(`1`)}}},
+		{Space: "user:1", Now: goldenTime, Events: []thole.Event{{Stream: "private", Type: "x.made"}}, Writes: []thole.Write{{Key: "gone"}}},
+		{Space: "user:1", Now: goldenTime, Writes: []thole.Write{{Key: "quiet", Value: []byte(" 1 ")}}},
+	}
+	results, err := s.Commit(t.Context(), both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flush(t, s)
+	if err := s.Purge(t.Context(), "user:1", thole.Purge{Streams: []string{"private"}, Events: []thole.Position{results[0].Last}}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	edit(t, filepath.Join(recordsDir(path), "k.json"), `"old"`, `"by hand"`)
+	s = open(t, path, opts)
+	later := func(value string) thole.Commit {
+		return thole.Commit{Space: "user:1", Now: goldenTime, Events: []thole.Event{{Stream: "s", Type: "x.made", Data: []byte(value)}},
+			Writes: []thole.Write{{Key: "later", Value: []byte(value)}}}
+	}
+	for _, batch := range [][]thole.Commit{{later("2")}, {later("3"), later(" 4 ")}} {
+		if _, err := s.Commit(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Close()
+}
+
+// TestEveryKindOfLineOpens reads a store that an earlier program left, manifest
+// included: it is met as it was left, and goes on.
+func TestEveryKindOfLineOpens(t *testing.T) {
+	if *golden != "" {
+		makeKinds(t, *golden+"-kinds")
+	}
+	made := filepath.Join(t.TempDir(), "made")
+	makeKinds(t, made)
+	for name, path := range map[string]string{"golden": "testdata/kinds", "made now": made} {
+		dir := filepath.Join(t.TempDir(), "store")
+		if err := os.CopyFS(dir, os.DirFS(path)); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, dir, nil)
+		h := head(t, s)
+		page, err := s.Read(t.Context(), "user:1", thole.ReadQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range page.Events {
+			got = append(got, e.Type+" "+e.Actor)
+		}
+		if want := []string{"x.made ", "space.adopted user:hand", "x.made ", "x.made ", "x.made "}; !slices.Equal(got, want) {
+			t.Errorf("%s: events: got %q, want %q", name, got, want)
+		}
+		if len(h.Epochs) != 2 || !h.Epochs[1].Adopted || h.Last.Seq != 7 || len(s.Report()) > 0 {
+			t.Errorf("%s: head: got %+v and %q, want two epochs and nothing to report", name, h, s.Report())
+		}
+		for key, want := range map[string]string{"k": `"by hand"`, "gone": "", "quiet": " 1 ", "later": " 4 ", "below/private": "1"} {
+			if got := value(t, s, key); got != want {
+				t.Errorf("%s: record %s: got %s, want %s", name, key, got, want)
+			}
+		}
+		if last := put(t, s, "later", `5`).Last; last.Epoch != h.Last.Epoch || last.Seq != 8 {
+			t.Errorf("%s: it goes on at %v, want behind %v", name, last, h.Last)
+		}
+		flush(t, s)
+		if err := s.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestANewerFormatIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "thole.json"), []byte(`{"format": 99}`), 0o644); err != nil {

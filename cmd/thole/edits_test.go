@@ -52,7 +52,7 @@ func sharedFile(t *testing.T, s *server) string {
 func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
 	s := startServer(t, setup{Script: editScript})
 	path := sharedFile(t, s)
-	const rounds = 30
+	const rounds = 50
 	value := map[string]int{"A": 0, "B": 0}
 	person, notApplied := 0, 0
 	for round := range rounds {
