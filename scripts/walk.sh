@@ -1,8 +1,8 @@
 #!/bin/bash
-# The README's first command, the sample's turns in three threads at once, and
-# three watchers: two from the start, one that comes late. All of it as a user
-# would type it, in a fresh clone; it ends with 0 if the files were edited and
-# all watchers saw the same.
+# The README's first command, the sample's turns with three other runs beside
+# them, and three watchers: two from the start, one that comes late. All of it as a
+# user would type it, in a fresh clone; it ends with 0 if all runs succeeded, the
+# files were edited and all watchers saw the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp -d)
@@ -32,11 +32,15 @@ cat "$out/dev"
 start "$out/first" "$out/thole" tail project:sample --after=
 start "$out/second" "$out/thole" tail project:sample --server http://127.0.0.1:8465 --after=
 
-for i in 1 2 3; do examples/turns.sh >"$out/turns$i" & turns[i]=$!; done
+url=http://127.0.0.1:8465 space=project:sample
+examples/turns.sh >"$out/turns0" & turns[0]=$!
+for page in one two three; do
+	examples/turns.sh $url $space "Write the page $page" >"$out/$page" & turns+=($!)
+done
 until_true grep -q 'tool.completed' "$out/first"
 start "$out/late" "$out/thole" tail project:sample --server http://127.0.0.1:8465 --after=
-for i in 1 2 3; do wait "${turns[i]}"; done
-cat "$out/turns1"
+for i in "${turns[@]}"; do wait "$i"; done
+cat "$out/turns0"
 
 events=$("$out/thole" log project:sample --limit 100000 --json | wc -l)
 for who in first second late; do
@@ -44,5 +48,6 @@ for who in first second late; do
 	cmp "$out/first" "$out/$who"
 done
 grep -q royalblue thole-sample/src/components/Button.js
+for page in One Two Three; do grep -q "<h1>$page</h1>" thole-sample/pages/${page,,}.html; done
 "$out/thole" doctor
 echo "three watchers saw the same $events events; the files were edited"

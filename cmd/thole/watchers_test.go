@@ -95,11 +95,11 @@ func (w *watcher) same(name string, want []event) {
 }
 
 func TestThreeWatchersEndWithTheSameEventsInTheSameOrder(t *testing.T) {
-	script, err := os.ReadFile("../../examples/scripts/parallel.yaml")
+	script, err := os.ReadFile("../../examples/script.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	slowly := strings.Replace(string(script), "delay_ms: 10\n", "delay_ms: 200\n", 1) // so that all begin before one ends
+	slowly := strings.Replace(string(script), "delay_ms: 15\n", "delay_ms: 200\n", 1) // so that all begin before one ends
 	s := startServer(t, setup{Script: slowly})
 	const space = "project:parallel"
 	first := startWatcher(t, space, "--server", s.URL, "--after=")
