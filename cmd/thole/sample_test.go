@@ -82,8 +82,8 @@ func playSample(t *testing.T, store string) (types []string) {
 	}
 	const space = "project:sample"
 	out, err := exec.CommandContext(t.Context(), "../../examples/turns.sh", s.URL, space).CombinedOutput()
-	if n := strings.Count(string(out), "\n  complete\n"); err != nil || n != 3 {
-		t.Fatalf("turns.sh: %v, %d turns complete\n%s\n%s", err, n, out, s.LogTail())
+	if n := strings.Count(string(out), "\n  complete: succeeded\n"); err != nil || n != 3 {
+		t.Fatalf("turns.sh: %v, %d turns succeeded\n%s\n%s", err, n, out, s.LogTail())
 	}
 	for file, want := range map[string]string{
 		"src/components/Button.js": button,

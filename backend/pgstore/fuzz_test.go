@@ -1,0 +1,58 @@
+package pgstore
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/thole-dev/thole"
+)
+
+// FuzzNotification sends what anybody may who is connected to the database,
+// between the parts of a message. It must arrive all the same, and nothing that no
+// limit bounds may be kept.
+func FuzzNotification(f *testing.F) {
+	for _, payload := range []string{"", `["user:1"]`, "=[]", `=[{"space":"user:1"}]`, "<[", "-{", ">]", "=[null]", `["`} {
+		f.Add(false, payload, payload)
+		f.Add(true, payload, payload)
+	}
+	f.Fuzz(func(t *testing.T, signals bool, first, second string) {
+		r, x := &receiver{news: make(chan struct{}, 1)}, &watcher{spaces: names{}, news: make(chan struct{}, 1)}
+		w := &wire{
+			config: &config{schema: "thole"}, parts: map[uint32]string{},
+			receivers: map[*receiver]bool{r: true}, watchers: map[*watcher]bool{x: true},
+		}
+		channel := "thole spaces"
+		if signals {
+			channel = w.signalChannel()
+		}
+		mine := thole.Signal{Origin: "o", Space: "user:1", Event: thole.Event{Stream: "s", Type: "a.b", Data: json.RawMessage(`"x"`)}}
+		payloads, err := pack([]thole.Signal{mine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		long, err := json.Marshal([]thole.Signal{mine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		half := len(long) / 2
+		payloads = append(payloads, partFirst+string(long[:half]), partLast+string(long[half:]))
+		for _, p := range payloads {
+			for _, other := range []string{first, second} {
+				w.deliver(&notification{PID: 1, Channel: channel, Payload: other})
+			}
+			w.deliver(&notification{PID: 2, Channel: w.signalChannel(), Payload: p})
+		}
+		heard := 0
+		for _, s := range r.signals {
+			if s.Origin == mine.Origin && string(s.Event.Data) == string(mine.Event.Data) {
+				heard++
+			}
+		}
+		if heard < 2 && len(r.signals) < maxUnheard {
+			t.Errorf("heard the message %d times, want 2: %+v", heard, r.signals)
+		}
+		if len(w.parts) > 1 || len(w.parts[1]) > maxMessage {
+			t.Errorf("%d parts are kept", len(w.parts))
+		}
+	})
+}
