@@ -1,6 +1,6 @@
 # Everything a contributor runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help dev build test check unit race race-postgres matrix faults fuzz walk bench stranger install-tools
+.PHONY: help dev build test check unit race race-postgres race-rest matrix faults fuzz walk bench stranger install-tools
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,9 +34,9 @@ unit: ## All tests, embedded stores only, no C compiler needed
 # SQLite itself, which was translated from C, and the vendors' SDKs, which were generated
 # and take long to compile, are not looked at; a process does not wait for a second at
 # its end. What is skipped is long and uses one goroutine.
-race race-postgres: export CGO_ENABLED = 1
-race race-postgres: export GORACE = atexit_sleep_ms=20
-race race-postgres: export GOFLAGS += -race -vet=off -timeout=30m -gcflags=github.com/ncruces/go-sqlite3-wasm/v6/...=-race=false $(SDKS:%='-gcflags=%/...=-race=false -l')
+race race-postgres race-rest: export CGO_ENABLED = 1
+race race-postgres race-rest: export GORACE = atexit_sleep_ms=20
+race race-postgres race-rest: export GOFLAGS += -race -vet=off -timeout=30m -gcflags=github.com/ncruces/go-sqlite3-wasm/v6/...=-race=false $(SDKS:%='-gcflags=%/...=-race=false -l')
 SDKS = github.com/openai/openai-go/v3 github.com/anthropics/anthropic-sdk-go
 RACE_SKIP = -skip 'WhatBreaksTheContract|AsTheModel|SmallSegments|BehindAPooler$$|TenThousandTurns'
 
@@ -45,6 +45,10 @@ race: ## All tests under the race detector, in memory and through a server on SQ
 
 race-postgres: ## The tests of the PostgreSQL store under the race detector
 	THOLE_TEST=all go test $(RACE_SKIP) ./internal/pgtest ./backend/pgstore
+
+race-rest: install-tools ## What make test does not run under the race detector, under it; half an hour
+	THOLE_TEST=all go test $(RACE_SKIP:-skip=-run) ./...
+	THOLE_TEST=all go test -tags faults -count=1 -parallel 3 -v -skip 'Contract|AsTheModel' ./cmd/thole ./backend/sqlitestore ./backend/filestore
 
 matrix: ## All tests on every backend, with servers; prints how many ran on each
 	scripts/matrix.sh $$(go list ./... | grep -v /cmd/thole) # the binary's run with the faults
@@ -58,7 +62,7 @@ FUZZTIME ?= 10s
 fuzz: ## Run every fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh $(FUZZTIME)
 
-walk: ## The README's way: dev, the sample's turns three times at once, three watchers
+walk: ## The README's way: dev, the sample's turns beside three other runs, three watchers
 	scripts/walk.sh
 
 bench: ## Measure beside the raw limits and a peer; see docs/measurements.md
