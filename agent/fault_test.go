@@ -223,7 +223,7 @@ func TestScreensHearOfFilesThatACommandChanged(t *testing.T) {
 
 func TestAgentsServeRunsThatWait(t *testing.T) {
 	each(t, func(t *testing.T, e *env) {
-		a := e.agent("parallel", nil)
+		a := e.agent("sample", nil)
 		runs := run.In(e.sp, nil)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		served := make(chan error, 1)

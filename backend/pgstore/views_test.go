@@ -97,7 +97,9 @@ func TestNothingIsFoundByReadingAWholeTable(t *testing.T) {
 	}
 	defer c.Close(t.Context())
 	scans := func() (n int) { // connections tell what they did when they end, behind the client's back
-		for others := 1; others > 0; time.Sleep(time.Millisecond) {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for others := 1; others > 0; <-tick.C {
 			err := c.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`).Scan(&others)
 			if err != nil {
 				t.Fatal(err)
