@@ -1,13 +1,14 @@
 #!/bin/bash
 # The README's first command, the sample's turns with three other runs beside
 # them, and three watchers: two from the start, one that comes late. All of it as a
-# user would type it, in a fresh clone; it ends with 0 if all runs succeeded, the
-# files were edited and all watchers saw the same.
+# user would type it, in an empty folder and on a free port; it ends with 0 if all
+# runs succeeded, the files were edited and all watchers saw the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+turns=$PWD/examples/turns.sh
 out=$(mktemp -d)
 pids=()
-trap 'kill "${pids[@]}" 2>/dev/null || true; wait' EXIT
+trap 'kill "${pids[@]}" 2>/dev/null || true; wait; rm -rf "$out"' EXIT
 start() { # FILE COMMAND…: runs it in the background with its output in FILE
 	local file=$1
 	shift
@@ -26,23 +27,25 @@ until_true() { # COMMAND…: waits until it holds
 }
 
 go build -o "$out/thole" ./cmd/thole # go run would do; its child is harder to stop
-start "$out/dev" "$out/thole" dev
+mkdir "$out/here"
+cd "$out/here"
+start "$out/dev" "$out/thole" dev --listen 127.0.0.1:0
 until_true grep -q 'listening on' "$out/dev"
 cat "$out/dev"
-start "$out/first" "$out/thole" tail project:sample --after=
-start "$out/second" "$out/thole" tail project:sample --server http://127.0.0.1:8465 --after=
+url=$(sed -n 's/^listening on //p' "$out/dev") space=project:sample
+start "$out/first" "$out/thole" tail $space --after=
+start "$out/second" "$out/thole" tail $space --server "$url" --after=
 
-url=http://127.0.0.1:8465 space=project:sample
-examples/turns.sh >"$out/turns0" & turns[0]=$!
+"$turns" "$url" >"$out/turns" & runs=($!)
 for page in one two three; do
-	examples/turns.sh $url $space "Write the page $page" >"$out/$page" & turns+=($!)
+	"$turns" "$url" $space "Write the page $page" >"$out/$page" & runs+=($!)
 done
 until_true grep -q 'tool.completed' "$out/first"
-start "$out/late" "$out/thole" tail project:sample --server http://127.0.0.1:8465 --after=
-for i in "${turns[@]}"; do wait "$i"; done
-cat "$out/turns0"
+start "$out/late" "$out/thole" tail $space --server "$url" --after=
+for run in "${runs[@]}"; do wait "$run"; done
+cat "$out/turns"
 
-events=$("$out/thole" log project:sample --limit 100000 --json | wc -l)
+events=$("$out/thole" log $space --limit 100000 --json | wc -l)
 for who in first second late; do
 	until_true sh -c "[ \$(wc -l <$out/$who) -ge $events ]"
 	cmp "$out/first" "$out/$who"
