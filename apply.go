@@ -3,8 +3,6 @@ package thole
 import (
 	"context"
 	"fmt"
-	"slices"
-	"unicode/utf8"
 )
 
 // This file is for a server through which other Stores use this one, as their
@@ -12,7 +10,8 @@ import (
 
 // Apply commits each commit of the batch on its own, in order and as it is, and
 // returns one Result for each, as [Backend].Commit does; the batch may share a
-// write with what others commit. ErrInvalid, ErrTooLarge and ErrClosed mean that
+// write with what others commit. A commit that its space cannot take has a
+// Result with that Err. ErrInvalid, ErrTooLarge and ErrClosed mean that
 // nothing was applied; after any other error, and when ctx ends, it is unknown
 // which commits were. Bytes are copied.
 func (s *Store) Apply(ctx context.Context, batch []Commit) ([]Result, error) {
@@ -26,29 +25,34 @@ func (s *Store) Apply(ctx context.Context, batch []Commit) ([]Result, error) {
 		all[i] = &pending{ctx: ctx, commit: c, size: size, done: make(chan struct{})}
 	}
 	for _, p := range all {
-		s.clock.observe(p.commit.Now)
+		s.observed(p.commit.Now, p.commit.Space, "commit")
 	}
 	return s.batch.commitAll(ctx, all)
 }
 
-// Load imports a part of a space, as [Backend].Load does.
+// Purge removes what p names, as [Backend].Purge does, and from this Store's
+// memory. Who asked for it tells the other Stores: see [Space.Purge].
+func (s *Store) Purge(ctx context.Context, space string, p Purge) error {
+	if err := s.Space(space).err; err != nil {
+		return err
+	}
+	err := s.backend.Purge(ctx, space, p)
+	// After an error, too: it may have removed what was named and failed behind.
+	s.cache.dropSpace(space)
+	s.memo.dropSpace(space)
+	s.hubs.reset(space)
+	s.taps.touch(space)
+	return err
+}
+
+// Load imports a part of a space, as [Backend].Load does. ErrInvalid or ErrTooLarge
+// for what a store cannot keep: nothing of the chunk was loaded then.
 func (s *Store) Load(ctx context.Context, space string, c Chunk) error {
 	if err := checkSpaceName(space); err != nil {
 		return err
 	}
-	for i := range c.Events {
-		if err := c.Events[i].checkRaw(); err != nil {
-			return err
-		}
-	}
-	for i := range c.Records {
-		r := &c.Records[i]
-		if err := checkRawName("key", r.Key); err != nil {
-			return err
-		}
-		if err := CheckJSON("value of "+r.Key, r.Value); err != nil {
-			return err
-		}
+	if err := c.check(); err != nil {
+		return fmt.Errorf("load %s: %w", space, err)
 	}
 	if err := s.backend.Load(ctx, space, c); err != nil {
 		return err
@@ -59,87 +63,62 @@ func (s *Store) Load(ctx context.Context, space string, c Chunk) error {
 	return nil
 }
 
-// checkRaw reports what would hurt this Store or who reads from it, and returns
-// the commit's size.
+// checkRaw is check for a commit of another Store, which carries its space and its
+// time. What has no data keeps none.
 func (c *Commit) checkRaw() (int, error) {
 	if err := checkSpaceName(c.Space); err != nil {
 		return 0, err
 	}
-	if len(c.Events) == 0 && len(c.Writes) == 0 {
-		return 0, invalidf("a commit needs an event or a write")
-	}
-	if n := len(c.Checks) + len(c.Events) + len(c.Writes); n > MaxCommitItems {
-		return 0, fmt.Errorf("%w: commit has %d items, the limit is %d", ErrTooLarge, n, MaxCommitItems)
-	}
-	if err := checkTexts(c.Actor, c.Cause); err != nil {
+	if err := checkTime("the time of a commit", c.Now); err != nil {
 		return 0, err
 	}
-	size := 0
-	for _, k := range c.Checks {
-		if (k.Key == "") == (k.Stream == "") {
-			return 0, invalidf("a check names either a stream or a key")
-		}
-		if err := checkRawName("check", k.Key+k.Stream); err != nil {
-			return 0, err
-		}
-		size += len(k.Key) + len(k.Stream)
-	}
-	for i := range c.Events {
-		if err := c.Events[i].checkRaw(); err != nil {
-			return 0, err
-		}
-		size += c.Events[i].size()
-	}
-	for i := range c.Writes {
-		w := &c.Writes[i]
-		if err := checkRawName("key", w.Key); err != nil {
-			return 0, err
-		}
-		if slices.ContainsFunc(c.Writes[:i], func(x Write) bool { return x.Key == w.Key }) {
-			return 0, invalidf("key %q is written twice in one commit", w.Key)
-		}
-		if w.Value != nil {
-			if err := CheckJSON("value of "+w.Key, w.Value); err != nil {
-				return 0, err
-			}
-		}
-		size += len(w.Key) + len(w.Value)
-	}
-	if size > MaxCommitBytes {
-		return 0, fmt.Errorf("%w: commit has %d bytes, the limit is %d", ErrTooLarge, size, MaxCommitBytes)
-	}
-	return size, nil
+	return c.checkWith((*Event).checkRaw)
 }
 
-func (e *Event) checkRaw() error {
-	for _, name := range []string{e.Stream, e.Type} {
-		if err := checkRawName("name", name); err != nil {
+// check validates a chunk. It lets pass what earlier versions let a store keep: data
+// with large numbers, and no time where none is known.
+func (c *Chunk) check() error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	for i := range c.Events {
+		e := &c.Events[i]
+		if err := e.checkNames(); err != nil {
+			return err
+		}
+		if err := checkAnyTime("the time of event "+e.Position.String(), e.Time); err != nil {
+			return err
+		}
+		for _, name := range []string{e.Actor, e.Cause} {
+			if err := checkOptional("name", name); err != nil {
+				return err
+			}
+		}
+		if e.Data == nil {
+			continue
+		}
+		if err := checkStored("event "+e.Type, e.Data, MaxEventDepth); err != nil {
 			return err
 		}
 	}
-	if len(e.Refs) > MaxCommitItems {
-		return fmt.Errorf("%w: event %s has %d refs, the limit is %d", ErrTooLarge, e.Type, len(e.Refs), MaxCommitItems)
-	}
-	if err := checkTexts(append(e.Refs[:len(e.Refs):len(e.Refs)], e.Actor, e.Cause, e.Subject)...); err != nil {
-		return err
-	}
-	if e.Data == nil {
-		return nil
-	}
-	return CheckJSON("event "+e.Type, e.Data)
-}
-
-func checkRawName(what, name string) error {
-	if name == "" || len(name) > MaxNameBytes || !utf8.ValidString(name) {
-		return invalidf("%s %.40q is not UTF-8 of 1 to %d bytes", what, name, MaxNameBytes)
-	}
-	return nil
-}
-
-func checkTexts(texts ...string) error {
-	for _, text := range texts {
-		if len(text) > MaxNameBytes || !utf8.ValidString(text) {
-			return invalidf("%.40q is not UTF-8 of at most %d bytes", text, MaxNameBytes)
+	keys := make(map[string]struct{}, len(c.Records))
+	for i := range c.Records {
+		r := &c.Records[i]
+		if err := checkName("key", r.Key); err != nil {
+			return err
+		}
+		if _, twice := keys[r.Key]; twice {
+			return invalidf("key %q is in one chunk twice", r.Key)
+		}
+		keys[r.Key] = struct{}{}
+		if err := checkAnyTime("the time of "+r.Key, r.Updated); err != nil {
+			return err
+		}
+		if err := checkAnyTime("the expiry of "+r.Key, r.Expires); err != nil {
+			return err
+		}
+		if err := checkStored("value of "+r.Key, r.Value, depthUnder(r.Key)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -37,6 +37,8 @@ type Backend interface {
 	// one Result for each: an earlier one is visible to the checks of a later
 	// one, and a failed one changes nothing and fails no other. A space is
 	// created by its first successful commit, with a new epoch of generation 1.
+	// When one space cannot take its commits (it is damaged, or has no positions
+	// left), they have that error in their Result's Err, and the others go on.
 	//
 	// Checks are evaluated in order; the first that does not hold is the
 	// Result's Conflict. A check or a write that touches a Notify record with
@@ -62,10 +64,13 @@ type Backend interface {
 	Read(ctx context.Context, space string, q ReadQuery) (Page, error)
 
 	// Heads returns one Head for each space, in order. A space that does not
-	// exist has only its name.
+	// exist has only its name. Several backends as one give the Heads of those
+	// that answer, for the others the zero Head, and an *UnreachableError.
 	Heads(ctx context.Context, spaces ...string) ([]Head, error)
 
-	// Spaces lists the names of spaces that exist, in byte order.
+	// Spaces lists the names of spaces that exist, in byte order. Several
+	// backends as one list those of the ones that answer, and return an
+	// *UnreachableError that names the others.
 	Spaces(ctx context.Context, q SpacesQuery) ([]string, error)
 
 	// Load imports a part of a space with its positions, versions and times.
@@ -115,10 +120,9 @@ type Relay interface {
 
 // Signal is a live-only message on its way between processes.
 type Signal struct {
-	Origin string   `json:"origin"` // names the Store that sent it, then those that passed it on
-	Space  string   `json:"space"`
-	After  Position `json:"after,omitzero"` // what its sender knew of the journal: watchers get those events first
-	Event  Event    `json:"event"`          // without a position
+	Origin string `json:"origin"` // names the Store that sent it, then those that passed it on
+	Space  string `json:"space"`
+	Event  Event  `json:"event"` // without a position
 }
 
 // Durable is an optional ability of a Backend: to say what an acknowledged
@@ -206,7 +210,9 @@ type Result struct {
 	First    Position // position of the first event
 	Last     Position // position of the last event, and version of what was written
 	Conflict *ConflictError
-	Repeated bool // set by the Store: an earlier call under the same idempotency key did it
+	Err      error  // why the space cannot take the commit; nothing of it was applied. Of a Backend only
+	Repeated bool   // set by the Store: an earlier call under the same idempotency key did it
+	Answer   string // of a repeat: the JSON that [Tx.Answer] kept then
 }
 
 // ReadQuery selects events. Its zero value reads from the oldest. All set

@@ -3,7 +3,9 @@ package thole
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // batcher is group commit: one goroutine drains what is queued into one
@@ -13,6 +15,11 @@ type batcher struct {
 	// written is called with the outcome of each batch before its callers hear
 	// of it: results of what is durable, or an error.
 	written func([]Commit, []Result, error)
+	// ended is called after that, when busy is 0 again.
+	ended func()
+
+	busy  atomic.Uint64 // the number of the batch that is in the backend, or that written was not called for yet; 0: none
+	count uint64        // batches so far; of run
 
 	mu     sync.Mutex
 	queue  []*pending
@@ -37,8 +44,8 @@ type pending struct {
 	done   chan struct{}
 }
 
-func newBatcher(b Backend, written func([]Commit, []Result, error)) *batcher {
-	return &batcher{backend: b, written: written, wake: make(chan struct{}, 1)}
+func newBatcher(b Backend, written func([]Commit, []Result, error), ended func()) *batcher {
+	return &batcher{backend: b, written: written, ended: ended, wake: make(chan struct{}, 1)}
 }
 
 // commit queues c and waits. When ctx ends first, the commit may or may not
@@ -55,6 +62,9 @@ func (b *batcher) commit(ctx context.Context, c Commit, size int) (Result, error
 	b.signal()
 	select {
 	case <-p.done:
+		if p.err == nil && p.result.Err != nil {
+			return Result{}, p.result.Err
+		}
 		return p.result, p.err
 	case <-ctx.Done():
 		return Result{}, context.Cause(ctx)
@@ -101,11 +111,15 @@ func (b *batcher) run() {
 }
 
 func (b *batcher) write(batch []*pending, commits []Commit) {
+	b.count++
+	b.busy.Store(b.count)
 	results, err := b.backend.Commit(context.Background(), commits)
 	if err == nil && len(results) != len(commits) {
 		err = fmt.Errorf("thole: the backend answered %d commits with %d results", len(commits), len(results))
 	}
-	b.written(commits, results, err)
+	b.tell(commits, results, err)
+	b.busy.Store(0)
+	b.ended()
 	for i, p := range batch {
 		if err != nil {
 			p.err = err
@@ -113,6 +127,26 @@ func (b *batcher) write(batch []*pending, commits []Commit) {
 			p.result = results[i]
 		}
 		close(p.done)
+	}
+}
+
+// tell calls written; apart for the commits that their spaces could not take.
+func (b *batcher) tell(commits []Commit, results []Result, err error) {
+	if err != nil || !slices.ContainsFunc(results, func(r Result) bool { return r.Err != nil }) {
+		b.written(commits, results, err)
+		return
+	}
+	var taken []Commit
+	var resultsOf []Result
+	for i := range commits {
+		if results[i].Err != nil {
+			b.written(commits[i:i+1], nil, results[i].Err)
+			continue
+		}
+		taken, resultsOf = append(taken, commits[i]), append(resultsOf, results[i])
+	}
+	if len(taken) > 0 {
+		b.written(taken, resultsOf, nil)
 	}
 }
 

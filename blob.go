@@ -1,25 +1,23 @@
 package thole
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
-	"slices"
 )
 
 // A blob is content too large for an event or a record, kept under its hash:
 //
 //	blob/<sha256>   {"size": bytes, "chunks": [sha256, …]}   written last
 //	chunk/<sha256>  base64 of chunkBytes of content (the last: the rest)
+//	upload/<id>     the chunks of a blob that is on its way: see upload
 //
-// Equal chunks are stored once per space. Nothing refers to a chunk but heads,
-// and nothing is ever overwritten with something else, so that putting a blob
-// again, or at the same time, or after a crash half-way, is harmless.
+// Equal chunks are stored once per space. Nothing refers to a chunk but heads and
+// uploads, and nothing is ever overwritten with something else, so that putting a
+// blob again, or at the same time, or after a crash half-way, is harmless.
 const (
 	chunkBytes     = 256 << 10 // base64 of it fits a record
 	chunksInCommit = 8         // fit a commit, and bound the memory of a put
@@ -50,23 +48,33 @@ type blobHead struct {
 // already is not written again. It emits no event, holds at most 2 MiB in
 // memory and ignores an idempotency key: it is idempotent by itself. Content up
 // to 2 MiB is stored in one commit; a larger blob exists only once all of it is
-// stored, but chunks of one that failed half-way stay. Errors: r's, ErrTooLarge
-// and those of [Space.Commit].
+// stored, and the chunks of one that fails half-way are deleted: at once, or by a
+// sweep when the process died. Errors: r's, ErrTooLarge, ErrConflict when r yields
+// nothing for an hour, and those of [Space.Commit].
 func (sp *Space) PutBlob(ctx context.Context, r io.Reader, opts *BlobOptions) (Blob, error) {
+	p := blobPut{ctx: WithoutIdempotencyKey(ctx), sp: sp, whole: sha256.New()}
+	b, err := p.put(r, opts)
+	if err != nil {
+		p.drop()
+		return Blob{}, fmt.Errorf("put blob: %w", err)
+	}
+	return b, nil
+}
+
+func (p *blobPut) put(r io.Reader, opts *BlobOptions) (Blob, error) {
 	limit := int64(DefaultBlobBytes)
 	if opts != nil && opts.MaxBytes > 0 {
 		limit = min(opts.MaxBytes, MaxBlobBytes)
 	}
-	p := blobPut{ctx: WithoutIdempotencyKey(ctx), sp: sp, whole: sha256.New()}
 	buf := make([]byte, chunkBytes)
 	for {
 		n, err := io.ReadFull(r, buf)
 		if p.head.Size += int64(n); p.head.Size > limit {
-			return Blob{}, fmt.Errorf("put blob: %w: more than %d bytes", ErrTooLarge, limit)
+			return Blob{}, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
 		}
 		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !last {
-			return Blob{}, fmt.Errorf("put blob: %w", err)
+			return Blob{}, err
 		}
 		if n > 0 {
 			if err := p.add(buf[:n]); err != nil {
@@ -77,80 +85,6 @@ func (sp *Space) PutBlob(ctx context.Context, r io.Reader, opts *BlobOptions) (B
 			return p.finish()
 		}
 	}
-}
-
-// blobPut is a blob on its way in.
-type blobPut struct {
-	ctx    context.Context
-	sp     *Space
-	whole  hash.Hash
-	head   blobHead
-	writes []Write // chunks that are not stored yet
-}
-
-func (p *blobPut) add(chunk []byte) error {
-	p.whole.Write(chunk)
-	sum := sha256.Sum256(chunk)
-	name := hex.EncodeToString(sum[:])
-	p.head.Chunks = append(p.head.Chunks, name)
-	value, err := marshal(chunk)
-	if err != nil {
-		return err
-	}
-	w := Write{Key: "chunk/" + name, Value: value}
-	if !slices.ContainsFunc(p.writes, func(x Write) bool { return x.Key == w.Key }) {
-		if len(p.writes) == chunksInCommit {
-			if err := p.flush(); err != nil {
-				return err
-			}
-		}
-		p.writes = append(p.writes, w)
-	}
-	return nil
-}
-
-// flush stores the chunks at hand that the space does not have yet.
-func (p *blobPut) flush(more ...Write) error {
-	keys := make([]string, len(p.writes))
-	for i, w := range p.writes {
-		keys[i] = w.Key
-	}
-	have, err := p.sp.GetAll(p.ctx, keys...)
-	if err != nil {
-		return err
-	}
-	var c Commit
-	for i, w := range p.writes {
-		if !bytes.Equal(have[i].Value, w.Value) {
-			c.Writes = append(c.Writes, w)
-		}
-	}
-	p.writes = p.writes[:0]
-	if c.Writes = append(c.Writes, more...); len(c.Writes) == 0 {
-		return nil
-	}
-	_, err = p.sp.commit(p.ctx, c)
-	return err
-}
-
-func (p *blobPut) finish() (Blob, error) {
-	b := Blob{Hash: hex.EncodeToString(p.whole.Sum(nil)), Size: p.head.Size}
-	head, err := marshal(p.head)
-	if err != nil {
-		return Blob{}, err
-	}
-	have, err := p.sp.Get(p.ctx, "blob/"+b.Hash)
-	if err != nil {
-		return Blob{}, err
-	}
-	var more []Write
-	if !bytes.Equal(have.Value, head) {
-		more = []Write{{Key: "blob/" + b.Hash, Value: head}}
-	}
-	if err := p.flush(more...); err != nil {
-		return Blob{}, fmt.Errorf("put blob %s: %w", b.Hash, err)
-	}
-	return b, nil
 }
 
 // HasBlob reports whether the space holds the blob with that hash, and its

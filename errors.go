@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
@@ -46,6 +47,9 @@ func (e *ConflictError) Error() string {
 	}
 	if e.Expired {
 		return fmt.Sprintf("%s: %s: has expired", e.Space, name)
+	}
+	if e.Check.At.IsZero() && e.Actual.IsZero() { // Condition.Exists
+		return fmt.Sprintf("%s: %s: wanted some version, is absent", e.Space, name)
 	}
 	show := func(p Position) string {
 		if p.IsZero() {
@@ -90,6 +94,62 @@ func (e *ReusedKeyError) Error() string {
 
 // Unwrap returns ErrInvalid.
 func (e *ReusedKeyError) Unwrap() error { return ErrInvalid }
+
+// UnreachableError says which of several stores did not answer a question to all
+// of them. What comes with it is what the others have. It unwraps to
+// ErrUnavailable.
+type UnreachableError struct{ Stores []UnreachableStore }
+
+// UnreachableStore is one of several stores, and why it did not answer.
+type UnreachableStore struct {
+	Spaces []string // patterns of the spaces that live there
+	Err    error
+}
+
+func (e *UnreachableError) Error() string {
+	var b strings.Builder
+	for i, s := range e.Stores {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "the store of %s does not answer: %v", strings.Join(s.Spaces, ", "), s.Err)
+	}
+	return b.String()
+}
+
+// Unwrap returns ErrUnavailable.
+func (e *UnreachableError) Unwrap() error { return ErrUnavailable }
+
+// Patterns returns those of all spaces that cannot be reached.
+func (e *UnreachableError) Patterns() (all []string) {
+	for _, s := range e.Stores {
+		all = append(all, s.Spaces...)
+	}
+	return all
+}
+
+// damaged returns the spaces that err says are damaged.
+func damaged(err error) (names []string) {
+	var e *UnreachableError
+	if !errors.As(err, &e) {
+		return nil
+	}
+	for _, s := range e.Stores {
+		if errors.Is(s.Err, ErrCorrupt) {
+			names = append(names, s.Spaces...)
+		}
+	}
+	return names
+}
+
+// reached returns err without what only says that some of several stores did not
+// answer.
+func reached(err error) error {
+	if errors.As(err, new(*UnreachableError)) {
+		return nil
+	}
+	return err
+}
 
 // invalidf returns an error that is ErrInvalid and says what to change.
 func invalidf(format string, args ...any) error {

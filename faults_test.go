@@ -27,6 +27,7 @@ func openOn(t testing.TB, b thole.Backend, opts *thole.Options) *thole.Store {
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
+	s.OnExpire("thing", nil)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)

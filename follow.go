@@ -10,6 +10,12 @@ import (
 // poll keeps hubs in step with writers in other processes: on every hint, and
 // every so often without one.
 func (s *Store) poll(ctx context.Context) {
+	lanes := newLanes(s.batch, func(_ int, names []string) []string {
+		for part := range slices.Chunk(names, 500) {
+			s.follow(ctx, part)
+		}
+		return nil
+	})
 	tick := time.NewTicker(s.opts.Poll)
 	defer tick.Stop()
 	for {
@@ -22,9 +28,7 @@ func (s *Store) poll(ctx context.Context) {
 		case <-tick.C:
 			names = s.hubs.names()
 		}
-		for part := range slices.Chunk(names, 500) {
-			s.follow(ctx, part)
-		}
+		lanes.do(&s.tasks, names)
 	}
 }
 
@@ -40,8 +44,11 @@ func (s *Store) follow(ctx context.Context, names []string) {
 			places[name] = known{h, h.place()}
 		}
 	}
-	heads, err := s.backend.Heads(ctx, names...)
-	if err != nil {
+	heads, err := s.Heads(ctx, names...)
+	for _, name := range damaged(err) {
+		s.hubs.reset(name) // each watcher finds out from its own place
+	}
+	if reached(err) != nil {
 		if ctx.Err() == nil {
 			s.log.Warn("polling heads failed; will try again", "error", err)
 		}
@@ -56,8 +63,14 @@ func (s *Store) follow(ctx context.Context, names []string) {
 		// is gone for good.
 		err := head.Resume(at.head)
 		adopted := head.adopted() > at.head.Epoch
-		if err == nil && !adopted && head.Last != at.head {
-			err = h.follow(ctx, at, head.Last)
+		if err == nil && !adopted {
+			more, wait := h.beyond(head.Last)
+			if wait {
+				continue
+			}
+			if more {
+				err = errors.Join(h.follow(ctx, at, head.Last), h.forget(ctx))
+			}
 		}
 		switch {
 		case err == nil && !adopted:
@@ -93,19 +106,24 @@ func (h *hub) append(era int, page Page, last Position) bool {
 		return false
 	}
 	for _, e := range page.Events {
-		if e.Position.Epoch > last.Epoch { // which began since: it may be an adopted one
+		// An epoch that began since may be an adopted one, and an event that was
+		// committed since may be of this Store, behind signals that wait.
+		if e.Position.Epoch > last.Epoch || len(h.held) > 0 && e.Position.Compare(last) > 0 {
 			h.space.store.hubs.hint(h.space.name)
 			h.announce()
 			return false
 		}
-		if e.Position.Compare(h.head) > 0 {
+		if e.Position.Compare(h.known) > 0 {
+			h.overtake()
 			h.push(&Delivery{Event: e})
-			h.head = e.Position
+			h.known = e.Position
+			h.settle()
 		}
 	}
 	// Commits without events moved the head and left nothing to read.
-	if page.Next.IsZero() && last.Compare(h.head) > 0 {
-		h.head = last
+	if page.Next.IsZero() && last.Compare(h.known) > 0 {
+		h.known = last
+		h.settle()
 	}
 	h.announce()
 	return true

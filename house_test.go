@@ -36,6 +36,8 @@ var exceptions = map[string][]string{
 	"backend":             {"backend/*"},             // Open maps a DSN to a constructor
 	"backend/backendtest": {"backend/memstore"},      // the reference
 	"api/wire":            {"backend/remote"},        // the server half of its protocol
+	"state/all":           {"state/*"},               // declares them to a store
+	"internal/pgtest":     {"internal/effort"},       // whether its programs must be there
 	"state/run":           {"state/thread"},          // a run belongs to a thread
 	"state/statetest":     {"backend/*", "api/wire"}, // stores to test concepts on
 }

@@ -15,6 +15,7 @@ type hubs struct {
 
 	hintMu sync.Mutex
 	hinted map[string]bool // spaces to look at; "" means all
+	later  []string        // spaces to look at after the batch at hand
 	wake   chan struct{}   // capacity 1: hinted is not empty
 }
 
@@ -30,6 +31,24 @@ func (hs *hubs) hint(space string) {
 	select {
 	case hs.wake <- struct{}{}:
 	default:
+	}
+}
+
+// postpone makes poll look at a space once the batch at hand has ended.
+func (hs *hubs) postpone(space string) {
+	hs.hintMu.Lock()
+	defer hs.hintMu.Unlock()
+	hs.later = append(hs.later, space)
+}
+
+// resume hints at what was postponed.
+func (hs *hubs) resume() {
+	hs.hintMu.Lock()
+	later := hs.later
+	hs.later = nil
+	hs.hintMu.Unlock()
+	for _, space := range later {
+		hs.hint(space)
 	}
 }
 
@@ -57,17 +76,23 @@ type hub struct {
 	watchers int // guarded by hubs.mu
 
 	mu      sync.Mutex
-	era     int  // counts resets; a watch is live only in the era its place was checked in
-	begun   bool // in this era, base and head are known
-	missed  bool // something was committed before that
+	erased  Position // the space's last purge at the last look
+	looks   int      // for it
+	era     int      // counts resets; a watch is live only in the era its place was checked in
+	begun   bool     // in this era, base and head are known
+	missed  bool     // something was committed before that
 	closed  bool
 	ring    []*Delivery
 	start   uint64      // index of ring[0]; only grows
 	bytes   int         // in the ring
 	base    Position    // the place before ring[0]: whoever is there may join
 	head    Position    // everything up to here is in the ring or before it
-	held    []*Delivery // signals of other Stores that wait for the next look at the journal
+	known   Position    // everything between head and here is in held
+	held    []*Delivery // signals that wait for a look at the journal, and this Store's events behind them
+	events  int         // events in held
 	waits   int         // bytes in held
+	batch   uint64      // for whose end the looks at the journal wait that are to release what is held; 0: none
+	signals uint64      // that came in so far
 	changed chan struct{}
 	waiting bool // someone has got changed
 }
@@ -149,9 +174,9 @@ func (hs *hubs) reset(space string) {
 		defer h.mu.Unlock()
 		h.start += uint64(len(h.ring))
 		h.ring, h.bytes = nil, 0
-		h.base, h.head = Position{}, Position{}
+		h.base, h.head, h.known = Position{}, Position{}, Position{}
 		h.begun = false
-		h.held, h.waits = nil, 0
+		h.held, h.events, h.waits = nil, 0, 0
 		h.era++
 		h.announce()
 	}
@@ -178,7 +203,7 @@ func (h *hub) begin(head Head, era int) {
 		return
 	}
 	h.begun = true
-	h.base, h.head = head.Last, head.Last
+	h.base, h.head, h.known = head.Last, head.Last, head.Last
 	if h.missed {
 		h.missed = false
 		h.space.store.hubs.hint(h.space.name)
@@ -187,17 +212,16 @@ func (h *hub) begin(head Head, era int) {
 
 // place is up to where the hub knows the journal.
 type place struct {
-	head  Position
-	era   int
-	begun bool
-	end   uint64 // index behind the ring
-	held  int    // signals that waited then
+	head    Position
+	era     int
+	begun   bool
+	signals uint64 // that had come in
 }
 
 func (h *hub) place() place {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return place{head: h.head, era: h.era, begun: h.begun, end: h.start + uint64(len(h.ring)), held: len(h.held)}
+	return place{head: h.head, era: h.era, begun: h.begun, signals: h.signals}
 }
 
 // committed appends what this process committed, if it follows directly, and
@@ -207,11 +231,11 @@ func (h *hub) committed(c *Commit, res Result) bool {
 	defer h.mu.Unlock()
 	first := res.Last
 	first.Seq -= uint64(max(len(c.Events), 1) - 1)
-	switch follows := first.Seq == h.head.Seq+1 && (h.head.IsZero() || first.Epoch == h.head.Epoch); {
+	switch follows := first.Seq == h.known.Seq+1 && (h.known.IsZero() || first.Epoch == h.known.Epoch); {
 	case !h.begun:
 		h.missed = true
 		return false
-	case first.Epoch == h.head.Epoch && res.Last.Seq <= h.head.Seq:
+	case first.Epoch == h.known.Epoch && res.Last.Seq <= h.known.Seq:
 		return false // it was read from the journal already
 	case !follows:
 		h.space.store.hubs.hint(h.space.name)
@@ -222,52 +246,118 @@ func (h *hub) committed(c *Commit, res Result) bool {
 		e.Position = Position{Epoch: first.Epoch, Seq: first.Seq + uint64(i)}
 		e.Time, e.Actor, e.Cause = c.Now, c.Actor, c.Cause
 		e.Refs = slices.Clone(e.Refs) // the caller's, in an Update
-		h.push(&Delivery{Event: e})
+		h.queue(&Delivery{Event: e})
 	}
-	h.head = res.Last
+	h.known = res.Last
+	h.settle()
 	return len(c.Events) > 0
 }
 
+// signal takes in a live message, of this Store or another. It waits for a look
+// at the journal that begins after it came: that look finds every event that was
+// acknowledged, by any process, before the message was sent, and the message goes
+// behind them. This is the only order there is between messages and events.
 func (h *hub) signal(d *Delivery) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.begun {
-		h.push(d)
-		h.announce()
+	if !h.begun || h.waits >= maxHeldSignals {
+		return
 	}
+	h.signals++
+	d.nth = h.signals
+	h.held = append(h.held, d)
+	h.waits += weight(d)
+	h.space.store.hubs.hint(h.space.name)
 }
 
-// relayed is signal for one of another Store, whose sender knew the journal up to
-// after. If the hub has not come that far, the signal waits for the next look at
-// the journal, whatever that finds; so do those that come behind it.
-func (h *hub) relayed(d *Delivery, after Position) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// queue puts an event of this Store, which follows directly, behind the signals
+// that wait: it was committed after they were sent. Too much that waits costs
+// the signals.
+func (h *hub) queue(d *Delivery) {
 	switch {
-	case !h.begun:
-	case len(h.held) == 0 && after.Compare(h.head) <= 0:
+	case len(h.held) == 0:
 		h.push(d)
-		h.announce()
-	case h.waits < maxHeldSignals:
+	case h.waits >= maxHeldSignals:
+		h.overtake()
+		h.held, h.waits = nil, 0
+		h.push(d)
+	default:
 		h.held = append(h.held, d)
 		h.waits += weight(d)
-		h.space.store.hubs.hint(h.space.name)
+		h.events++
 	}
 }
 
-// looked lets those signals go that waited when a look at the journal began.
+// overtake lets the events that wait go before the signals that wait: another
+// process's event, which may be older than the signals, comes behind those events.
+func (h *hub) overtake() {
+	if h.events == 0 {
+		return
+	}
+	h.held = slices.DeleteFunc(h.held, func(d *Delivery) bool {
+		if d.IsSignal() {
+			return false
+		}
+		h.waits -= weight(d)
+		h.push(d)
+		return true
+	})
+	h.events = 0
+	h.settle()
+}
+
+// looked lets go, in their order, the signals that waited when a look at the
+// journal began, and the events between them.
 func (h *hub) looked(at place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if at.held == 0 || h.era != at.era {
+	if len(h.held) == 0 || h.era != at.era {
 		return
 	}
-	for _, d := range h.held[:at.held] {
+	n := 0
+	for _, d := range h.held {
+		if d.nth > at.signals {
+			break
+		}
 		h.push(d)
 		h.waits -= weight(d)
+		if n++; !d.IsSignal() {
+			h.head = d.Position
+			h.events--
+		}
 	}
-	h.held = h.held[at.held:]
+	h.held = slices.Delete(h.held, 0, n)
+	h.batch = 0
+	h.settle()
 	h.announce()
+}
+
+// beyond reports whether the journal, up to last, has more than the hub, and
+// whether to wait before it is read: it may be this Store's own, committed after
+// the signals that wait, and then the hub hears of it when the batch at hand ends.
+// One batch is waited for, not those behind it.
+func (h *hub) beyond(last Position) (more, wait bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if last.Compare(h.known) <= 0 {
+		return false, false
+	}
+	if len(h.held) == 0 {
+		return true, false
+	}
+	h.space.store.hubs.postpone(h.space.name)
+	batch := h.space.store.batch.busy(h.space.name)
+	if h.batch == 0 {
+		h.batch = batch
+	}
+	return true, batch != 0 && batch == h.batch
+}
+
+// settle moves head to known if no event waits.
+func (h *hub) settle() {
+	if h.events == 0 {
+		h.head = h.known
+	}
 }
 
 // push appends d and forgets the oldest beyond the limit.
@@ -320,16 +410,15 @@ func (h *hub) take(w *Watch) ([]*Delivery, <-chan struct{}, error) {
 		h.mu.Unlock()
 		return nil, changed, nil
 	}
-	from := w.next
 	w.batch = append(w.batch[:0], fresh[:min(len(fresh), 512)]...)
 	w.next += uint64(len(w.batch))
 	h.mu.Unlock()
 
 	out := w.batch[:0]
-	for i, d := range w.batch {
+	for _, d := range w.batch {
 		switch {
 		case d.IsSignal():
-			if from+uint64(i) < w.since {
+			if d.nth <= w.since {
 				continue
 			}
 		case d.Position.Compare(w.pos) <= 0:

@@ -5,37 +5,129 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
 )
 
-// receiptTTL is how long a repeat is recognised.
+// receiptTTL is how long a repeat is recognised, counted from the newest time that
+// was seen in the space: by a machine whose clock is right, should this one's be
+// behind.
 const receiptTTL = 24 * time.Hour
 
-// once is an idempotency key on a context. The n-th commit made under it has
-// the n-th receipt, so an operation of several commits resumes where it was.
+// once is an idempotency key on a context. Each call of an operation takes the
+// operation's next number when it enters, whatever comes of it, and has the
+// receipt of that number. So on a repeat each call finds its own receipt or none.
+// Before an operation has begun, each call through the context is an operation of
+// its own, and the next one is its repeat.
 type once struct {
 	user, fingerprint string
-	n                 atomic.Int32
+	operation         *operation // nil: none has begun
+	call              *call      // nil: between calls
 }
 
+// operation numbers its calls.
+type operation struct {
+	prefix string // of the numbers: that of the operation around it, if any
+	n      atomic.Int32
+}
+
+func (op *operation) enter() string { return op.prefix + strconv.Itoa(int(op.n.Add(1)-1)) }
+
+// call is one call. Its tries share its number until one of them commits.
+type call struct {
+	number string
+	name   string // what it is and on what, for the receipt
+	made   atomic.Int32
+}
+
+func (c *call) next() string {
+	if n := c.made.Load(); n > 0 {
+		return c.number + "." + strconv.Itoa(int(n))
+	}
+	return c.number
+}
+
+// rawCall is the name of a Commit or Update that no [Call] names.
+const rawCall = "commit"
+
 type receipt struct {
-	Fingerprint string `json:"fingerprint"`
-	Events      int    `json:"events"`
+	Operation   string          `json:"operation,omitempty"` // name of the call; "": of an earlier version
+	Fingerprint string          `json:"fingerprint"`
+	Events      int             `json:"events"`
+	Answer      json.RawMessage `json:"answer,omitempty"` // of [Tx.Answer]
 }
 
 type onceKey struct{}
 
-// WithIdempotencyKey makes what is committed under the returned context happen
-// at most once per actor and space, for 24 h: a repeat with the same key and
-// fingerprint commits nothing and gets the first Result with Repeated set;
-// another fingerprint gets *ReusedKeyError. The fingerprint stands for the
-// request, such as a hash of its body. Use one context for one operation, from
-// one goroutine.
+// WithIdempotencyKey makes the operation that is called with the returned context
+// happen at most once per actor and space, for 24 h: a repeat with the same key
+// and fingerprint, through the same context or another one, commits nothing and
+// gets the first Result with Repeated set; another fingerprint, or another call
+// (see [Call]), gets *ReusedKeyError. The fingerprint stands for the request, such as a hash of its
+// body. One key is for one operation: see [Operation] for those that you compose.
 func WithIdempotencyKey(ctx context.Context, key, fingerprint string) context.Context {
 	return context.WithValue(ctx, onceKey{}, &once{user: key, fingerprint: fingerprint})
+}
+
+// Operation begins an operation of several calls under ctx's idempotency key: the
+// outermost one owns the key, and the n-th Commit, Update or [Call] under the
+// returned context has the n-th receipt, also when those before it changed nothing
+// or were refused. A repeat of the operation begins it again, and each of its
+// commits that was made before is repeated. The calls are made one after the
+// other, in the same order each time. An operation within another one counts as
+// one call of that. Without a key it returns ctx.
+func Operation(ctx context.Context) context.Context {
+	o := onceFrom(ctx)
+	if o == nil {
+		return ctx
+	}
+	op := &operation{}
+	if o.operation != nil {
+		op.prefix = o.operation.enter() + "."
+	}
+	return context.WithValue(ctx, onceKey{}, &once{user: o.user, fingerprint: o.fingerprint, operation: op})
+}
+
+// Call names one call under ctx's idempotency key: what it does ("kv.set"), and on
+// what. The key is for that call: under the same key, another name or target is
+// *ReusedKeyError. Whatever is tried under the returned context, until one try
+// commits, shares the call's number in its operation. Within a call, and without a
+// key, it returns ctx. A Commit or Update outside of a Call is a call without a
+// name: only the key's fingerprint tells it from others.
+func Call(ctx context.Context, name string, on ...string) context.Context {
+	o := onceFrom(ctx)
+	if o == nil || o.call != nil {
+		return ctx
+	}
+	if len(on) > 0 {
+		sum := sha256.New()
+		for _, s := range on {
+			fmt.Fprintf(sum, "%q ", s)
+		}
+		name += " " + hex.EncodeToString(sum.Sum(nil)[:8])
+	}
+	return o.enter(ctx, name)
+}
+
+// enter returns ctx within a call of the given name.
+func (o *once) enter(ctx context.Context, name string) context.Context {
+	c := &call{number: "0", name: name}
+	if o.operation != nil {
+		c.number = o.operation.enter()
+	}
+	return context.WithValue(ctx, onceKey{}, &once{user: o.user, fingerprint: o.fingerprint, operation: o.operation, call: c})
+}
+
+// entered returns ctx within a call: the one that it is in, or a new one.
+func entered(ctx context.Context) context.Context {
+	if o := onceFrom(ctx); o != nil && o.call == nil {
+		return o.enter(ctx, rawCall)
+	}
+	return ctx
 }
 
 // WithoutIdempotencyKey undoes WithIdempotencyKey for work that goes on beside
@@ -44,36 +136,51 @@ func WithoutIdempotencyKey(ctx context.Context) context.Context {
 	return context.WithValue(ctx, onceKey{}, (*once)(nil))
 }
 
+// RefuseIdempotencyKey is ErrInvalid if ctx carries an idempotency key, for an
+// operation that cannot honour one. It says what to do instead.
+func RefuseIdempotencyKey(ctx context.Context, operation, instead string) error {
+	if onceFrom(ctx) == nil {
+		return nil
+	}
+	return invalidf("%s under an idempotency key: %s", operation, instead)
+}
+
 func onceFrom(ctx context.Context) *once {
 	o, _ := ctx.Value(onceKey{}).(*once)
 	return o
 }
 
-// key hashes what the user gave, so that it may be long and secret.
+// key is where the receipt of the current or else the next call is. It hashes what
+// the user gave, so that it may be long and secret.
 func (o *once) key(sp *Space) string {
 	sum := sha256.Sum256([]byte(cmp.Or(sp.caller, sp.actor) + "\x00" + o.user))
-	return "idem/" + hex.EncodeToString(sum[:16]) + "/" + strconv.Itoa(int(o.n.Load()))
+	number := "0"
+	switch {
+	case o.call != nil:
+		number = o.call.next()
+	case o.operation != nil:
+		number = o.operation.prefix + strconv.Itoa(int(o.operation.n.Load()))
+	}
+	return "idem/" + hex.EncodeToString(sum[:16]) + "/" + number
 }
 
-func (o *once) receipt(sp *Space, events int) Write {
-	v, _ := marshal(receipt{Fingerprint: o.fingerprint, Events: events}) // two plain fields: cannot fail
-	return Write{Key: o.key(sp), Value: v, Expires: sp.store.Now().Add(receiptTTL)}
+func (o *once) receipt(sp *Space, events int, answer json.RawMessage) Write {
+	v, _ := marshal(receipt{Operation: o.call.name, Fingerprint: o.fingerprint, Events: events, Answer: answer}) // plain fields and JSON: cannot fail
+	return Write{Key: o.key(sp), Value: v, Expires: sp.store.Now().Add(receiptTTL + sp.store.aheadIn(sp.name))}
 }
 
-func (o *once) next() { o.n.Add(1) }
-
-// receipt is Earlier for who is about to commit, and then does not.
+// receipt is Earlier within a call, which on a repeat is made.
 func (sp *Space) receipt(ctx context.Context) (Result, bool, error) {
 	res, repeated, err := sp.Earlier(ctx)
 	if repeated {
-		onceFrom(ctx).next()
+		onceFrom(ctx).call.made.Add(1)
 	}
 	return res, repeated, err
 }
 
 // Earlier returns the Result of the commit that was made under ctx's idempotency
-// key before, so that the next one through this handle would be a repeat; false:
-// none was. Errors: *ReusedKeyError.
+// key before, so that the next one through this handle would be a repeat; false
+// if there is none. Errors: *ReusedKeyError.
 func (sp *Space) Earlier(ctx context.Context) (Result, bool, error) {
 	o := onceFrom(ctx)
 	if o == nil || sp.err != nil {
@@ -87,10 +194,10 @@ func (sp *Space) Earlier(ctx context.Context) (Result, bool, error) {
 	if err := rec.As(&r); err != nil {
 		return Result{}, false, err
 	}
-	if r.Fingerprint != o.fingerprint {
+	if r.Fingerprint != o.fingerprint || o.call != nil && r.Operation != "" && r.Operation != o.call.name {
 		return Result{}, false, &ReusedKeyError{Key: o.user}
 	}
-	res := Result{Last: rec.Version, Repeated: true}
+	res := Result{Last: rec.Version, Repeated: true, Answer: string(r.Answer)}
 	if r.Events > 0 {
 		res.First = rec.Version
 		res.First.Seq -= uint64(r.Events - 1)

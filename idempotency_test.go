@@ -2,6 +2,7 @@ package thole_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -48,6 +49,7 @@ func TestConcurrentRepeatsCommitOnce(t *testing.T) {
 
 // twoSteps is an operation of two commits.
 func twoSteps(ctx context.Context, sp *thole.Space) error {
+	ctx = thole.Operation(ctx)
 	for _, step := range []string{"one", "two"} {
 		_, err := sp.Update(ctx, func(tx *thole.Tx) error {
 			tx.Emit("app/steps", "step."+step, nil)
@@ -81,6 +83,56 @@ func TestAnOperationOfSeveralCommitsResumesWhereItDied(t *testing.T) {
 				t.Errorf("cut %d %v: got %q, want %q", cut, w, got, want)
 			}
 		}
+	}
+}
+
+func TestAContextThatIsUsedAgainMakesNoNewWork(t *testing.T) {
+	sp := open(t, nil).Space("user:1")
+	for name, op := range map[string]func(context.Context) error{
+		"app/commit": func(ctx context.Context) error {
+			_, err := sp.Commit(ctx, thole.Commit{Events: []thole.Event{{Stream: "app/commit", Type: "step.one"}}})
+			return err
+		},
+		"app/update": func(ctx context.Context) error {
+			_, err := sp.Update(ctx, func(tx *thole.Tx) error { tx.Emit("app/update", "step.one", nil); return nil })
+			return err
+		},
+		"app/steps": func(ctx context.Context) error { return twoSteps(ctx, sp) },
+	} {
+		ctx := thole.WithIdempotencyKey(t.Context(), name, "f")
+		for range 3 {
+			if err := op(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := "step.one"
+		if name == "app/steps" {
+			want += " step.two"
+		}
+		if got := types(t, sp, name); got != want {
+			t.Errorf("%s three times with one context: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestWhatIsBelowIsDeletedUnderAKeyToo(t *testing.T) {
+	sp := open(t, nil).Space("user:1")
+	for range 3 {
+		_, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
+			for range 100 {
+				tx.Put("app/x/"+thole.NewID("rec"), 1, nil)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sp.DeleteBelow(thole.WithIdempotencyKey(t.Context(), "k", "f"), "app/x"); err != nil {
+		t.Fatal(err)
+	}
+	if recs, err := sp.List(t.Context(), thole.ListQuery{Prefix: "app/x/"}); err != nil || len(recs) > 0 {
+		t.Errorf("got %d records, %v; want none", len(recs), err)
 	}
 }
 
@@ -128,5 +180,36 @@ func TestRepeatGivesExactlyTheFirstCallsEvents(t *testing.T) {
 	_, err := sp.Commit(thole.WithIdempotencyKey(t.Context(), "3", "g"), event(1))
 	if !errors.As(err, &reused) || reused.Key != "3" || !errors.Is(err, thole.ErrInvalid) {
 		t.Errorf("another fingerprint: got %v, want ReusedKeyError", err)
+	}
+}
+
+func TestAReceiptOfAnEarlierVersionIsForWhateverCallRepeats(t *testing.T) {
+	sp := open(t, nil).Space("user:1")
+	ctx := func() context.Context { return thole.WithIdempotencyKey(t.Context(), "k", "f") }
+	if _, err := sp.Commit(ctx(), event(7)); err != nil {
+		t.Fatal(err)
+	}
+	recs, err := sp.List(t.Context(), thole.ListQuery{Prefix: "idem/"})
+	if err != nil || len(recs) != 1 {
+		t.Fatalf("got %v, %v; want one receipt", recs, err)
+	}
+	call := func() (thole.Result, error) { return sp.Commit(thole.Call(ctx(), "app.call", "x"), event(7)) }
+	var reused *thole.ReusedKeyError
+	if _, err := call(); !errors.As(err, &reused) {
+		t.Errorf("a call with a name: got %v, want *ReusedKeyError", err)
+	}
+	var was map[string]json.RawMessage
+	if err := recs[0].As(&was); err != nil {
+		t.Fatal(err)
+	}
+	delete(was, "operation")
+	if _, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
+		tx.Put(recs[0].Key, was, &thole.WriteOptions{Expires: recs[0].Expires})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := call(); err != nil || !res.Repeated {
+		t.Errorf("got %+v, %v; want a repeat", res, err)
 	}
 }

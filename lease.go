@@ -1,12 +1,11 @@
 package thole
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 )
 
@@ -15,8 +14,20 @@ import (
 // fencing token. <base>/beat expires; renewing it leaves owner alone, so the
 // token stays. A holder whose beat ran out still holds the lease until someone
 // replaces owner: late is not lost.
+//
+// A key and a position can be guessed. So a fence that leaves the program also
+// carries a secret, of which only the hash is stored: see [Fence.Proof] and
+// [Space.Prove].
 type leaseOwner struct {
 	Holder string `json:"holder"`
+	// Actor is who acquired it. Leases of earlier versions name nobody.
+	Actor string `json:"actor,omitempty"`
+	// Hash is the SHA-256 of the secret in hex. Leases that were acquired before
+	// there were secrets have none: nobody can prove those.
+	Hash string `json:"hash,omitempty"`
+	// Taken is the token that the holder got first, once Reacquire has replaced
+	// it.
+	Taken Position `json:"taken,omitzero"`
 }
 
 type leaseBeat struct {
@@ -26,49 +37,104 @@ type leaseBeat struct {
 // Lease is who holds a lease, as a Tx saw it.
 type Lease struct {
 	Holder string // "": nobody
-	Fence  Fence  // what the holder's commits go under
-	Alive  bool   // its beat has not run out
+	Actor  string // who acquired it; "": nobody, or an earlier version of Thole
+	Fence  Fence  // what the holder's commits go under; without the secret
+	Alive  bool   // its holder gave a sign of life in time
+
+	under bool // the handle that looked is under Fence
+}
+
+// IsOf reports whether holder, acting as actor, has the lease. The name of a
+// holder is shown to others, so it proves nothing: the lease must have been
+// acquired by the same actor, or be looked at by a handle under its fence.
+func (l Lease) IsOf(actor, holder string) bool {
+	return l.Holder != "" && l.Holder == holder && (l.under || l.Actor != "" && l.Actor == actor)
 }
 
 // Lease reads the lease under base.
 func (tx *Tx) Lease(base string) (Lease, error) {
+	l, _, err := tx.lease(base)
+	return l, err
+}
+
+func (tx *Tx) lease(base string) (Lease, leaseOwner, error) {
+	var o leaseOwner
 	rec, err := tx.Get(base + "/owner")
 	if err != nil || !rec.Exists() {
-		return Lease{}, err
+		return Lease{}, o, err
 	}
-	var o leaseOwner
 	if err := rec.As(&o); err != nil {
-		return Lease{}, err
+		return Lease{}, o, err
 	}
 	beat, err := tx.Get(base + "/beat")
 	if err != nil {
-		return Lease{}, err
+		return Lease{}, o, err
 	}
-	return Lease{Holder: o.Holder, Fence: Fence{Key: rec.Key, Token: rec.Version}, Alive: beat.Exists()}, nil
+	alive := tx.sp.store.beating(tx.sp.name, beat)
+	l := Lease{Holder: o.Holder, Actor: o.Actor, Fence: Fence{Key: rec.Key, Token: rec.Version}, Alive: alive}
+	l.under = slices.ContainsFunc(tx.sp.fences, l.Fence.Is)
+	return l, o, nil
 }
 
-// Acquire takes the lease under base for holder, for ttl from now. One that is
-// alive in another's hands is ErrConflict; a dead one is stolen. Once the Tx is
-// committed, [LeaseFence] gives the fence. Acquiring one's own lease again makes
-// a new token.
-func (tx *Tx) Acquire(base, holder string, ttl time.Duration) error {
-	if ttl <= 0 {
-		return invalidf("a lease of %v", ttl)
-	}
-	l, err := tx.Lease(base)
+// Acquire takes the lease under base for holder, in the name of the handle's
+// actor, for ttl from now. One that is alive in another's hands, see [Lease.IsOf],
+// is ErrConflict; a dead one is stolen. Acquiring one's own lease again makes a new
+// token. The Fence has no token yet: once the Tx is
+// committed, [Fence.At] gives it the one.
+func (tx *Tx) Acquire(base, holder string, ttl time.Duration) (Fence, error) {
+	l, _, err := tx.lease(base)
 	if err != nil {
-		return err
+		return Fence{}, err
 	}
-	if l.Alive && l.Holder != holder {
-		return fmt.Errorf("%w: lease %s is held by %s", ErrConflict, base, l.Holder)
+	if l.Alive && !l.IsOf(tx.sp.actor, holder) {
+		return Fence{}, fmt.Errorf("%w: lease %s is held by %s", ErrConflict, base, l.Holder)
 	}
-	tx.Put(base+"/owner", leaseOwner{Holder: holder}, nil)
+	return tx.grant(base, leaseOwner{Holder: holder, Actor: tx.sp.actor}, ttl)
+}
+
+// Reacquire gives the holder that acquired the lease under base at token a new
+// token and a new secret, for ttl from now: for a holder that lost the answer to
+// its Acquire, of which nothing but a hash is stored. It may be repeated with the
+// same token. What was handed out before is fenced. ErrFenced: the lease has
+// ended, or was acquired again since.
+func (tx *Tx) Reacquire(base string, token Position, ttl time.Duration) (Fence, error) {
+	l, o, err := tx.lease(base)
+	if err != nil {
+		return Fence{}, err
+	}
+	if l.Holder == "" || l.Fence.Token != token && o.Taken != token {
+		return Fence{}, fmt.Errorf("%w: the lease %s has ended or has another holder", ErrFenced, base)
+	}
+	return tx.grant(base, leaseOwner{Holder: o.Holder, Actor: o.Actor, Taken: token}, ttl)
+}
+
+// grant writes a lease with a new secret.
+func (tx *Tx) grant(base string, o leaseOwner, ttl time.Duration) (Fence, error) {
+	if err := checkLease(ttl); err != nil {
+		return Fence{}, err
+	}
+	var s secret
+	rand.Read(s[:])
+	f := Fence{Key: base + "/owner", secret: s.keep}
+	o.Hash = s.hash()
+	tx.Put(f.Key, o, nil)
 	tx.beat(base, ttl)
+	return f, nil
+}
+
+// MaxLease is the longest time for which a lease is given without being renewed. A
+// holder that dies blocks the others for as long.
+const MaxLease = 24 * time.Hour
+
+func checkLease(ttl time.Duration) error {
+	if ttl <= 0 || ttl > MaxLease {
+		return invalidf("a lease of %v; it may last up to %v, and be renewed", ttl, MaxLease)
+	}
 	return nil
 }
 
-// Release ends the lease under base, whoever holds it; who must not end
-// another's, commits under a fence.
+// Release ends the lease under base, whoever holds it; a caller that must not
+// end another's commits under a fence.
 func (tx *Tx) Release(base string) {
 	tx.Delete(base + "/owner")
 	tx.Delete(base + "/beat")
@@ -78,48 +144,12 @@ func (tx *Tx) beat(base string, ttl time.Duration) {
 	tx.Put(base+"/beat", leaseBeat{TTL: ttl.Milliseconds()}, &WriteOptions{Expires: tx.now.Add(ttl)})
 }
 
-// LeaseFence is the fence of a lease that was acquired in the commit with
-// result res.
-func LeaseFence(base string, res Result) Fence {
-	return Fence{Key: base + "/owner", Token: res.Last}
-}
-
-// String returns the fence as opaque text that is safe in a header: base64url
-// (RFC 4648, unpadded) of "<key>@<position>". The zero Fence is "".
-func (f Fence) String() string {
-	if f == (Fence{}) {
-		return ""
-	}
-	return base64.RawURLEncoding.EncodeToString([]byte(f.Key + "@" + f.Token.String()))
-}
-
-// ParseFence reads the text form. Anything that [Fence.String] does not print
-// is ErrInvalid, the empty string included.
-func ParseFence(s string) (Fence, error) {
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || strings.ContainsAny(s, "\r\n") { // which the decoder skips
-		return Fence{}, invalidf("fence %.40q is not base64url", s)
-	}
-	at := bytes.LastIndexByte(raw, '@')
-	if at < 0 {
-		return Fence{}, invalidf("fence %.40q names no lease", s)
-	}
-	f := Fence{Key: string(raw[:at])}
-	if err := checkName("fence", f.Key); err != nil {
-		return Fence{}, err
-	}
-	if f.Token, err = ParsePosition(string(raw[at+1:])); err != nil || f.Token.IsZero() {
-		return Fence{}, invalidf("fence %.40q has no token", s)
-	}
-	return f, nil
-}
-
 // Renew moves the end of the lease that f proves to ttl from now. ErrFenced: it
 // has another holder.
 func (sp *Space) Renew(ctx context.Context, f Fence, ttl time.Duration) error {
 	base, ok := leaseBase(f)
-	if ttl <= 0 {
-		return invalidf("a lease of %v", ttl)
+	if err := checkLease(ttl); err != nil {
+		return err
 	}
 	if !ok {
 		return invalidf("%q is not the owner record of a lease", f.Key)
@@ -144,8 +174,8 @@ func leaseBase(f Fence) (string, bool) {
 // It returns the context's cause, or ErrFenced as soon as another holds the
 // lease. Other failures are tried again: a late holder may still write.
 func (sp *Space) KeepLease(ctx context.Context, f Fence, ttl time.Duration) error {
-	if ttl <= 0 {
-		return invalidf("a lease of %v", ttl)
+	if err := checkLease(ttl); err != nil {
+		return err
 	}
 	tick := time.NewTicker(max(ttl/3, 1))
 	defer tick.Stop()

@@ -14,7 +14,7 @@ import (
 // Memo. All Memos of a Store share Options.MemoBytes.
 //
 // A kept value is never taken on trust: it counts only for the version that the
-// caller read from the store just now.
+// caller read from the store just now, and if nothing was purged since.
 type Memo[S any] struct {
 	Name string // unique in the program, such as "thread.tail"
 	// Apply returns the value after e. It must leave s as it is: others read it.
@@ -35,8 +35,13 @@ const maxRoll = 256
 // Errors: load's, Apply's, those of [Space.Read].
 func (m Memo[S]) At(ctx context.Context, sp *Space, stream string, at Position, load func(ctx context.Context) (S, error)) (S, error) {
 	key := memoKey{space: sp.name, memo: m.Name, stream: stream}
+	erased, err := sp.erased(ctx)
+	if err != nil {
+		var none S
+		return none, err
+	}
 	kept, era, ok := sp.store.memo.get(key)
-	if ok {
+	if ok && kept.erased == erased {
 		if kept.at == at {
 			return kept.value.(S), nil
 		}
@@ -46,14 +51,14 @@ func (m Memo[S]) At(ctx context.Context, sp *Space, stream string, at Position, 
 				return s, err
 			}
 			if rolled {
-				sp.store.memo.put(key, memoEntry{at: at, value: s, size: m.Size(s)}, era)
+				sp.store.memo.put(key, memoEntry{at: at, erased: erased, value: s, size: m.Size(s)}, era)
 				return s, nil
 			}
 		}
 	}
 	s, err := load(ctx)
 	if err == nil {
-		sp.store.memo.put(key, memoEntry{at: at, value: s, size: m.Size(s)}, era)
+		sp.store.memo.put(key, memoEntry{at: at, erased: erased, value: s, size: m.Size(s)}, era)
 	}
 	return s, err
 }
@@ -82,10 +87,11 @@ func (m Memo[S]) roll(ctx context.Context, sp *Space, stream string, kept memoEn
 type memoKey struct{ space, memo, stream string }
 
 type memoEntry struct {
-	key   memoKey
-	at    Position
-	value any
-	size  int
+	key    memoKey
+	at     Position
+	erased Position // the space's last purge when it was read
+	value  any
+	size   int
 }
 
 // memo is a least-recently-used cache, bounded by entries and bytes.
@@ -129,7 +135,7 @@ func (m *memo) put(key memoKey, e memoEntry, era int) {
 		return
 	}
 	if el := m.entries[key]; el != nil {
-		if el.Value.(*memoEntry).at.Compare(e.at) > 0 {
+		if was := el.Value.(*memoEntry); was.erased == e.erased && was.at.Compare(e.at) > 0 {
 			return
 		}
 		m.remove(el)

@@ -58,6 +58,24 @@ func lastTen(n int) []int {
 	return out
 }
 
+// appendNumbers commits n events to stream, with others between, and returns
+// the positions of its own.
+func appendNumbers(t testing.TB, sp *thole.Space, stream string, from, n int) []thole.Position {
+	t.Helper()
+	var at []thole.Position
+	for i := from; i < from+n; i++ {
+		res, err := sp.Commit(context.Background(), thole.Commit{Events: []thole.Event{
+			{Stream: stream, Type: "number.added", Data: fmt.Append(nil, i)},
+			{Stream: "app/other", Type: "noise.made"},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = append(at, res.First)
+	}
+	return at
+}
+
 func TestAMemoIsRolledForwardNotLoadedAgain(t *testing.T) {
 	sp := open(t, nil).Space("project:shop")
 	tl := newTail()

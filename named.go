@@ -7,7 +7,7 @@ import (
 )
 
 // Named is a record whose key is a prefix and a name from outside, which is
-// percent-escaped so that it may hold anything.
+// percent-escaped. What the name may hold is decided by its NameKind.
 type Named struct {
 	Name string
 	Record

@@ -67,6 +67,17 @@ func ParsePosition(s string) (Position, error) {
 	return Position{Epoch: epoch, Seq: seq}, nil
 }
 
+// check returns ErrInvalid for a Position that its text form cannot hold.
+func (p Position) check() error {
+	if p == (Position{}) {
+		return nil
+	}
+	if _, err := ParsePosition(p.String()); err != nil || p.Epoch == "" || p.Seq > MaxSeq {
+		return invalidf("position %.12q with sequence number %d is not one", p.Epoch, p.Seq)
+	}
+	return nil
+}
+
 // String returns the text form; "" for the zero Position.
 func (p Position) String() string {
 	if p.IsZero() {

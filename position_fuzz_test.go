@@ -54,7 +54,7 @@ func FuzzCommitJSON(f *testing.F) {
 			Writes: []thole.Write{{Key: "k", Value: json.RawMessage(`null`)}, {Key: "l", Expires: time.Unix(9, 0).UTC(), Notify: true}}},
 		thole.Chunk{Head: thole.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 7}}},
 			Records: []thole.Record{{Key: "k", Value: json.RawMessage(`1`), Version: at}}, Done: true},
-		thole.Signal{Origin: "store_1", Space: "user:1", After: at, Event: thole.Event{Stream: "s", Type: "s.progress"}},
+		thole.Signal{Origin: "store_1", Space: "user:1", Event: thole.Event{Stream: "s", Type: "s.progress"}},
 	} {
 		data, err := json.Marshal(v)
 		if err != nil {

@@ -10,55 +10,6 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
-// secrets is a stream of 400 events, and a fold of it that calls during near
-// its end.
-func secrets(t *testing.T, sp *thole.Space, during func()) (first thole.Position, fold thole.Fold[[]string]) {
-	t.Helper()
-	for i := range 400 {
-		res, err := sp.Commit(t.Context(), thole.Commit{Events: []thole.Event{{Stream: "app/s", Type: "a.b", Data: []byte(`"secret"`)}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i == 0 {
-			first = res.Last
-		}
-	}
-	return first, thole.Fold[[]string]{
-		Name: "secrets", Version: 1, New: func() []string { return nil },
-		Apply: func(s []string, e thole.Event) ([]string, error) {
-			if e.Position.Seq == 390 {
-				during()
-			}
-			if e.Position != first || e.Data == nil {
-				return s, nil
-			}
-			return append(s, string(e.Data)), nil
-		},
-	}
-}
-
-func TestAFoldThatAPurgeOvertookLeavesNothingOfIt(t *testing.T) {
-	s := open(t, nil)
-	sp := s.Space("project:shop")
-	var first thole.Position
-	purged := false
-	first, fold := secrets(t, sp, func() {
-		if !purged {
-			purged = true
-			if err := sp.Purge(t.Context(), thole.Purge{Events: []thole.Position{first}}); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	if _, _, err := thole.FoldStream(t.Context(), sp, "app/s", fold, thole.Position{}); err != nil {
-		t.Fatal(err)
-	}
-	got, _, err := thole.FoldStream(t.Context(), sp, "app/s", fold, thole.Position{})
-	if err != nil || len(got) > 0 {
-		t.Errorf("after the purge: got %q, %v; want nothing", got, err)
-	}
-}
-
 // halfPurged removes what is named and then fails, as a file that cannot be
 // rebuilt does.
 type halfPurged struct{ *memstore.Store }

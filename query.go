@@ -97,8 +97,13 @@ func (c *Commit) Conflict(stream func(name string) (Position, error), record fun
 }
 
 // Advance moves the head over a commit of c and returns the commit's positions.
-// A head without epochs gets a first one of generation 1.
-func (h *Head) Advance(c *Commit) Result {
+// A head without epochs gets a first one of generation 1. ErrFull for a commit
+// beyond the last position, up to MaxSeq, that the engine has for a space: the head
+// stays as it is.
+func (h *Head) Advance(c *Commit, last uint64) (Result, error) {
+	if n := uint64(max(1, len(c.Events))); h.Last.Seq > last || n > last-h.Last.Seq {
+		return Result{}, fmt.Errorf("%w: the space has room for %d positions and no more; go on in another space", ErrFull, last)
+	}
 	if len(h.Epochs) == 0 {
 		epoch := NewEpoch(1)
 		h.Space = c.Space
@@ -107,12 +112,12 @@ func (h *Head) Advance(c *Commit) Result {
 	}
 	current := &h.Epochs[len(h.Epochs)-1]
 	first := Position{Epoch: current.Name, Seq: h.Last.Seq + 1}
-	last := Position{Epoch: current.Name, Seq: h.Last.Seq + uint64(max(1, len(c.Events)))}
-	h.Last, current.Last = last, last.Seq
+	end := Position{Epoch: current.Name, Seq: h.Last.Seq + uint64(max(1, len(c.Events)))}
+	h.Last, current.Last = end, end.Seq
 	if len(c.Events) == 0 {
-		return Result{Last: last}
+		return Result{Last: end}, nil
 	}
-	return Result{First: first, Last: last}
+	return Result{First: first, Last: end}, nil
 }
 
 // Trim moves Oldest up to before, for [Purge]. A position that is older than
@@ -130,24 +135,71 @@ func (h *Head) Trim(before Position) error {
 	return nil
 }
 
-// Validate returns ErrInvalid for a chunk that no backend loads: its head has no
-// epochs, or an event or a record has a position that lies in none of them.
+// maxLoaded is the largest sequence number that is imported: half of all, so that
+// those left last for as long as a space may be committed to.
+const maxLoaded = MaxSeq / 2
+
+// Validate returns ErrInvalid for a chunk that no backend loads: its epochs are not
+// well-formed, in order and one behind the other, its head does not end where the
+// newest one does or begins in none, an event or a record has a position that lies
+// in none or before the head's oldest, or events are not in order.
 func (c *Chunk) Validate() error {
-	if len(c.Head.Epochs) == 0 {
-		return invalidf("the head has no epoch")
+	if err := c.Head.validate(); err != nil {
+		return err
 	}
-	if newest := c.Head.Epochs[len(c.Head.Epochs)-1]; c.Head.Last != (Position{Epoch: newest.Name, Seq: newest.Last}) || newest.Last < newest.First {
-		return invalidf("the head's last position %q is not the end of its newest epoch", c.Head.Last)
-	}
+	last := uint64(0)
 	for i := range c.Events {
-		if at := c.Events[i].Position; !c.Head.holds(at) {
+		at := c.Events[i].Position
+		switch {
+		case !c.Head.holds(at):
 			return invalidf("event at %q is outside of the head's epochs", at)
+		case at.Seq < c.Head.Oldest.Seq:
+			return invalidf("event at %q is before the head's oldest, %q", at, c.Head.Oldest)
+		case at.Seq <= last:
+			return invalidf("event at %q is not after the one before it", at)
 		}
+		last = at.Seq
 	}
 	for i := range c.Records {
 		if r := &c.Records[i]; !c.Head.holds(r.Version) {
 			return invalidf("version %q of %s is outside of the head's epochs", r.Version, r.Key)
 		}
+	}
+	return nil
+}
+
+func (h *Head) validate() error {
+	if len(h.Epochs) == 0 {
+		return invalidf("the head has no epoch")
+	}
+	newest := h.Epochs[len(h.Epochs)-1]
+	if h.Last != (Position{Epoch: newest.Name, Seq: newest.Last}) || newest.Last < newest.First {
+		return invalidf("the head's last position %q is not the end of its newest epoch", h.Last)
+	}
+	if h.Last.Seq > maxLoaded {
+		return invalidf("the head's last position %q leaves too few for commits; the largest that can be loaded is %d", h.Last, uint64(maxLoaded))
+	}
+	begins := false
+	for i, e := range h.Epochs {
+		if (Position{Epoch: e.Name, Seq: e.Last}).check() != nil || e.Name == "" {
+			return invalidf("the head's epoch %.40q is not 4 digits and 8 hex digits", e.Name)
+		}
+		if e.First == 0 || e.First > e.Last+1 {
+			return invalidf("the head's epoch %s is from %d to %d", e.Name, e.First, e.Last)
+		}
+		if i > 0 && (e.Name <= h.Epochs[i-1].Name || e.First != h.Epochs[i-1].Last+1) {
+			return invalidf("the head's epoch %s does not follow %s", e.Name, h.Epochs[i-1].Name)
+		}
+		// Trim leaves a position from before the first commit of an epoch to its last;
+		// of the newest one the position after the last, too.
+		end := e.Last
+		if i == len(h.Epochs)-1 {
+			end++
+		}
+		begins = begins || h.Oldest.Epoch == e.Name && h.Oldest.Seq+1 >= e.First && h.Oldest.Seq <= end
+	}
+	if !begins || h.Oldest.Seq == 0 {
+		return invalidf("the head's oldest position %q is in none of its epochs", h.Oldest)
 	}
 	return nil
 }

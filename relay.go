@@ -15,7 +15,6 @@ const (
 	maxSignalSlice   = 1 << 20 // bytes that go out at once, if more than one signal
 	maxHeldSignals   = 1 << 20 // bytes that wait in a hub for events
 	maxOrigin        = 1 << 10 // bytes of the names of all Stores on a signal's way
-	maxReached       = 1 << 14 // spaces of which the newest own commit is known
 
 	sendTimeout    = 5 * time.Second
 	receiveRetries = time.Second // how long until a Receive that ended is called again
@@ -28,13 +27,12 @@ type exchange struct {
 	origin string          // the Store's name
 	over   <-chan struct{} // closed when the Store closes
 
-	mu      sync.Mutex
-	outs    []*signalQueue      // where signals go; never changed, only replaced
-	reached map[string]Position // the newest commit of this Store, by space, while there are outs
+	mu   sync.Mutex
+	outs []*signalQueue // where signals go; never changed, only replaced
 }
 
 func newExchange(s *Store, over <-chan struct{}) *exchange {
-	return &exchange{store: s, origin: NewID("store"), over: over, reached: make(map[string]Position)}
+	return &exchange{store: s, origin: NewID("store"), over: over}
 }
 
 // Signals returns the way by which other Stores share this one's signals, for a
@@ -140,22 +138,8 @@ func (x *exchange) listen(ctx context.Context, from Relay, own *signalQueue) {
 func (x *exchange) show(sig Signal) {
 	if h := x.store.hubs.find(sig.Space); h != nil {
 		sig.Event.Position = Position{}
-		h.relayed(&Delivery{Event: sig.Event}, sig.After)
+		h.signal(&Delivery{Event: sig.Event})
 	}
-}
-
-// signal passes on a signal of this Store.
-func (x *exchange) signal(space string, h *hub, e Event) {
-	sig := Signal{Origin: x.origin, Space: space, Event: e}
-	if h != nil {
-		sig.After = h.place().head
-	}
-	x.mu.Lock()
-	if at := x.reached[space]; at.Compare(sig.After) > 0 {
-		sig.After = at
-	}
-	x.mu.Unlock()
-	x.publish(sig, nil)
 }
 
 // publish queues a signal for everyone but from.
@@ -167,26 +151,6 @@ func (x *exchange) publish(sig Signal, from *signalQueue) {
 		if q != from {
 			q.put(sig)
 		}
-	}
-}
-
-// committed notes how far this Store has come.
-func (x *exchange) committed(batch []Commit, results []Result) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if len(x.outs) == 0 {
-		return
-	}
-	for i := range batch {
-		if results[i].Conflict == nil {
-			x.reached[batch[i].Space] = results[i].Last
-		}
-	}
-	for space := range x.reached { // map order makes the choice
-		if len(x.reached) <= maxReached {
-			return
-		}
-		delete(x.reached, space)
 	}
 }
 
@@ -209,9 +173,6 @@ func (x *exchange) shut(q *signalQueue) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.outs = slices.DeleteFunc(slices.Clone(x.outs), func(o *signalQueue) bool { return o == q })
-	if len(x.outs) == 0 {
-		clear(x.reached)
-	}
 }
 
 // signalQueue holds signals for one who takes them at their own speed.

@@ -14,8 +14,8 @@ type shards struct {
 	batchers []*batcher
 }
 
-// newShards calls written, one batch at a time, as a batcher does.
-func newShards(b Backend, written func([]Commit, []Result, error)) *shards {
+// newShards calls written, one batch at a time, and ended as a batcher does.
+func newShards(b Backend, written func([]Commit, []Result, error), ended func()) *shards {
 	s := &shards{of: func(string) int { return 0 }}
 	n := 1
 	if sharded, ok := b.(Sharded); ok {
@@ -27,7 +27,7 @@ func newShards(b Backend, written func([]Commit, []Result, error)) *shards {
 			one.Lock()
 			defer one.Unlock()
 			written(batch, results, err)
-		}))
+		}, ended))
 	}
 	return s
 }
@@ -36,6 +36,10 @@ func newShards(b Backend, written func([]Commit, []Result, error)) *shards {
 func (s *shards) commit(ctx context.Context, c Commit, size int) (Result, error) {
 	return s.batchers[s.of(c.Space)].commit(ctx, c, size)
 }
+
+// busy is the number of the batch in which a commit of the space may be in the
+// backend already and not yet be known here; 0: there is none.
+func (s *shards) busy(space string) uint64 { return s.batchers[s.of(space)].busy.Load() }
 
 // commitAll queues a batch, with nothing between in any shard, and waits for all
 // of it.

@@ -26,14 +26,6 @@ type Space struct {
 	err    error     // what is wrong with the name
 }
 
-// Fence proves that its holder had a lease: the key of the lease's owner record
-// and the version it had. A commit under a fence applies only while that still
-// holds.
-type Fence struct {
-	Key   string   `json:"key"`
-	Token Position `json:"token"`
-}
-
 // Name returns the space's name.
 func (sp *Space) Name() string { return sp.name }
 
@@ -74,6 +66,14 @@ func (sp *Space) Under(f Fence) *Space {
 	return &c
 }
 
+// WithoutFences returns a handle whose commits are under no fence: for a fact that must
+// be known even if the lease was lost meanwhile.
+func (sp *Space) WithoutFences() *Space {
+	c := *sp
+	c.fences = nil
+	return &c
+}
+
 // Commit applies c, which needs neither Space nor Now, Actor or Cause. It
 // returns the positions that were taken, or: *ConflictError for the first check
 // that did not hold, ErrFenced, ErrInvalid, ErrTooLarge, ErrClosed, or the
@@ -81,6 +81,7 @@ func (sp *Space) Under(f Fence) *Space {
 // holds when ctx ends. With an idempotency key on ctx (see [WithIdempotencyKey])
 // the caller may safely try again.
 func (sp *Space) Commit(ctx context.Context, c Commit) (Result, error) {
+	ctx = entered(ctx)
 	if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
 		return r, err
 	}
@@ -89,16 +90,23 @@ func (sp *Space) Commit(ctx context.Context, c Commit) (Result, error) {
 
 // commit is Commit for bytes that belong to the Store already.
 func (sp *Space) commit(ctx context.Context, c Commit) (Result, error) {
+	return sp.commitWith(ctx, c, nil, nil)
+}
+
+// commitWith is commit with an answer that the receipt keeps, and with records that
+// the commit checks.
+func (sp *Space) commitWith(ctx context.Context, c Commit, answer json.RawMessage, seen []sighting) (Result, error) {
 	if sp.err != nil {
 		return Result{}, sp.err
 	}
 	c.Space, c.Actor, c.Cause = sp.name, sp.actor, sp.cause
+	ctx = entered(ctx)
 	once := onceFrom(ctx)
 	if n := len(sp.fences); n > 0 || once != nil {
 		checks := make([]Check, 0, n+1+len(c.Checks))
 		if once != nil {
 			checks = append(checks, Check{Key: once.key(sp)})
-			c.Writes = append(c.Writes, once.receipt(sp, len(c.Events)))
+			c.Writes = append(c.Writes, once.receipt(sp, len(c.Events), answer))
 		}
 		for _, f := range sp.fences {
 			checks = append(checks, Check{Key: f.Key, At: f.Token})
@@ -106,6 +114,9 @@ func (sp *Space) commit(ctx context.Context, c Commit) (Result, error) {
 		c.Checks = append(checks, c.Checks...)
 	}
 	size, err := c.check()
+	if err == nil {
+		err = sp.store.admit(ctx, sp.name)
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -117,8 +128,9 @@ func (sp *Space) commit(ctx context.Context, c Commit) (Result, error) {
 			return Result{}, fmt.Errorf("commit to %s: %w", sp.name, err)
 		case res.Conflict == nil:
 			if once != nil {
-				once.next()
+				once.call.made.Add(1)
 			}
+			sp.liveOn(ctx, &c, seen)
 			return res, nil
 		case res.Conflict.Expired:
 			if err := sp.expire(ctx, res.Conflict.Check.Key); err != nil {
@@ -132,15 +144,47 @@ func (sp *Space) commit(ctx context.Context, c Commit) (Result, error) {
 				return r, err
 			} // else the receipt expired just now
 		case sp.isFence(res.Conflict.Check):
-			return Result{}, fmt.Errorf("%s: %w: the lease %s has another holder", sp.name, ErrFenced, res.Conflict.Check.Key)
+			return Result{}, sp.fencedBy(res.Conflict.Check.Key)
 		default:
 			return Result{}, res.Conflict
 		}
 	}
 }
 
+func (sp *Space) fencedBy(key string) error {
+	return fmt.Errorf("%s: %w: the lease %s has another holder", sp.name, ErrFenced, key)
+}
+
+// unfenced returns ErrFenced if one of the handle's fences does not hold now: for
+// what is not a commit, which checks them itself.
+func (sp *Space) unfenced(ctx context.Context) error {
+	for _, f := range sp.fences {
+		actual, err := sp.version(ctx, Check{Key: f.Key})
+		if err != nil {
+			return err
+		}
+		if actual != f.Token {
+			return sp.fencedBy(f.Key)
+		}
+	}
+	return nil
+}
+
+// version is what a check looks at: the version of a record or a stream.
+func (sp *Space) version(ctx context.Context, c Check) (Position, error) {
+	if c.Key != "" {
+		rec, err := sp.Get(ctx, c.Key)
+		return rec.Version, err
+	}
+	page, err := sp.Read(ctx, ReadQuery{Stream: c.Stream, Backward: true, Limit: 1})
+	if err != nil || len(page.Events) == 0 {
+		return Position{}, err
+	}
+	return page.Events[0].Position, nil
+}
+
 func (sp *Space) isFence(c Check) bool {
-	return slices.ContainsFunc(sp.fences, func(f Fence) bool { return f.Key == c.Key && f.Token == c.At })
+	return slices.ContainsFunc(sp.fences, Fence{Key: c.Key, Token: c.At}.Is)
 }
 
 func (c Commit) clone() Commit {
@@ -183,7 +227,7 @@ func (sp *Space) GetAll(ctx context.Context, keys ...string) ([]Record, error) {
 		return nil, fmt.Errorf("get %s from %s: %w", keys, sp.name, err)
 	}
 	for i := range recs {
-		sp.store.clock.observe(recs[i].Updated)
+		sp.store.observed(recs[i].Updated, sp.name, recs[i].Key)
 		if recs[i].Expired(sp.time()) {
 			recs[i] = Record{}
 		}
@@ -209,7 +253,7 @@ func (sp *Space) List(ctx context.Context, q ListQuery) ([]Record, error) {
 			return nil, fmt.Errorf("list %q in %s: %w", q.Prefix, sp.name, err)
 		}
 		for _, r := range recs {
-			sp.store.clock.observe(r.Updated)
+			sp.store.observed(r.Updated, sp.name, r.Key)
 		}
 		last := len(recs) < q.Limit
 		if len(recs) > 0 {
@@ -261,6 +305,10 @@ func (sp *Space) Read(ctx context.Context, q ReadQuery) (Page, error) {
 	if err != nil {
 		return Page{}, fmt.Errorf("read %s: %w", sp.name, err)
 	}
+	if n := len(p.Events); n > 0 {
+		e := &p.Events[n-1]
+		sp.store.observed(e.Time, sp.name, "event "+e.Position.String())
+	}
 	return p, nil
 }
 
@@ -305,47 +353,31 @@ func (sp *Space) Head(ctx context.Context) (Head, error) {
 }
 
 // Purge removes what p names from the space for good, without a trace in the
-// journal. Watchers whose place is gone get ErrTrimmed. Snapshots that may hold
-// something of removed streams or redacted events are deleted too.
+// journal. Watchers whose place is gone get ErrTrimmed. The snapshots of removed
+// streams, and of the streams of redacted events, are deleted too, and once Purge
+// has returned no Store on the backend answers from memory what was removed; a
+// watcher of another process may hear it until that polls next. The handle's
+// fences must hold when it begins: a purge is not a commit, so a lease that is
+// lost while it goes on does not stop it. After an error part of p may have been
+// removed: repeat it. A removal of streams or events that began, and whose process
+// died or backend failed, is finished by a sweep.
 func (sp *Space) Purge(ctx context.Context, p Purge) error {
 	if sp.err != nil {
 		return sp.err
 	}
-	erases := len(p.Streams) > 0 || len(p.Events) > 0
-	if erases { // and again below, for those that were being made from what is still there
-		if err := sp.DeleteBelow(WithoutIdempotencyKey(ctx), "snap"); err != nil {
-			return err
-		}
+	if err := sp.unfenced(ctx); err != nil {
+		return err
 	}
-	err := sp.store.backend.Purge(ctx, sp.name, p)
-	// After an error, too: it may have removed what was named and failed behind.
-	sp.store.cache.dropSpace(sp.name)
-	sp.store.memo.dropSpace(sp.name)
-	sp.store.hubs.reset(sp.name)
-	sp.store.taps.touch(sp.name)
-	sp.store.purged()
+	var err error
+	if erases := len(p.Streams) > 0 || len(p.Events) > 0; erases {
+		err = sp.erase(ctx, p)
+	} else {
+		err = sp.store.Purge(ctx, sp.name, p)
+	}
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", sp.name, err)
 	}
-	if erases {
-		return sp.DeleteBelow(WithoutIdempotencyKey(ctx), "snap")
-	}
 	return nil
-}
-
-// purged keeps snapshots that are being made from being stored.
-func (s *Store) purged() {
-	s.purging.Lock()
-	defer s.purging.Unlock()
-	s.purges++
-}
-
-// past returns how many purges there were, in which what is read from now on
-// counts.
-func (s *Store) past() int {
-	s.purging.RLock()
-	defer s.purging.RUnlock()
-	return s.purges
 }
 
 // As reads a record's value into v. See [Decode].

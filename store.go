@@ -39,18 +39,17 @@ type Store struct {
 	opts    Options
 	log     *slog.Logger
 	clock   *clock
+	ahead   ahead // what was seen of clocks that are ahead of this machine's
+	beats   beats // of such clocks
 	batch   *shards
 	cache   *recordCache
 	memo    *memo
 	turns   turns
 	hubs    *hubs
-	expiry  expiry
+	expiry  *expiry
 
 	exchange *exchange // of signals
 	taps     taps      // who hears of every space
-
-	purging sync.RWMutex // held for reading over the commit of a snapshot
-	purges  int          // so far
 
 	stop  context.CancelFunc
 	tasks sync.WaitGroup // every goroutine of the Store
@@ -59,8 +58,8 @@ type Store struct {
 }
 
 // Open starts a Store on b, which it owns from then on and closes in
-// [Store.Close]. It reads from b once, to learn how far the store's clock had
-// come. A nil opts means the defaults.
+// [Store.Close]. It reads from b once, to compare the machine's clock with the
+// times there. A nil opts means the defaults.
 func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 	var o Options
 	if opts != nil {
@@ -81,14 +80,16 @@ func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 		cache: newRecordCache(o.CacheRecords),
 		memo:  newMemo(o.MemoBytes),
 		hubs:  newHubs(),
+		ahead: ahead{by: make(map[string]time.Duration)},
+		beats: beats{strange: make(map[recordName]sight)},
 	}
 	s.exchange = newExchange(s, background.Done())
+	s.expiry = newExpiry(s)
 	if err := s.catchUpClock(ctx); err != nil {
 		stop()
 		return nil, errors.Join(err, b.Close())
 	}
-	s.OnExpire("outbox", s.deliver)
-	s.batch = newShards(b, s.written)
+	s.batch = newShards(b, s.written, s.hubs.resume)
 	s.tasks.Go(func() { s.batch.run() })
 	s.tasks.Go(func() { s.poll(background) })
 	if w, ok := b.(Watcher); ok {
@@ -130,7 +131,9 @@ func (s *Store) Durability() Durability {
 func (s *Store) Now() time.Time { return s.clock.now() }
 
 // Spaces lists the names of existing spaces in byte order. Limit is 1…MaxPage
-// (0: MaxPage); go on by setting After to the last name.
+// (0: MaxPage); go on by setting After to the last name. If some of several
+// stores do not answer, it returns the spaces of the others and an
+// *UnreachableError.
 func (s *Store) Spaces(ctx context.Context, q SpacesQuery) ([]string, error) {
 	q.Limit = PageLimit(q.Limit)
 	return s.backend.Spaces(ctx, q)
@@ -162,7 +165,6 @@ func (s *Store) written(batch []Commit, results []Result, err error) {
 	if err == nil {
 		s.cache.committed(batch, results)
 		s.hubs.committed(batch, results)
-		s.exchange.committed(batch, results)
 		s.taps.committed(batch, results)
 		return
 	}

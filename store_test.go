@@ -18,6 +18,7 @@ func open(t *testing.T, opts *thole.Options) *thole.Store {
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
+	s.OnExpire("thing", nil)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -176,8 +177,9 @@ func TestLeaseFencesALateHolder(t *testing.T) {
 	s := open(t, &thole.Options{Now: func() time.Time { return now }, Sweep: -1})
 	sp := s.Space("project:shop")
 	acquire := func(holder string) (thole.Fence, error) {
-		res, err := sp.Update(t.Context(), func(tx *thole.Tx) error { return tx.Acquire("job", holder, time.Minute) })
-		return thole.LeaseFence("job", res), err
+		var f thole.Fence
+		res, err := sp.Update(t.Context(), func(tx *thole.Tx) (err error) { f, err = tx.Acquire("job", holder, time.Minute); return err })
+		return f.At(res), err
 	}
 	first, err := acquire("a")
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -11,26 +12,67 @@ import (
 
 // Expirer ends what expired: it must remove rec, or make it expire later, in
 // one commit of sp. That commit carries the time of the expiry. It may run more
-// than once, in several processes.
+// than once, in several processes. ErrCorrupt says that it cannot read rec or its
+// key, which is then deleted.
 type Expirer func(ctx context.Context, sp *Space, rec Record) error
 
-// expiry knows the expirers of concepts by the first part of a key.
+// expiry knows how records end, by the first part of their key.
 type expiry struct {
-	mu sync.RWMutex
-	m  map[string]Expirer
+	mu    sync.RWMutex
+	m     map[string]Expirer
+	lives map[string]func(Record) time.Duration // see LivesOn
 }
 
-// OnExpire sets how expired records whose key begins with kind + "/" end. A
-// kind without an expirer has the default: the record and all below it are
-// deleted and, if it is a Notify record, the event <kind>.expired with {key,
-// value, below} goes to the stream named by the first two parts of its key.
-// Setting a kind again replaces its expirer.
+// newExpiry declares what the kernel keeps itself, and app/, which belongs to
+// applications.
+func newExpiry(s *Store) *expiry {
+	e := &expiry{m: make(map[string]Expirer), lives: make(map[string]func(Record) time.Duration)}
+	for _, kind := range reserved {
+		e.m[kind] = DeleteExpired
+	}
+	e.m["outbox"] = s.deliver
+	e.m[erasedKey] = finishErasure
+	e.m[uploadKey] = dropUpload
+	e.m["app"] = expireRecord
+	return e
+}
+
+// of returns how the record under key ends; false: nobody declared its kind.
+func (e *expiry) of(key string) (Expirer, bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	end, known := e.m[kindOf(key)]
+	return end, known
+}
+
+// kindOf is the first part of a key.
+func kindOf(key string) string {
+	kind, _, _ := strings.Cut(key, "/")
+	return kind
+}
+
+// OnExpire declares the records whose key begins with kind + "/", and sets how
+// expired ones end. A nil Expirer is the default: the record and all below it
+// are deleted and, if it is a Notify record, the event <kind>.expired with
+// [Expired] goes to the stream named by the first two parts of its key, or, below
+// app/thread/, by the first three. A record app/thread, which an earlier version
+// let applications write, ends alone and without an event: what is below it
+// belongs to threads. Setting a kind again replaces its expirer, unless e is nil.
+//
+// A Store leaves expired records alone whose kind nobody declared to it: another
+// process knows how they end. Until then they count as absent, and a write that
+// touches one with Notify is errors.ErrUnsupported. What the kernel keeps, and
+// app/ with the default, are declared from the start; package state/all declares
+// what the concepts of Thole keep.
 func (s *Store) OnExpire(kind string, e Expirer) {
+	if e == nil {
+		if _, known := s.expiry.of(kind); known {
+			return
+		}
+		e = expireRecord
+	}
 	s.expiry.mu.Lock()
 	defer s.expiry.mu.Unlock()
-	if s.expiry.m == nil {
-		s.expiry.m = make(map[string]Expirer)
-	}
 	s.expiry.m[kind] = e
 }
 
@@ -38,10 +80,32 @@ func (s *Store) OnExpire(kind string, e Expirer) {
 type Expired struct {
 	Key   string                     `json:"key"`
 	Value json.RawMessage            `json:"value"`
+	Cut   bool                       `json:"cut,omitempty"`   // Value is null: what was there does not fit into an event
 	Below map[string]json.RawMessage `json:"below,omitempty"` // records under Key + "/", as far as they fit
 }
 
-// expire ends the record under key if its time is up.
+// FinalState returns what an event tells of rec, which ends, and of the records
+// below it. It fits into one event whatever they hold: values that are too large
+// or nest too deep are left out.
+func FinalState(rec Record, below []Record) Expired {
+	final := Expired{Key: rec.Key, Value: rec.Value, Below: make(map[string]json.RawMessage)}
+	if final.Cut = len(rec.Value) > maxNotifyBytes || deeper(rec.Value, MaxEventDepth-1); final.Cut {
+		final.Value = nil
+	}
+	size, room := 0, min(maxBelowBytes, maxNotifyBytes-len(final.Value))
+	for _, r := range below {
+		// A key may double in JSON, the punctuation is about 8 bytes.
+		n := 2*len(r.Key) + len(r.Value) + 8
+		if size+n < room && !deeper(r.Value, MaxEventDepth-2) {
+			size += n
+			final.Below[r.Key[len(rec.Key)+1:]] = r.Value
+		}
+	}
+	return final
+}
+
+// expire ends the record under key if its time is up. It is
+// errors.ErrUnsupported for a kind that nobody declared.
 func (sp *Space) expire(ctx context.Context, key string) error {
 	recs, err := sp.store.backend.Get(ctx, sp.name, key)
 	if err != nil {
@@ -53,19 +117,30 @@ func (sp *Space) expire(ctx context.Context, key string) error {
 	}
 	// The commit's time is the last moment of the record's life, at which it
 	// may still be touched.
+	return sp.end(ctx, rec, rec.Expires.Add(-time.Microsecond))
+}
+
+// end ends rec by the expirer of its kind, in a commit of the given time. A
+// record that the expirer finds corrupt is deleted, with a warning: it would fail
+// every later write of its key. Any other refusal is of what the expirer wants to
+// write, and no reason to lose the record.
+func (sp *Space) end(ctx context.Context, rec Record, at time.Time) error {
+	end, known := sp.store.expiry.of(rec.Key)
+	if !known {
+		return fmt.Errorf("%w: %s in %s has expired, and this program does not know how records of %s end", errors.ErrUnsupported, rec.Key, sp.name, kindOf(rec.Key))
+	}
 	then := sp.store.Space(sp.name)
-	then.asOf = rec.Expires.Add(-time.Microsecond)
+	then.asOf = at
 	ctx = WithoutIdempotencyKey(ctx)
 
-	kind, _, _ := strings.Cut(key, "/")
-	s := sp.store
-	s.expiry.mu.RLock()
-	end := s.expiry.m[kind]
-	s.expiry.mu.RUnlock()
-	if end == nil {
-		end = expireRecord
+	err := end(ctx, then, rec)
+	if !Reserved(rec.Key) && errors.Is(err, ErrCorrupt) {
+		sp.store.log.Warn("an expired record that its concept cannot read is deleted", "space", sp.name, "key", rec.Key, "version", rec.Version)
+		_, err = then.commit(ctx, Commit{
+			Checks: []Check{{Key: rec.Key, At: rec.Version}},
+			Writes: []Write{{Key: rec.Key}},
+		})
 	}
-	err = end(ctx, then, rec)
 	if errors.Is(err, ErrConflict) {
 		return nil // someone else ended it, or it lives on
 	}
@@ -76,49 +151,83 @@ func (sp *Space) expire(ctx context.Context, key string) error {
 // record: how many records below it are deleted, and how much of them its event
 // tells. The others below are deleted right after.
 const (
-	maxBelow      = 200
+	maxBelow      = 120 // each is a check and a write
 	maxBelowBytes = 256 << 10
 )
 
-// expireRecord is the default expirer.
+// DeleteExpired is the Expirer of records that no program gives a time to live:
+// it deletes rec alone and emits no event. A concept declares the kinds that it
+// keeps for good with it, because a commit from outside may make one expire.
+func DeleteExpired(ctx context.Context, sp *Space, rec Record) error {
+	_, err := sp.commit(ctx, Commit{
+		Checks: []Check{{Key: rec.Key, At: rec.Version}},
+		Writes: []Write{{Key: rec.Key}},
+	})
+	return err
+}
+
+// expireRecord is the default expirer. Its event tells what was there at the
+// commit: when a record below changes meanwhile, it looks again.
 func expireRecord(ctx context.Context, sp *Space, rec Record) error {
+	if !rec.Notify || rec.Key == "app" || checkAppName(rec.Key) != nil {
+		return DeleteExpired(ctx, sp, rec)
+	}
+	for {
+		more, err := expireTree(ctx, sp, rec)
+		var conflict *ConflictError
+		if errors.As(err, &conflict) && conflict.Check.Key != rec.Key && ctx.Err() == nil {
+			continue
+		}
+		if err != nil || !more {
+			return err
+		}
+		return sp.DeleteBelow(ctx, rec.Key)
+	}
+}
+
+// expireTree ends rec with what is below it, as far as one commit can; more: there
+// may be more of that.
+func expireTree(ctx context.Context, sp *Space, rec Record) (more bool, err error) {
 	c := Commit{
 		Checks: []Check{{Key: rec.Key, At: rec.Version}},
 		Writes: []Write{{Key: rec.Key}},
 	}
-	if !rec.Notify {
-		_, err := sp.commit(ctx, c)
-		return err
-	}
 	below, err := sp.store.backend.List(ctx, sp.name, ListQuery{Prefix: rec.Key + "/", Limit: maxBelow})
 	if err != nil {
-		return err
+		return false, err
 	}
-	final := Expired{Key: rec.Key, Value: rec.Value, Below: make(map[string]json.RawMessage)}
-	size, room := 0, min(maxBelowBytes, maxNotifyBytes-len(rec.Value))
 	for _, r := range below {
+		c.Checks = append(c.Checks, Check{Key: r.Key, At: r.Version})
 		c.Writes = append(c.Writes, Write{Key: r.Key})
-		// A key may double in JSON, the punctuation is about 4 bytes.
-		if size += 2*len(r.Key) + len(r.Value) + 8; size < room {
-			final.Below[r.Key[len(rec.Key)+1:]] = r.Value
-		}
 	}
-	data, err := marshal(final)
+	data, err := marshal(FinalState(rec, below))
 	if err != nil {
-		return err
+		return false, err
 	}
-	kind, rest, _ := strings.Cut(rec.Key, "/")
-	id, _, _ := strings.Cut(rest, "/")
-	c.Events = []Event{{Stream: kind + "/" + id, Type: kind + ".expired", Data: data}}
-	if _, err := sp.commit(ctx, c); err != nil || len(below) < maxBelow {
-		return err
+	c.Events = []Event{{Stream: expiredStream(rec.Key), Type: kindOf(rec.Key) + ".expired", Data: data}}
+	_, err = sp.commit(ctx, c)
+	return len(below) == maxBelow, err
+}
+
+// expiredStream is where the default expirer tells of a record's end. The end of
+// what an application keeps for a thread is told below that thread, so that only
+// those hear it who may.
+func expiredStream(key string) string {
+	n := 2
+	if strings.HasPrefix(key, "app/thread/") {
+		n = 3
 	}
-	return sp.DeleteBelow(ctx, rec.Key)
+	parts := strings.Split(key, "/")
+	if len(parts) == 1 {
+		return key + "/"
+	}
+	return strings.Join(parts[:min(n, len(parts))], "/")
 }
 
 // DeleteBelow deletes every record under key + "/", without events, in as many
 // commits as it takes: for what is left of something that is gone already.
 func (sp *Space) DeleteBelow(ctx context.Context, key string) error {
+	ctx = WithoutIdempotencyKey(ctx) // to do it again does no harm
 	for {
 		recs, err := sp.List(ctx, ListQuery{Prefix: key + "/", Limit: maxBelow})
 		if err != nil || len(recs) == 0 {
@@ -132,114 +241,4 @@ func (sp *Space) DeleteBelow(ctx context.Context, key string) error {
 			return err
 		}
 	}
-}
-
-// The lease that the process which sweeps holds in the space global. One that
-// dies meanwhile is replaced when its time is up.
-const (
-	sweeperBase = "sweeper"
-	sweeperTTL  = 10 * time.Second
-)
-
-// sweepLoop ends expired records every so often. Of all processes on a store
-// one sweeps at a time, for as long as it takes; it is elected only when there is
-// something to do, so an idle store writes nothing. While sweeping fails it
-// waits longer and longer, up to the lease's time.
-func (s *Store) sweepLoop(ctx context.Context) {
-	wait := s.opts.Sweep
-	next := time.NewTimer(wait)
-	defer next.Stop()
-	holder := NewID("store")
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-next.C:
-		}
-		err := s.sweepAs(ctx, holder)
-		if err == nil || errors.Is(err, ErrConflict) || ctx.Err() != nil {
-			wait = s.opts.Sweep
-		} else {
-			wait = max(s.opts.Sweep, min(2*wait, sweeperTTL))
-			s.log.Warn("sweep failed; will try again", "error", err, "in", wait)
-		}
-		next.Reset(wait)
-	}
-}
-
-func (s *Store) sweepAs(ctx context.Context, holder string) error {
-	due, err := s.due(ctx)
-	if err != nil || len(due) == 0 {
-		return err
-	}
-	global := s.Space("global")
-	res, err := global.Update(ctx, func(tx *Tx) error { return tx.Acquire(sweeperBase, holder, sweeperTTL) })
-	if err != nil {
-		return err // ErrConflict: another process sweeps
-	}
-	fence := LeaseFence(sweeperBase, res)
-	elected, stop := context.WithCancelCause(ctx)
-	var keeper sync.WaitGroup
-	keeper.Go(func() { stop(global.KeepLease(elected, fence, sweeperTTL)) })
-	err = s.Sweep(elected)
-	stop(nil)
-	keeper.Wait()
-	_, end := global.Under(fence).Update(ctx, func(tx *Tx) error {
-		tx.Release(sweeperBase)
-		return nil
-	})
-	return errors.Join(err, end)
-}
-
-// due lists spaces with something to end. What it reports too early is looked
-// at closely, so that a hint that stays true costs no election.
-func (s *Store) due(ctx context.Context) ([]string, error) {
-	var due []string
-	for q := (SpacesQuery{DueBy: s.Now(), Limit: MaxPage}); ; {
-		spaces, err := s.backend.Spaces(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range spaces {
-			recs, err := s.backend.List(ctx, name, ListQuery{DueBy: q.DueBy, Limit: 1})
-			if err != nil {
-				return nil, err
-			}
-			if len(recs) > 0 {
-				due = append(due, name)
-			}
-		}
-		if len(spaces) < MaxPage {
-			return due, nil
-		}
-		q.After = spaces[len(spaces)-1]
-	}
-}
-
-// Sweep ends all expired records now, without an election; the Store does so by
-// itself unless Options.Sweep is negative. One record that cannot be ended does
-// not keep the others.
-func (s *Store) Sweep(ctx context.Context) error {
-	spaces, err := s.due(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, name := range spaces {
-		sp := s.Space(name)
-		for q := (ListQuery{DueBy: s.Now(), Limit: 100}); ; {
-			recs, err := s.backend.List(ctx, name, q)
-			if err != nil || len(recs) == 0 {
-				errs = append(errs, err)
-				break
-			}
-			q.After = recs[len(recs)-1].Key
-			for _, r := range recs {
-				if err := sp.expire(ctx, r.Key); err != nil {
-					errs = append(errs, err)
-				}
-			}
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -2,6 +2,7 @@ package thole
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,6 +23,7 @@ type Tx struct {
 	commit   Commit
 	explicit int      // how many of the checks are the caller's own, at the front
 	sent     []string // keys of what Send put
+	answer   json.RawMessage
 	err      error
 }
 
@@ -42,7 +44,8 @@ type WriteOptions struct {
 // that fn read through [Tx.Get] was changed meanwhile, fn runs again, so it
 // must have no effect outside its Tx; it may run any number of times until ctx
 // ends. When fn returns an error, nothing is committed and the error is
-// returned. When fn asks for no event and no write, nothing is committed.
+// returned. When fn asks for no event and no write, nothing is committed; the
+// handle's fences and fn's own checks must hold all the same.
 //
 // Under contention the functions that touch one key take turns, first come
 // first served, within one process.
@@ -54,6 +57,8 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 	if sp.err != nil {
 		return Result{}, sp.err
 	}
+	given := ctx
+	ctx = entered(ctx)
 	if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
 		return r, err
 	}
@@ -62,7 +67,7 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 	for attempt := 0; ; attempt++ {
 		then := *sp
 		then.asOf = sp.time()
-		tx := &Tx{ctx: ctx, sp: &then, now: then.asOf, cached: attempt == 0}
+		tx := &Tx{ctx: given, sp: &then, now: then.asOf, cached: attempt == 0}
 		err := fn(tx)
 		if err == nil {
 			err = tx.err
@@ -77,7 +82,7 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 				if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
 					return r, err
 				}
-				return Result{}, err
+				return Result{}, tx.holds(err)
 			}
 			// It was concluded from what was not so, or not at one time.
 			if turn == nil && attempt > 0 && sp.asOf.IsZero() {
@@ -91,7 +96,7 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 				continue // it was not our turn: what was read is old by now
 			}
 		}
-		res, err := then.commit(ctx, tx.commit)
+		res, err := then.commitWith(ctx, tx.commit, tx.answer, tx.seen)
 		if err == nil {
 			sp.deliverNow(ctx, tx.sent)
 			return res, nil
@@ -127,6 +132,50 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+}
+
+// holds evaluates, for a Tx that has nothing to commit, what its commit would
+// have checked: the fences, then the caller's own checks, unless fn failed with
+// err.
+func (tx *Tx) holds(err error) error {
+	if lost := tx.sp.unfenced(tx.ctx); lost != nil {
+		return lost
+	}
+	if err != nil {
+		return err
+	}
+	for _, check := range tx.commit.Checks[:tx.explicit] {
+		actual, err := tx.sp.version(tx.ctx, check)
+		if err != nil {
+			return err
+		}
+		if actual != check.At {
+			return &ConflictError{Space: tx.sp.name, Check: check, Actual: actual}
+		}
+	}
+	return nil
+}
+
+// Condition is what must be under a key for a change to be made. The zero
+// Condition is anything. A version and Absent exclude each other.
+type Condition struct {
+	At     Position // this version
+	Exists bool     // some version
+	Absent bool     // nothing
+}
+
+// Require is [Tx.Get] for a key with a condition: *ConflictError when that does
+// not hold. It is decided with the commit: one that would see another record
+// runs the function again.
+func (tx *Tx) Require(key string, c Condition) (Record, error) {
+	rec, err := tx.Get(key)
+	if err != nil {
+		return rec, err
+	}
+	if !c.At.IsZero() && rec.Version != c.At || c.Exists && !rec.Exists() || c.Absent && rec.Exists() {
+		return rec, &ConflictError{Space: tx.sp.name, Check: Check{Key: key, At: c.At}, Actual: rec.Version}
+	}
+	return rec, nil
 }
 
 // changed returns the key of a record that is no longer as tx read it, or "". One
@@ -215,6 +264,17 @@ func (tx *Tx) Load(key string, v any) (bool, error) {
 	return true, rec.As(v)
 }
 
+// Version returns the position of the last event of stream; zero: it has none. At
+// commit there must be no later one.
+func (tx *Tx) Version(stream string) (Position, error) {
+	at, err := tx.sp.version(tx.ctx, Check{Stream: stream})
+	if err != nil {
+		return Position{}, err
+	}
+	tx.commit.Checks = append(tx.commit.Checks, Check{Stream: stream, At: at})
+	return at, nil
+}
+
 // List is [Space.List]. What it returns is not checked at commit, nor does it
 // see this Tx's own writes: Get what must be unchanged.
 func (tx *Tx) List(q ListQuery) ([]Record, error) { return tx.sp.List(tx.ctx, q) }
@@ -272,6 +332,17 @@ func (tx *Tx) Emit(stream, typ string, data any) *Event {
 	}
 	tx.commit.Events = append(tx.commit.Events, Event{Stream: stream, Type: typ, Data: raw})
 	return &tx.commit.Events[len(tx.commit.Events)-1]
+}
+
+// Answer keeps v, as JSON, with the receipt of this Tx: a repeat under the same
+// idempotency key finds it in [Result.Answer]. Without a key it is not stored. It
+// and the key's fingerprint must fit into one record.
+func (tx *Tx) Answer(v any) {
+	data, err := marshal(v)
+	if err != nil {
+		tx.fail(fmt.Errorf("answer: %w", err))
+	}
+	tx.answer = data
 }
 
 func (tx *Tx) fail(err error) {

@@ -166,6 +166,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{&thole.ConflictError{Space: "user:1", Check: thole.Check{Key: "k"}, Actual: at}, thole.ErrConflict, "user:1: k: wanted absent, is 0001deadbeef-0000000000000007"},
+		{&thole.ConflictError{Space: "user:1", Check: thole.Check{Key: "k"}}, thole.ErrConflict, "user:1: k: wanted some version, is absent"},
 		{&thole.ConflictError{Space: "user:1", Check: thole.Check{Stream: "s", At: at}}, thole.ErrConflict, "user:1: stream s: wanted 0001deadbeef-0000000000000007, is absent"},
 		{&thole.ConflictError{Space: "user:1", Check: thole.Check{Key: "k"}, Expired: true}, thole.ErrConflict, "user:1: k: has expired"},
 		{&thole.ReusedKeyError{Key: "k"}, thole.ErrInvalid, `idempotency key "k" was used for a different request`},

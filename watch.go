@@ -12,6 +12,7 @@ import (
 // no position. It is shared by all watchers and must not be changed.
 type Delivery struct {
 	Event
+	nth     uint64 // of a signal: how many came to the hub before it, and itself
 	encoded atomic.Pointer[[]byte]
 }
 
@@ -69,7 +70,7 @@ type Watch struct {
 	done bool
 
 	next  uint64      // index in the hub's ring; valid while live
-	since uint64      // index from which on signals are for this watch
+	since uint64      // how many signals of the hub came before this watch
 	batch []*Delivery // what Next returned last
 }
 
@@ -88,8 +89,13 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 	if err != nil {
 		return nil, err
 	}
+	w.hub = hub
+	if err := hub.forget(ctx); err != nil {
+		w.Close()
+		return nil, err
+	}
 	at := hub.place()
-	w.hub, w.era, w.since = hub, at.era, at.end
+	w.era, w.since = at.era, at.signals
 	head, err := sp.Head(ctx)
 	switch {
 	case err != nil:
@@ -113,10 +119,10 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 // out. A new watch with After set to it goes on without a gap.
 func (w *Watch) Position() Position { return w.pos }
 
-// Next waits for deliveries and returns at least one, in journal order; a
-// signal comes after the events that were committed before it was sent, one of
-// another process after those which that had committed or delivered itself. The
-// slice is valid until the next call. Errors: ctx's, ErrClosed when the store
+// Next waits for deliveries and returns at least one, in journal order. A signal
+// comes after every event that was acknowledged, through any process, before the
+// signal was sent. The slice is valid until the next call. Errors: ctx's,
+// ErrClosed when the store
 // or the watch was closed, *TrimmedError when the place was purged or the space
 // was changed by something else than commits. Then read the state anew; the next
 // call goes on with what there is behind the place, or with what comes if the
@@ -276,7 +282,8 @@ func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(
 
 // Signal sends a live-only message to whoever watches the space: through this
 // process and, when the backend is a [Relay], through others. It is never stored,
-// does not wait, and nothing may depend on its arrival.
+// does not wait, and nothing may depend on its arrival. Watchers get it after
+// every event of the space that was acknowledged before the call.
 func (sp *Space) Signal(stream, typ string, data any) error {
 	if sp.err != nil {
 		return sp.err
@@ -297,7 +304,7 @@ func (sp *Space) Signal(stream, typ string, data any) error {
 		hub.signal(&Delivery{Event: e})
 	}
 	if relayed {
-		sp.store.exchange.signal(sp.name, hub, e)
+		sp.store.exchange.publish(Signal{Origin: sp.store.exchange.origin, Space: sp.name, Event: e}, nil)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -145,6 +146,25 @@ func TestWhatAnAgentDoesInARunThatNamesNoneIsItsOwn(t *testing.T) {
 		asked := e.events("message.added")
 		if len(asked) != 1 || asked[0].Actor != "user:42" || asked[0].Cause != r.ID {
 			t.Errorf("message.added: got %+v, want one by user:42", asked)
+		}
+	})
+}
+
+// A prompt that is sent again under its key gives the run that it made.
+func TestAPromptUnderAnIdempotencyKeyMakesOneRun(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("turns:\n  - prompt: Go\n    steps: [{text: Done.}]\n", nil)
+		ctx := thole.WithIdempotencyKey(t.Context(), "k", "f")
+		first, err := a.Run(ctx, e.sp, e.thread, Request{Prompt: "Go"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := a.Run(ctx, e.sp, e.thread, Request{Prompt: "Go"})
+		if err != nil || again == nil || again.ID != first.ID || again.Status != run.Succeeded {
+			t.Errorf("again: %+v, %v; want run %s", again, err, first.ID)
+		}
+		if n := len(e.turns()); n != 1 {
+			t.Errorf("%d turns, want one", n)
 		}
 	})
 }

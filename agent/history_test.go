@@ -60,6 +60,9 @@ func TestTheDefaultFilterCutsResultsAt2kB(t *testing.T) {
 
 func TestDataURLsBecomeImages(t *testing.T) {
 	a := Attachment{Name: "dot.png", URL: "data:image/png;base64,aGk="}
+	if err := a.read(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
 	if b := a.block(); b.MediaType != "image/png" || string(b.Data) != "hi" {
 		t.Errorf("block = %+v, want the decoded image", b)
 	}

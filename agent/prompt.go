@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"encoding/base64"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/thole-dev/thole/agent/model"
@@ -66,43 +64,8 @@ func (a *Agent) messages(history []Message, req *Request) []model.Message {
 	if req.Prompt != "" {
 		now.Blocks = append(now.Blocks, model.Block{Type: model.Text, Text: req.Prompt})
 	}
-	for _, at := range req.Attachments {
-		now.Blocks = append(now.Blocks, at.block())
+	for i := range req.Attachments {
+		now.Blocks = append(now.Blocks, req.Attachments[i].block())
 	}
 	return append(out, now)
-}
-
-// block returns the attachment as a model takes it: images as such, other files
-// by name and address.
-func (at *Attachment) block() model.Block {
-	if !at.image() {
-		return model.Block{Type: model.Text, Text: "[attached file " + at.Name + ": " + cut(at.URL, maxResult) + "]"}
-	}
-	if media, data, ok := dataURL(at.URL); ok {
-		return model.Block{Type: model.Image, MediaType: media, Data: data}
-	}
-	return model.Block{Type: model.Image, MediaType: at.Type, URL: at.URL}
-}
-
-func (at *Attachment) image() bool {
-	return strings.HasPrefix(at.Type, "image/") || strings.HasPrefix(at.URL, "data:image/")
-}
-
-// dataURL takes a data URL apart (RFC 2397).
-func dataURL(s string) (media string, data []byte, ok bool) {
-	rest, ok := strings.CutPrefix(s, "data:")
-	if !ok {
-		return "", nil, false
-	}
-	head, body, ok := strings.Cut(rest, ",")
-	if !ok {
-		return "", nil, false
-	}
-	media, encoded := strings.CutSuffix(head, ";base64")
-	if encoded {
-		data, err := base64.StdEncoding.DecodeString(body)
-		return media, data, err == nil
-	}
-	text, err := url.PathUnescape(body)
-	return media, []byte(text), err == nil
 }

@@ -31,13 +31,17 @@ type RunOptions struct {
 	UserID        string    `json:"user_id,omitempty"`        // default: the thread's owner
 	UserEmail     string    `json:"user_email,omitempty"`
 	DesktopClient string    `json:"desktop_client,omitempty"`
+	// Task is the decision of the tool call that started this run as a
+	// sub-agent's. The agent sets it.
+	Task string `json:"task,omitempty"`
 }
 
-// Attachment is an image or a file that came with a prompt.
-type Attachment struct {
-	Name string `json:"name,omitempty"`
-	Type string `json:"type,omitempty"` // media type, such as image/png
-	URL  string `json:"url,omitempty"`  // http(s) or data
+// optionsOf returns the options stored with a run; options that are not the
+// agent's count as none.
+func optionsOf(r *run.Run) RunOptions {
+	var o RunOptions
+	_ = json.Unmarshal(r.Options, &o)
+	return o
 }
 
 // run returns the request as package run takes it.
@@ -50,16 +54,7 @@ func (r *Request) run(agent string) (run.Request, error) {
 	}
 	out := run.Request{Prompt: r.Prompt, Agent: agent, Model: r.Model, Policy: r.Policy, OnDisconnect: r.Disconnect}
 	for _, at := range r.Attachments {
-		b := thread.Block{Type: thread.File, Content: at.URL, Meta: map[string]json.RawMessage{}}
-		if at.image() {
-			b.Type = thread.Image
-		}
-		for k, v := range map[string]string{"name": at.Name, "type": at.Type} {
-			if v != "" {
-				b.Meta[k], _ = json.Marshal(v) // a string: cannot fail
-			}
-		}
-		out.Blocks = append(out.Blocks, b)
+		out.Blocks = append(out.Blocks, thread.Attachment(at.Name, at.Type, at.URL))
 	}
 	var err error
 	out.Options, err = json.Marshal(r.RunOptions)

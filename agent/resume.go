@@ -4,22 +4,44 @@ import (
 	"encoding/json"
 
 	"github.com/thole-dev/thole/agent/model"
+	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// fate is what is known, after a crash, of an effect that has no outcome.
-type fate string
+// fate is what is known, after a crash, of what a tool call did.
+type fate struct {
+	known knowledge
+	says  string // its error or its output
+}
 
+type knowledge int
+
+// The larger counts when a call made several decisions.
 const (
-	happened fate = "happened"
-	didNot   fate = "did not happen"
-	unknown  fate = "unknown"
+	never    knowledge = iota // it never began, or may be done again without harm
+	failed                    // it ran, and failed
+	happened                  // it had its effect
+	unknown
 )
 
+func fateOf(d *decision.Decision) fate {
+	var r outcome
+	_ = json.Unmarshal(d.Result, &r) // what says nothing says nothing
+	switch {
+	case d.Status == decision.Done:
+		return fate{happened, r.Output}
+	case d.Status == decision.Failed && r.Again:
+		return fate{known: never}
+	case d.Status == decision.Failed:
+		return fate{failed, join(r.Error, r.Output)}
+	}
+	return fate{known: unknown}
+}
+
 // replay returns what an interrupted turn came to as the messages that it
-// consisted of, for a model to go on from. A call whose effect is known not to
-// have happened is left out, so that the model makes it again; one that did
-// happen, or may have, has a result that says so. Text that no call followed
+// consisted of, for a model to go on from. A call that is known not to have
+// begun is left out, so that the model makes it again; one that ran, or may
+// have, has a result that says so. Text that no call followed
 // was never finished, and is left out too.
 func replay(blocks []thread.Block, fates map[string]fate) []model.Message {
 	var out []model.Message
@@ -37,8 +59,8 @@ func replay(blocks []thread.Block, fates map[string]fate) []model.Message {
 			flush()
 			said = append(said, model.Block{Type: model.Text, Text: b.Content})
 		case thread.ToolUse:
-			f := fates[b.ID]
-			if b.Tool.Name == taskTool {
+			f, decided := fates[b.ID]
+			if !decided && b.Tool.Name == taskTool {
 				f = fates[taskTool]
 			}
 			result, ok := replayResult(b, f)
@@ -58,12 +80,14 @@ func replayResult(b *thread.Block, f fate) (model.Block, bool) {
 	if b.Status == thread.Done || b.Status == thread.Error {
 		return r, true
 	}
-	switch f {
+	switch f.known {
 	case happened:
-		r.Text = "[interrupted by a crash; verified: it had its effect]"
+		r.Text = join("[interrupted by a crash; verified: it had its effect]", f.says)
+	case failed:
+		r.Text, r.Failed = join("[interrupted by a crash; verified: it ran, and failed]", f.says), true
 	case unknown:
 		r.Text, r.Failed = "[interrupted by a crash; whether it had its effect is unknown: find out before you repeat it]", true
-	default: // it never came to an effect
+	default:
 		return r, false
 	}
 	return r, true

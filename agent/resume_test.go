@@ -11,6 +11,7 @@ import (
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/agent/sandbox"
 	"github.com/thole-dev/thole/state/decision"
+	"github.com/thole-dev/thole/state/lock"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/statetest"
 	"github.com/thole-dev/thole/state/thread"
@@ -250,6 +251,51 @@ func TestASubAgentsCommandWithoutOutcomeIsKnownToItsParent(t *testing.T) {
 		}
 		if got := e.file("log.txt"); got != "ran\n" {
 			t.Errorf("log.txt = %q, want one run of the command", got)
+		}
+	})
+}
+
+// The lock that a dead run left on a file is not waited for: the next run takes it
+// over, also while it is renewed for longer than the run's lease lasted.
+func TestAResumedRunDoesNotWaitForTheLocksOfTheDeadOne(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, s *statetest.Env) {
+		var e *env
+		e = newEnv(t, s, &sandbox.Options{AfterRename: func(string) { e.Close() }})
+		e.write("poem.txt", poem)
+		short := func(o *Options) { o.Runs = &run.Options{Lease: 5 * time.Second} }
+		script := `turns:
+  - prompt: Edit it
+    steps:
+      - tool_calls: [{name: Read, input: {file_path: poem.txt}}]
+      - tool_calls: [{name: Edit, input: {file_path: poem.txt, old_string: one, new_string: ONE}}]
+      - tool_calls: [{name: Edit, input: {file_path: poem.txt, old_string: two, new_string: TWO}}]
+      - text: Done.
+`
+		e.crash(e.agent(script, short), "Edit it")
+		e.Reopen()
+		e.sp = e.Space("project:button").As("user:42")
+		e.Clock.Advance(6 * time.Second) // past the run's lease, not past the lock's
+		page, err := run.In(e.sp, nil).List(t.Context(), e.thread, nil)
+		if err != nil || len(page.Items) != 1 {
+			t.Fatalf("runs %+v, %v; want one", page.Items, err)
+		}
+		held, err := lock.In(e.sp).Get(t.Context(), "poem.txt")
+		if err != nil || held.Holder == nil || held.Holder.Expires.IsZero() || !strings.HasPrefix(held.Holder.Owner, page.Items[0].ID) {
+			t.Fatalf("lock %+v, %v; want that the dead run holds it", held, err)
+		}
+		dir := e.dir
+		if e.sandbox, err = sandbox.Open(dir, &sandbox.Options{Supervisor: supervisor}); err != nil {
+			t.Fatal(err)
+		}
+		defer e.sandbox.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		r, err := e.agent(script, short).Resume(ctx, e.sp, page.Items[0].ID)
+		if err != nil || r.Status != run.Succeeded {
+			t.Fatalf("resumed run %+v, %v; want success", r, err)
+		}
+		if got := e.file("poem.txt"); !strings.Contains(got, "TWO") {
+			t.Errorf("poem.txt = %q, want the second edit", got)
 		}
 	})
 }

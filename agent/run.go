@@ -42,6 +42,9 @@ func (a *Agent) Resume(ctx context.Context, sp *thole.Space, runID string) (*run
 	if !old.Ended() || old.Status == run.Succeeded {
 		return nil, fmt.Errorf("resume run %s: %w: it is %s", runID, thole.ErrConflict, old.Status)
 	}
+	if _, err := a.route(&Request{Model: old.Model}); err != nil { // before a run is begun that only its like could resume
+		return nil, fmt.Errorf("resume run %s: %w", runID, err)
+	}
 	return a.do(ctx, sp, old.Thread, run.Request{
 		Agent: a.opts.Name, Model: old.Model, Policy: run.Reject, OnDisconnect: old.OnDisconnect,
 		ResumedFrom: runID, Timeout: time.Duration(old.Timeout) * time.Second, Options: old.Options,
@@ -49,8 +52,14 @@ func (a *Agent) Resume(ctx context.Context, sp *thole.Space, runID string) (*run
 }
 
 func (a *Agent) do(ctx context.Context, sp *thole.Space, threadID string, q run.Request) (*run.Run, error) {
+	ctx = thole.Call(ctx, "agent.run", threadID)
 	runs := run.In(sp, a.opts.Runs)
 	var id string
+	if r, err := runs.Started(ctx); err == nil { // then Do gives its result
+		id = r.ID
+	} else if !errors.Is(err, thole.ErrNotFound) {
+		return nil, err
+	}
 	err := runs.Do(ctx, threadID, q, func(ctx context.Context, h *run.Handle) error {
 		id = h.ID()
 		return a.Work(ctx, h)
@@ -172,6 +181,9 @@ func (a *Agent) carryOut(ctx context.Context, c *Context, r *run.Run, o RunOptio
 	}
 	if o.ChatHistory != nil {
 		before = o.ChatHistory
+	}
+	if err := readAttachments(ctx, c.Space, req.Attachments); err != nil {
+		return err
 	}
 	c.Attachments = req.Attachments
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole/agent/sandbox"
+	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/thread"
 )
 
@@ -44,6 +45,7 @@ func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, er
 	res, err := c.Sandbox.Exec(ctx, in.Command, &sandbox.ExecOptions{
 		Timeout:   time.Duration(in.TimeoutSeconds) * time.Second,
 		MaxOutput: maxShown,
+		Until:     c.handle.LeaseEnds, // whoever takes the run over then is alone
 		Output: func(text []byte) {
 			// Live only: what is lost here is in the result.
 			_ = c.Space.Signal(thread.Key(c.Thread), "tool.output", OutputSignal{Block: call.ID, Text: string(text)})
@@ -55,7 +57,7 @@ func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, er
 	switch {
 	case ctx.Err() != nil && err != nil:
 		out.Text += fmt.Sprintf("\n[stopped: %v; all its processes are gone]", context.Cause(ctx))
-	case errors.Is(err, sandbox.ErrTimeout):
+	case errors.Is(err, sandbox.ErrTimeout), errors.Is(err, sandbox.ErrLapsed):
 		out.Text += fmt.Sprintf("\n[stopped: %v; all its processes are gone]", err)
 	case err != nil:
 		out.Text += fmt.Sprintf("\n[%v]", err)
@@ -64,7 +66,7 @@ func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, er
 	case res.ExitCode != 0:
 		err = fmt.Errorf("exit status %d", res.ExitCode)
 	}
-	if settleErr := e.settle(ctx, err, map[string]any{"exit_code": res.ExitCode}); settleErr != nil {
+	if settleErr := e.commanded(ctx, res, err); settleErr != nil {
 		return out, settleErr
 	}
 	end, cancel := afterwards(ctx)
@@ -76,4 +78,22 @@ func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, er
 		out.Text = "[no output, exit status 0]"
 	}
 	return out, err
+}
+
+// commanded records what came of a command: one that ended by itself is done or
+// failed; of one that was ended midway nobody knows what it had done.
+func (e *effect) commanded(ctx context.Context, res sandbox.Result, failure error) error {
+	r := outcome{ExitCode: &res.ExitCode, Output: cut(res.Output, maxResult)}
+	if failure != nil {
+		r.Error = failure.Error()
+	}
+	switch {
+	case !res.Began:
+		return e.never(ctx, failure)
+	case failure == nil:
+		return e.settle(ctx, decision.Done, r)
+	case res.ExitCode >= 0 && res.Signal == "" && !res.Stopped:
+		return e.settle(ctx, decision.Failed, r)
+	}
+	return e.settle(ctx, decision.Unknown, r)
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/sandbox"
 	"github.com/thole-dev/thole/internal/merge3"
+	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/lock"
 )
 
@@ -68,12 +70,24 @@ func (c *Context) changeFile(ctx context.Context, call *Call, name string, ch fi
 		return Output{}, err
 	}
 	var out Output
-	opts := &lock.Options{Owner: c.Run + "/" + call.ID, Wait: -1}
+	opts := &lock.Options{Owner: c.Run + "/" + call.ID, Wait: -1, Dead: c.hasEnded}
 	err = c.Locks.Do(ctx, path, opts, func(ctx context.Context, sp *thole.Space) error {
 		out, err = c.changeLocked(ctx, sp, call, path, ch)
 		return err
 	})
 	return out, err
+}
+
+// hasEnded reports whether the owner of a lock is a call of a run that has ended, or
+// whose lease has. A worker of such a run may be late, but confirm lets it change
+// nothing.
+func (c *Context) hasEnded(ctx context.Context, owner string) bool {
+	id, _, ok := strings.Cut(owner, "/")
+	if !ok || id == c.Run || !strings.HasPrefix(id, "run_") {
+		return false
+	}
+	r, err := c.Runs.Get(ctx, id)
+	return err == nil && r.Ended()
 }
 
 // changeLocked is changeFile under the path's lock, which sp is fenced by.
@@ -119,7 +133,8 @@ type prepared struct {
 	wanted    string // base with the change
 	final     string // now with the change
 	conflicts []merge3.Conflict
-	refused   error // another reason why it cannot be applied, which others gave
+	refused   error  // another reason why it cannot be applied, which others gave
+	remark    string // what the model must know of a change that was made
 }
 
 // diff is the whole change, for people to read.
@@ -184,41 +199,71 @@ var (
 // It returns what others did that kept it from being applied: a
 // *sandbox.ChangedError, or sandbox.ErrBusy.
 func (c *Context) apply(ctx context.Context, sp *thole.Space, call *Call, path string, p *prepared) (refused, _ error) {
-	after := sandbox.Hash([]byte(p.final))
-	e, err := c.plan(ctx, call, action{Path: path, Before: p.now.hash, After: after})
+	act := action{Path: path, Before: p.now.hash, After: sandbox.Hash([]byte(p.final))}
+	e, err := c.plan(ctx, call, act)
 	if err != nil {
 		return nil, err
 	}
+	stale := error(nil) // why this worker must not act any more
+	opts := &sandbox.EditOptions{Confirm: func() error { stale = c.confirm(ctx); return stale }}
 	if p.exists {
-		_, err = c.Sandbox.Replace(path, p.now.hash, []byte(p.final))
+		_, err = c.Sandbox.Replace(path, p.now.hash, []byte(p.final), opts)
 	} else {
-		_, err = c.Sandbox.Create(path, []byte(p.final))
+		_, err = c.Sandbox.Create(path, []byte(p.final), opts)
 	}
-	if err == nil {
-		c.work.change(path)
-		c.seen.set(path, view{hash: after, content: p.final})
-		if err := c.changed(ctx, sp, path, p.now, view{hash: after, content: p.final}); err != nil {
+	if stale != nil {
+		return nil, errors.Join(stale, e.never(ctx, stale))
+	}
+	if err != nil {
+		// An error does not tell whether the new content is in place. The file does.
+		state, r, lookErr := look(c.Sandbox, &act)
+		others := errors.As(err, new(*sandbox.ChangedError)) || errors.Is(err, sandbox.ErrBusy)
+		switch {
+		case state == decision.Done:
+			p.remark = fmt.Sprintf("\n[the change is in place, but: %v]", err)
+		case others || state == decision.Failed:
+			if settleErr := e.never(ctx, err); settleErr != nil {
+				return nil, settleErr
+			}
+			if others {
+				return err, nil
+			}
 			return nil, err
+		default:
+			r.Error = errors.Join(err, lookErr).Error()
+			return nil, errors.Join(fmt.Errorf("whether %s has the change is unknown: %w", path, err), e.settle(ctx, decision.Unknown, r))
 		}
-		return nil, e.settle(ctx, nil, map[string]any{"hash": after, "merged": p.merged()})
 	}
-	if settleErr := e.settle(ctx, err, nil); settleErr != nil {
-		return nil, settleErr
+	c.work.change(path)
+	now := view{hash: act.After, content: p.final}
+	c.seen.set(path, now)
+	err = c.changed(ctx, sp, path, p.now, now)
+	if !errors.Is(err, thole.ErrFenced) { // else who settles it tells the screens, too
+		err = errors.Join(err, e.settle(ctx, decision.Done, outcome{Hash: act.After, Merged: p.merged(), Error: strings.TrimSpace(p.remark)}))
 	}
-	if errors.As(err, new(*sandbox.ChangedError)) || errors.Is(err, sandbox.ErrBusy) {
-		return err, nil
+	if err != nil {
+		return nil, fmt.Errorf("%s has the change, but not all of it could be recorded: %w", path, err)
 	}
-	return nil, err
+	return nil, nil
+}
+
+// confirm proves that the run is still this worker's, by renewing its lease, and
+// still wanted.
+func (c *Context) confirm(ctx context.Context) error {
+	if err := c.wanted(ctx); err != nil {
+		return err
+	}
+	return c.handle.Heartbeat(ctx)
 }
 
 // report tells the model what became of its change.
 func (p *prepared) report(path string) string {
 	switch {
 	case !p.exists:
-		return "Created " + path
+		return "Created " + path + p.remark
 	case !p.merged():
-		return "Changed " + path
+		return "Changed " + path + p.remark
 	}
 	theirs := merge3.Unified("you read", "was there", p.base.content, p.now.content)
-	return fmt.Sprintf("Changed %s. Someone else had changed it since you last read it; both changes are in it now. Theirs:\n%s", path, cut(theirs, maxShown))
+	return fmt.Sprintf("Changed %s. Someone else had changed it since you last read it; both changes are in it now.%s Theirs:\n%s", path, p.remark, cut(theirs, maxShown))
 }

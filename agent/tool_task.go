@@ -2,10 +2,12 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -24,13 +26,21 @@ func TaskTool() Tool {
 	return NewTool(taskTool, "Gives a piece of work to a sub-agent with the same tools and task list, and returns its answer.", task, nil)
 }
 
-func task(ctx context.Context, c *Context, _ *Call, in taskInput) (Output, error) {
+func task(ctx context.Context, c *Context, call *Call, in taskInput) (Output, error) {
 	a := c.agent
 	if c.Depth >= a.opts.MaxDepth {
 		return Output{}, fmt.Errorf("%w: a sub-agent this deep cannot have one of its own", thole.ErrInvalid)
 	}
+	e, err := c.plan(ctx, call, action{Task: cut(in.Prompt, maxResult), rationale: in.Description})
+	if err != nil {
+		return Output{}, err
+	}
+	options, err := json.Marshal(RunOptions{Task: e.id})
+	if err != nil {
+		return Output{}, err
+	}
 	var id, threadID, answer string
-	err := c.Runs.Do(ctx, "", run.Request{Prompt: in.Prompt, Agent: a.opts.Name, Parent: c.Run}, func(ctx context.Context, h *run.Handle) error {
+	err = c.Runs.Do(ctx, "", run.Request{Prompt: in.Prompt, Agent: a.opts.Name, Parent: c.Run, Options: options}, func(ctx context.Context, h *run.Handle) error {
 		id, threadID = h.ID(), h.Thread()
 		r, err := h.Get(ctx)
 		if err != nil {
@@ -39,9 +49,15 @@ func task(ctx context.Context, c *Context, _ *Call, in taskInput) (Output, error
 		if err := a.carryOut(ctx, c.Sub(h), r, RunOptions{UserID: c.UserID, UserEmail: c.UserEmail, DesktopClient: c.DesktopClient}); err != nil {
 			return err
 		}
-		answer, err = lastText(ctx, thread.In(h.Space()), h)
+		if err := h.Flush(ctx); err != nil {
+			return err
+		}
+		answer, err = lastText(ctx, thread.In(h.Space()), h.Thread(), h.Turn())
 		return err
 	})
+	if settleErr := e.tasked(ctx, id, answer, err); settleErr != nil {
+		err = errors.Join(err, settleErr)
+	}
 	out := Output{Text: answer, Meta: map[string]any{"run": id, "thread": threadID, "description": in.Description}}
 	if err != nil {
 		return out, fmt.Errorf("the sub-agent did not finish: %w", err)
@@ -52,16 +68,25 @@ func task(ctx context.Context, c *Context, _ *Call, in taskInput) (Output, error
 	return out, nil
 }
 
-// lastText returns what the run's turn says after its last tool call.
-func lastText(ctx context.Context, threads *thread.Threads, h *run.Handle) (string, error) {
-	if err := h.Flush(ctx); err != nil {
-		return "", err
+// tasked records what came of a task. What a sub-agent did that did not finish
+// is in its own decisions.
+func (e *effect) tasked(ctx context.Context, runID, answer string, failure error) error {
+	switch {
+	case failure == nil:
+		return e.settle(ctx, decision.Done, outcome{Output: cut(answer, maxShown)})
+	case runID == "":
+		return e.never(ctx, failure)
 	}
-	page, err := threads.Turns(ctx, h.Thread(), &thread.Query{Last: 1})
+	return e.settle(ctx, decision.Failed, outcome{Error: failure.Error()})
+}
+
+// lastText returns what a run's turn says after its last tool call.
+func lastText(ctx context.Context, threads *thread.Threads, threadID, turn string) (string, error) {
+	page, err := threads.Turns(ctx, threadID, &thread.Query{Last: 1})
 	if err != nil {
 		return "", err
 	}
-	if len(page.Items) == 0 || page.Items[0].ID != h.Turn() {
+	if len(page.Items) == 0 || page.Items[0].ID != turn {
 		return "", errors.New("the sub-agent's turn is not in its thread")
 	}
 	blocks := page.Items[0].Response

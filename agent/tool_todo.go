@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/thole-dev/thole"
@@ -30,34 +31,15 @@ func TodoTool() Tool {
 	return NewTool("Todo", "Shows or changes the task list. It is also appended to the result of every tool.", changeTodos, nil)
 }
 
-func changeTodos(ctx context.Context, c *Context, _ *Call, in todoInput) (Output, error) {
-	todos := make([]todo.Todo, len(in.Todos))
-	for i, t := range in.Todos {
-		todos[i] = todo.Todo{ID: t.ID, Content: t.Content, Status: t.Status, Priority: t.Priority}
-	}
-	switch in.Action {
-	case "list":
-	case "set":
-		if _, err := c.Todos.Set(ctx, c.TodoThread, todos, nil); err != nil {
+func changeTodos(ctx context.Context, c *Context, call *Call, in todoInput) (Output, error) {
+	if in.Action != "list" {
+		e, err := c.plan(ctx, call, action{Todos: c.TodoThread})
+		if err != nil {
 			return Output{}, err
 		}
-	case "add":
-		if len(todos) == 0 {
-			return Output{}, fmt.Errorf("%w: add needs todos", thole.ErrInvalid)
-		}
-		if _, err := c.Todos.Add(ctx, c.TodoThread, todos...); err != nil {
-			return Output{}, err
-		}
-	case "update":
-		p := todo.Patch{Content: in.Content}
-		if in.Status != "" {
-			p.Status = &in.Status
-		}
-		if in.Priority != "" {
-			p.Priority = &in.Priority
-		}
-		if _, err := c.Todos.Update(ctx, c.TodoThread, in.ID, p); err != nil {
-			return Output{}, err
+		err = changeList(ctx, c.Todos, c.TodoThread, in)
+		if settleErr := e.ended(ctx, err); err != nil || settleErr != nil {
+			return Output{}, errors.Join(err, settleErr)
 		}
 	}
 	list, err := c.Todo(ctx)
@@ -71,4 +53,31 @@ func changeTodos(ctx context.Context, c *Context, _ *Call, in todoInput) (Output
 		}
 	}
 	return Output{Text: fmt.Sprintf("The task list has %d items, %d of them completed.", len(list), done)}, nil
+}
+
+func changeList(ctx context.Context, list *todo.Todos, threadID string, in todoInput) error {
+	todos := make([]todo.Todo, len(in.Todos))
+	for i, t := range in.Todos {
+		todos[i] = todo.Todo{ID: t.ID, Content: t.Content, Status: t.Status, Priority: t.Priority}
+	}
+	var err error
+	switch in.Action {
+	case "set":
+		_, err = list.Set(ctx, threadID, todos, nil)
+	case "add":
+		if len(todos) == 0 {
+			return fmt.Errorf("%w: add needs todos", thole.ErrInvalid)
+		}
+		_, err = list.Add(ctx, threadID, todos...)
+	case "update":
+		p := todo.Patch{Content: in.Content}
+		if in.Status != "" {
+			p.Status = &in.Status
+		}
+		if in.Priority != "" {
+			p.Priority = &in.Priority
+		}
+		_, err = list.Update(ctx, threadID, in.ID, p)
+	}
+	return err
 }

@@ -14,7 +14,8 @@ import (
 // the only one, or a rule "PATTERN=DSN" that says which spaces live there:
 // "user:*=postgres://…", "project:shop=sqlite:shop.db", "*=sqlite:other.db". The
 // first rule that matches a space decides; see [router.New]. A DSN that occurs in
-// several rules is opened once.
+// several rules is opened once. One of several that is thole.ErrUnavailable is
+// opened later, as soon as it can be; see [router.Later].
 func OpenAll(ctx context.Context, stores []string) (thole.Backend, error) {
 	if len(stores) == 1 {
 		if _, _, rule := CutRule(stores[0]); !rule {
@@ -23,6 +24,7 @@ func OpenAll(ctx context.Context, stores []string) (thole.Backend, error) {
 	}
 	open := make(map[string]thole.Backend)
 	var rules []router.Rule
+	var late []error
 	fail := func(err error) (thole.Backend, error) {
 		errs := []error{err}
 		for _, b := range open {
@@ -37,12 +39,19 @@ func OpenAll(ctx context.Context, stores []string) (thole.Backend, error) {
 		}
 		if open[dsn] == nil {
 			b, err := Open(ctx, dsn)
+			if errors.Is(err, thole.ErrUnavailable) && ctx.Err() == nil {
+				late = append(late, err)
+				b, err = router.Later(err, func(ctx context.Context) (thole.Backend, error) { return Open(ctx, dsn) }), nil
+			}
 			if err != nil {
 				return fail(err)
 			}
 			open[dsn] = b
 		}
 		rules = append(rules, router.Rule{Pattern: pattern, Backend: open[dsn]})
+	}
+	if len(late) > 0 && len(late) == len(open) {
+		return fail(errors.Join(late...))
 	}
 	b, err := router.New(rules...)
 	if err != nil {

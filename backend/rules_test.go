@@ -72,7 +72,7 @@ func TestStoresThatCannotBeRoutedAreRefused(t *testing.T) {
 		{[]string{"user:*=mem:", "mem:"}, "PATTERN=DSN"},
 		{[]string{"user:*=tape:x"}, "none of"},
 		{[]string{"*=mem:", "user:*=mem:"}, "too late"},
-		{[]string{"users=mem:"}, "names no spaces"},
+		{[]string{"users=mem:"}, "is not a space"},
 		{nil, "at least one"},
 	} {
 		if _, err := backend.OpenAll(t.Context(), tt.stores); !errors.Is(err, thole.ErrInvalid) || !strings.Contains(err.Error(), tt.says) {

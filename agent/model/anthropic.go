@@ -150,6 +150,8 @@ func anthropicBlocks(blocks []Block) (out []anthropic.ContentBlockParamUnion) {
 			out = append(out, anthropic.NewImageBlock(anthropic.URLImageSourceParam{URL: b.URL}))
 		case b.Type == Image:
 			out = append(out, anthropic.NewImageBlockBase64(b.MediaType, base64.StdEncoding.EncodeToString(b.Data)))
+		case b.Type == File:
+			out = append(out, anthropic.NewDocumentBlock(anthropic.Base64PDFSourceParam{Data: base64.StdEncoding.EncodeToString(b.Data)}))
 		case b.Type == ToolCall:
 			out = append(out, anthropic.NewToolUseBlock(b.ID, json.RawMessage(b.Input), b.Name))
 		case b.Type == ToolResult:

@@ -62,6 +62,7 @@ type BlockType string
 const (
 	Text       BlockType = "text"        // Text
 	Image      BlockType = "image"       // MediaType and Data, or URL
+	File       BlockType = "file"        // Name, MediaType and Data; only application/pdf
 	ToolCall   BlockType = "tool_call"   // ID, Name, Input; by the assistant
 	ToolResult BlockType = "tool_result" // ID and Name of the call, Text, Failed; by the user
 	Reasoning  BlockType = "reasoning"   // Text, Signature; by the assistant
@@ -160,6 +161,8 @@ func Render(req Request) string {
 				fmt.Fprintf(&b, "[tool_result %s%s]\n%s\n", bl.Name, failed, bl.Text)
 			case Image:
 				fmt.Fprintf(&b, "[image %s] %s\n", bl.MediaType, bl.URL)
+			case File:
+				fmt.Fprintf(&b, "[file %s] %s\n", bl.MediaType, bl.Name)
 			case Reasoning: // no part of what was said
 			default:
 				fmt.Fprintf(&b, "[%s]\n%s\n", m.Role, bl.Text)

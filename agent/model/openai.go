@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -146,15 +147,20 @@ func openAIMessages(msg Message) (out []openai.ChatCompletionMessageParamUnion) 
 	var text []string
 	var calls []openai.ChatCompletionMessageToolCallUnionParam
 	var parts []openai.ChatCompletionContentPartUnionParam
-	images := false
+	parted := false
 	for _, b := range msg.Blocks {
 		switch b.Type {
 		case Text:
 			text = append(text, b.Text)
 			parts = append(parts, openai.TextContentPart(b.Text))
 		case Image:
-			images = true
-			parts = append(parts, openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: imageURL(b)}))
+			parted = true
+			parts = append(parts, openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: contentURL(b)}))
+		case File:
+			parted = true
+			parts = append(parts, openai.FileContentPart(openai.ChatCompletionContentPartFileFileParam{
+				FileData: openai.String(contentURL(b)), Filename: openai.String(cmp.Or(b.Name, "attachment.pdf")),
+			}))
 		case ToolCall:
 			calls = append(calls, openai.ChatCompletionMessageToolCallUnionParam{
 				OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
@@ -174,7 +180,7 @@ func openAIMessages(msg Message) (out []openai.ChatCompletionMessageParamUnion) 
 			m.Content.OfString = param.NewOpt(said)
 		}
 		out = append(out, openai.ChatCompletionMessageParamUnion{OfAssistant: &m})
-	case msg.Role == User && images:
+	case msg.Role == User && parted:
 		out = append(out, openai.UserMessage(parts))
 	case msg.Role == User && said != "":
 		out = append(out, openai.UserMessage(said)) // a plain string: some servers take no parts
@@ -182,7 +188,7 @@ func openAIMessages(msg Message) (out []openai.ChatCompletionMessageParamUnion) 
 	return out
 }
 
-func imageURL(b Block) string {
+func contentURL(b Block) string {
 	if b.URL != "" {
 		return b.URL
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -21,10 +20,16 @@ type ExecOptions struct {
 	Timeout   time.Duration     // zero means none
 	MaxOutput int               // bytes of Result.Output kept; zero means 64 KiB
 	Output    func(text []byte) // called in order with all output as it comes, as whole UTF-8; must not block nor keep text
+	// Until, if set, tells until when the command may run. It is asked again while
+	// the command does, and may say later each time. The command is stopped then, by
+	// its supervisor even if this process does not answer (it is paused, or hangs).
+	Until func() time.Time
 }
 
 // Result is how a command ended.
 type Result struct {
+	Began    bool          // the command was started; false only together with an error
+	Stopped  bool          // it was ended because ctx ended, or its time or its right to run was over
 	ExitCode int           // 0..255; -1 if a signal ended it
 	Signal   string        // the signal's name, such as "killed"; empty if it exited
 	Output   string        // stdout and stderr as they came, valid UTF-8; the middle is cut at MaxOutput
@@ -34,6 +39,9 @@ type Result struct {
 
 // ErrTimeout is the cause when a command ran longer than its Timeout.
 var ErrTimeout = errors.New("the command ran longer than its timeout")
+
+// ErrLapsed is the cause when a command was stopped at the time that Until told.
+var ErrLapsed = errors.New("the command lost its right to run: its worker did not renew its lease in time")
 
 // killGrace bounds how long a killed tree may take to disappear before Exec
 // gives up on it; a process in uninterruptible sleep can take forever.
@@ -48,7 +56,7 @@ const maxCommand = 128<<10 - 1
 // Input is empty.
 //
 // A command that ran is no error, whatever its exit code. Errors: one that
-// wraps context.Cause(ctx), or [ErrTimeout], if it was stopped, with the
+// wraps context.Cause(ctx), [ErrTimeout] or [ErrLapsed], if it was stopped, with the
 // output so far; thole.ErrInvalid and thole.ErrNotFound for a bad Dir;
 // thole.ErrTooLarge for a command over 128 KiB.
 //
@@ -59,6 +67,10 @@ const maxCommand = 128<<10 - 1
 // What remains: processes that it may not kill (set-user-id programs), work
 // handed to a daemon that was there before (docker, at, systemd-run), and a
 // command that kills its supervisor while this process is being killed too.
+//
+// The supervisor also confines the command: it gains no privileges, a command of
+// root keeps the capabilities for files only, and where the kernel has Landlock
+// it reaches what [Options] say. [Sandbox.Confined] tells.
 //
 // Without, the command's process group is killed, and on Linux every process
 // whose environment shows that it came from the command. What remains: those
@@ -84,6 +96,12 @@ func (s *Sandbox) Exec(ctx context.Context, command string, o *ExecOptions) (Res
 	if err != nil {
 		return Result{ExitCode: -1}, err
 	}
+	if opts.Until != nil {
+		spec.until = opts.Until
+		var stop func()
+		ctx, stop = expiring(ctx, opts.Until)
+		defer stop()
+	}
 	return run(ctx, spec, newCapture(opts.MaxOutput, opts.Output))
 }
 
@@ -93,7 +111,32 @@ type spec struct {
 	dir        string
 	id         string // marks its processes: each has THOLE_EXEC=id in its environment
 	supervisor *Supervisor
+	confined   confinement
+	until      func() time.Time // nil: no end
 	output     *os.File
+}
+
+// expiring returns a context that ends, with the cause ErrLapsed, when until has
+// passed. stop ends it and waits for what watches it.
+func expiring(ctx context.Context, until func() time.Time) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for {
+			left := time.Until(until())
+			if left <= 0 {
+				cancel(ErrLapsed)
+				return
+			}
+			select {
+			case <-time.After(left):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil); <-watched }
 }
 
 func (s *Sandbox) command(command string, o ExecOptions) (spec, error) {
@@ -123,6 +166,7 @@ func (s *Sandbox) command(command string, o ExecOptions) (spec, error) {
 		dir:        filepath.Join(s.dir, filepath.FromSlash(dir)),
 		id:         id,
 		supervisor: s.o.Supervisor,
+		confined:   s.confined,
 	}, nil
 }
 
@@ -138,7 +182,8 @@ type child struct {
 type exit struct {
 	Code   int    `json:"code"`
 	Signal string `json:"signal,omitempty"`
-	Error  string `json:"error,omitempty"` // it could not be started
+	Error  string `json:"error,omitempty"`  // it could not be started
+	Lapsed bool   `json:"lapsed,omitempty"` // it was killed because Until had passed
 }
 
 func run(ctx context.Context, sp spec, out *capture) (Result, error) {
@@ -158,18 +203,24 @@ func run(ctx context.Context, sp spec, out *capture) (Result, error) {
 	go func() { defer close(copied); out.readFrom(r) }()
 	stop := context.AfterFunc(ctx, c.kill)
 	end, err := c.wait()
-	stopped := !stop()
+	stopped, cause := !stop(), error(nil)
+	switch {
+	case stopped:
+		cause = context.Cause(ctx)
+	case end.Lapsed:
+		stopped, cause = true, ErrLapsed
+	}
 
 	// The last process gone, the pipe ends; unless one escaped with it.
 	timer := time.AfterFunc(killGrace, func() { r.Close() })
 	<-copied
 	timer.Stop()
 
-	res := Result{ExitCode: end.Code, Signal: end.Signal, Duration: time.Since(begin)}
+	res := Result{Began: end.Error == "", Stopped: stopped, ExitCode: end.Code, Signal: end.Signal, Duration: time.Since(begin)}
 	res.Output, res.Cut = out.text()
 	switch {
 	case stopped:
-		return res, errors.Join(fmt.Errorf("exec: %w", context.Cause(ctx)), err)
+		return res, errors.Join(fmt.Errorf("exec: %w", cause), err)
 	case err != nil:
 		return res, fmt.Errorf("exec: %w", err)
 	case end.Error != "":
@@ -180,15 +231,3 @@ func run(ctx context.Context, sp spec, out *capture) (Result, error) {
 
 // marker begins the environment variable that a command's processes inherit.
 const marker = "THOLE_EXEC="
-
-// commandEnv is env without what commands have no business with.
-func commandEnv(env []string) []string {
-	kept := make([]string, 0, len(env))
-	for _, kv := range env {
-		key, _, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(key, "THOLE_") && !strings.HasSuffix(key, "_API_KEY") {
-			kept = append(kept, kv)
-		}
-	}
-	return kept
-}

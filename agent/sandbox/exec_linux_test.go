@@ -126,6 +126,30 @@ func TestBackgroundProcessesDieWithTheCommand(t *testing.T) {
 	})
 }
 
+// A chain of processes, each of which forks the next and ends, does not outrun
+// its supervisor.
+func TestAChainOfForksIsKilled(t *testing.T) {
+	s := open(t, &Options{Supervisor: supervisor})
+	must(t, os.WriteFile(filepath.Join(s.Dir(), "chain"), []byte("echo >>log; setsid sh ./chain &\n"), 0o755))
+	for range 5 {
+		if _, err := s.Exec(t.Context(), "for i in 1 2 3 4; do sh ./chain & done; while [ ! -s log ]; do :; done", nil); err != nil {
+			t.Fatal(err)
+		}
+		wantNoChain(t)
+	}
+}
+
+// wantNoChain fails if a process of the chain lives.
+func wantNoChain(t *testing.T) {
+	t.Helper()
+	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range names {
+		if args, _ := os.ReadFile(name); string(args) == "sh\x00./chain\x00" {
+			t.Errorf("%s lives", name)
+		}
+	}
+}
+
 func TestSupervisedProcessesDieWithAKilledProgram(t *testing.T) {
 	command, mark, n := escapist()
 	program := exec.Command("/proc/self/exe")
@@ -139,7 +163,7 @@ func TestSupervisedProcessesDieWithAKilledProgram(t *testing.T) {
 }
 
 func TestProcessesDieEvenIfTheSupervisorIsKilled(t *testing.T) {
-	s := open(t, &Options{Supervisor: supervisor})
+	s := open(t, &Options{Supervisor: supervisor, Unconfined: true}) // a confined command cannot
 	command, mark, _ := escapist()
 	_, err := s.Exec(t.Context(), strings.TrimSuffix(command, "& sleep "+mark)+"; sleep 0.1; kill -9 $PPID; sleep "+mark, nil)
 	if err == nil {

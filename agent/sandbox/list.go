@@ -24,7 +24,7 @@ type Entry struct {
 
 // List returns what is below the directory dir ("." for all), in the order of
 // a walk: each directory before its content, names in byte order. Files that
-// [Sandbox.Replace] is at work with are left out. more tells that the limit
+// [Sandbox.Replace] is at work with, and what Options.Deny closes, are left out. more tells that the limit
 // cut the list. Errors: thole.ErrNotFound, thole.ErrInvalid.
 func (s *Sandbox) List(dir string, o *ListOptions) (list []Entry, more bool, err error) {
 	opts := ListOptions{}
@@ -37,7 +37,7 @@ func (s *Sandbox) List(dir string, o *ListOptions) (list []Entry, more bool, err
 	if opts.Skip == nil {
 		opts.Skip = []string{".git", "node_modules"}
 	}
-	if dir, err = Clean(dir); err != nil {
+	if dir, err = s.allowed(dir); err != nil {
 		return nil, false, err
 	}
 	err = fs.WalkDir(s.root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
@@ -48,6 +48,11 @@ func (s *Sandbox) List(dir string, o *ListOptions) (list []Entry, more bool, err
 			return nil
 		case err != nil:
 			return nil // vanished or not readable: it was listed as a directory already
+		case s.denies(name):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
 		}
 		if len(list) == opts.Limit {
 			more = true

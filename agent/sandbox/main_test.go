@@ -2,8 +2,10 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -12,6 +14,12 @@ var supervisor *Supervisor
 
 func TestMain(m *testing.M) {
 	supervisor = Main()
+	if pid := os.Getenv("SANDBOX_TEST_PROBE"); pid != "" {
+		probe(pid)
+	}
+	if command := os.Getenv("SANDBOX_TEST_TELL"); command != "" {
+		runAndTell(command)
+	}
 	if command := os.Getenv("SANDBOX_TEST_RUN"); command != "" {
 		runAndHang(command)
 	}
@@ -24,8 +32,26 @@ func runAndHang(command string) {
 	if err != nil {
 		panic(err)
 	}
-	s.Exec(context.Background(), command, nil)
+	o := &ExecOptions{}
+	if lease, err := time.ParseDuration(os.Getenv("SANDBOX_TEST_LEASE")); err == nil {
+		o.Until = func() time.Time { return time.Now().Add(lease) }
+	}
+	s.Exec(context.Background(), command, o)
 	os.Exit(1)
+}
+
+// runAndTell is a program that runs a command and says what it may reach and what
+// came of it.
+func runAndTell(command string) {
+	s, err := Open(".", &Options{Supervisor: supervisor})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(s.Confined())
+	res, err := s.Exec(context.Background(), command, nil)
+	fmt.Printf("began %v: %v: %s", res.Began, err, res.Output)
+	s.Close()
+	os.Exit(0)
 }
 
 func open(t testing.TB, o *Options) *Sandbox {

@@ -47,6 +47,23 @@ var ErrBusy = fmt.Errorf("%w: another program has the file open for writing; try
 // directory to be done.
 const quietTime = 2 * time.Second
 
+// EditOptions change [Sandbox.Replace] and [Sandbox.Create]. The zero value is
+// the default.
+type EditOptions struct {
+	// Confirm, if set, is called once the edit holds the lock of its directory,
+	// before it changes anything. An error refuses the edit and is returned. A
+	// worker proves there that its lease is still its own: whoever takes the lease
+	// over and then calls [Sandbox.ReadSettled] sees the edit, or Confirm fails.
+	Confirm func() error
+}
+
+func (o *EditOptions) confirm() error {
+	if o == nil || o.Confirm == nil {
+		return nil
+	}
+	return o.Confirm()
+}
+
 // Replace changes the content of an existing file from what hashes to expected
 // to content, durably, and returns the new hash. Readers see the old or the new
 // content, never a part. Mode and (where permitted) owner are kept; a symbolic
@@ -54,11 +71,14 @@ const quietTime = 2 * time.Second
 //
 // Errors: *ChangedError (thole.ErrConflict) if the file is not as expected,
 // thole.ErrConflict if another program keeps it open for writing,
-// thole.ErrNotFound, thole.ErrInvalid, thole.ErrTooLarge.
+// thole.ErrNotFound, thole.ErrInvalid, thole.ErrTooLarge, that of o.Confirm. An
+// error of the file system may come after the new content is in place: look at
+// the file with ReadSettled.
 //
 // An edit that a person makes at any moment is not lost:
 //
 //	write .thole-…-name, fsync     new content beside the old
+//	lock the directory, confirm    edits of this package take turns
 //	hash name                      not expected: ChangedError
 //	exchange the two names         atomically: the old content is now aside
 //	wait until nobody writes it    a lease: no other open-for-write exists
@@ -75,8 +95,8 @@ const quietTime = 2 * time.Second
 // renameat2) the hash is checked right before a plain rename, and an edit
 // between the two is lost. Where leases are not to be had (not the owner, some
 // network file systems) what was aside is hashed twice instead.
-func (s *Sandbox) Replace(name, expected string, content []byte) (hash string, err error) {
-	name, err = Clean(name)
+func (s *Sandbox) Replace(name, expected string, content []byte, o *EditOptions) (hash string, err error) {
+	name, err = s.allowed(name)
 	if err != nil {
 		return "", err
 	}
@@ -92,7 +112,7 @@ func (s *Sandbox) Replace(name, expected string, content []byte) (hash string, e
 	if err := e.prepare(content, old); err != nil {
 		return "", fail("replace", name, err)
 	}
-	if err := e.swap(); err != nil {
+	if err := e.swap(o); err != nil {
 		return "", fail("replace", name, err)
 	}
 	return e.hash, nil
@@ -100,10 +120,9 @@ func (s *Sandbox) Replace(name, expected string, content []byte) (hash string, e
 
 // Create writes a new file, durably, making the directories above it, and
 // returns its hash. Errors: *ChangedError (thole.ErrConflict) if there is a
-// file, thole.ErrExists if there is anything else, thole.ErrInvalid,
-// thole.ErrTooLarge.
-func (s *Sandbox) Create(name string, content []byte) (hash string, err error) {
-	name, err = Clean(name)
+// file, thole.ErrExists if there is anything else; else as those of Replace.
+func (s *Sandbox) Create(name string, content []byte, o *EditOptions) (hash string, err error) {
+	name, err = s.allowed(name)
 	if err != nil {
 		return "", err
 	}
@@ -122,6 +141,9 @@ func (s *Sandbox) Create(name string, content []byte) (hash string, err error) {
 	if err := e.prepare(content, nil); err != nil {
 		return "", fail("create", name, err)
 	}
+	if err := e.begin(o); err != nil {
+		return "", fail("create", name, err)
+	}
 	e.hook(s.o.BeforeRename)
 	err = e.place()
 	if errors.Is(err, fs.ErrExist) {
@@ -132,14 +154,51 @@ func (s *Sandbox) Create(name string, content []byte) (hash string, err error) {
 	if err != nil {
 		return "", fail("create", name, err)
 	}
-	return e.hash, syncDir(e.dir)
+	e.hook(s.o.AfterRename)
+	if err := syncDir(e.dir); err != nil {
+		return "", fail("create", name, err)
+	}
+	return e.hash, nil
+}
+
+// ReadSettled is ReadFile when no edit by this package is under way in the file's
+// directory: it waits for one, up to some seconds. What it returns stays true of
+// an edit whose Confirm fails from now on. Errors: those of ReadFile, [ErrBusy].
+//
+// On a file system without flock it is ReadFile.
+func (s *Sandbox) ReadSettled(name string) (content []byte, hash string, err error) {
+	name, err = s.allowed(name)
+	if err != nil {
+		return nil, "", err
+	}
+	e, _, err := s.openEdit(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		e, err = s.openParent(name)
+	}
+	if err != nil {
+		return nil, "", fail("read", name, err)
+	}
+	defer e.close()
+	if err := lockDir(e.dir); err != nil {
+		return nil, "", fail("read", name, err)
+	}
+	return s.ReadFile(name)
+}
+
+// begin locks the directory, so that the editors that use this package take
+// turns, in this process and others, and asks whether the edit is still wanted.
+// The lock binds no one else.
+func (e *edit) begin(o *EditOptions) error {
+	if err := lockDir(e.dir); err != nil {
+		return err
+	}
+	return o.confirm()
 }
 
 // swap puts the work file in the place of the old one by the protocol of
-// Replace. The lock makes the editors that use this package take turns, in
-// this process and others; it binds no one else.
-func (e *edit) swap() error {
-	if err := lockDir(e.dir); err != nil {
+// Replace.
+func (e *edit) swap(o *EditOptions) error {
+	if err := e.begin(o); err != nil {
 		return err
 	}
 	if err := e.check(); err != nil {
@@ -158,7 +217,7 @@ func (e *edit) swap() error {
 	case err != nil:
 		return err
 	}
-	e.hook(e.s.afterSwap)
+	e.hook(e.s.o.AfterRename)
 
 	aside, release, err := e.readAside()
 	defer release()

@@ -4,8 +4,8 @@
 //
 // Paths are relative to the directory, with slashes. A path that leaves it
 // (absolute, through "..", or through a symbolic link) is thole.ErrInvalid.
-// This holds for file operations only: a command run by [Sandbox.Exec] is
-// started in the directory but may go wherever its user may.
+// A command run by [Sandbox.Exec] is started in the directory; where it may go
+// from there, [Sandbox.Confined] says.
 //
 // Every method is safe for concurrent use.
 package sandbox
@@ -35,24 +35,44 @@ type Options struct {
 	// Supervisor is what [Main] returned. With nil, commands run without a
 	// supervisor, see [Sandbox.Exec].
 	Supervisor *Supervisor
-	// Env is the environment of commands; nil means that of this process
-	// without the variables that are ours or hold a model's key: THOLE_* and
-	// *_API_KEY.
-	Env []string
+	// Env is the environment of commands. Nil means those variables of this
+	// process that say nothing secret (PATH, HOME, LANG, LANGUAGE, LC_*, TERM,
+	// COLORTERM, NO_COLOR, TMPDIR, USER, LOGNAME, SHELL, TZ), and those in PassEnv.
+	// Where commands are confined, HOME and TMPDIR are directories of the sandbox's
+	// own, which Close removes.
+	Env     []string
+	PassEnv []string // names
+	// Read and Write are absolute paths that confined commands may read, or change,
+	// besides the directory and what the system needs.
+	Read, Write []string
+	// Deny are absolute paths which no method reads, writes or lists, nor anything
+	// below them: where the program keeps its own state. Commands are not kept from
+	// those that lie in the directory; [Sandbox.Confined] says so.
+	Deny []string
+	// Unconfined lets commands do whatever this process may.
+	Unconfined bool
 	// BeforeRename, if set, is called by Replace and Create between the check
 	// of the old content and the rename, so that a test can edit the file there.
 	BeforeRename func(path string)
+	// AfterRename, likewise, is called after the rename and before its
+	// verification.
+	AfterRename func(path string)
 }
 
 // Sandbox is an open directory.
 type Sandbox struct {
 	root *os.Root
 	dir  string // absolute
+	id   string
 	o    Options
 
-	// For tests.
-	afterSwap   func(path string) // between the exchange and its verification
-	plainRename bool              // as if the file system could not exchange
+	denied []string // those of o.Deny that lie in the directory, resolved
+
+	confined confinement
+	own      string // directory of the commands' HOME and TMPDIR; empty if not confined
+	ownLock  *os.File
+
+	plainRename bool // for tests: as if the file system could not exchange
 }
 
 // Open opens the directory dir, which must exist.
@@ -66,20 +86,43 @@ func Open(dir string, o *Options) (*Sandbox, error) {
 		return nil, fail("open", dir, err)
 	}
 	s := &Sandbox{root: root, dir: abs}
+	id, err := directoryID(root, abs)
+	if err != nil {
+		return nil, errors.Join(fail("open", dir, err), root.Close())
+	}
+	s.id = Hash([]byte(id))[:32]
 	if o != nil {
 		s.o = *o
 	}
+	for _, path := range s.o.Deny {
+		if path = resolve(path); within(resolve(abs), path) {
+			s.denied = append(s.denied, path)
+		}
+	}
 	if s.o.Env == nil {
-		s.o.Env = commandEnv(os.Environ())
+		s.o.Env = commandEnv(os.Environ(), s.o.PassEnv)
+	}
+	if err := s.confine(); err != nil {
+		return nil, errors.Join(fail("open", dir, err), root.Close())
 	}
 	return s, nil
 }
 
 // Close lets go of the directory. Commands that run are not stopped.
-func (s *Sandbox) Close() error { return s.root.Close() }
+func (s *Sandbox) Close() error {
+	err := s.root.Close()
+	if s.own != "" {
+		err = errors.Join(err, os.RemoveAll(s.own), s.ownLock.Close())
+	}
+	return err
+}
 
 // Dir returns the absolute path of the directory.
 func (s *Sandbox) Dir() string { return s.dir }
+
+// ID tells the directory from every other one, on this machine and on others: two
+// sandboxes have one ID if they are open on one directory.
+func (s *Sandbox) ID() string { return s.id }
 
 // Clean returns the one spelling of a path under which it is locked, recorded
 // and shown: relative, with slashes, without "." and "..". Errors:
@@ -101,7 +144,7 @@ func Clean(name string) (string, error) {
 // thole.ErrNotFound, thole.ErrInvalid (leaves the directory, or not a regular
 // file), thole.ErrTooLarge.
 func (s *Sandbox) ReadFile(name string) (content []byte, hash string, err error) {
-	name, err = Clean(name)
+	name, err = s.allowed(name)
 	if err != nil {
 		return nil, "", err
 	}

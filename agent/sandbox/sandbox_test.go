@@ -33,10 +33,10 @@ func TestPathsCannotEscape(t *testing.T) {
 		if _, _, err := s.ReadFile(name); !errors.Is(err, thole.ErrInvalid) {
 			t.Errorf("ReadFile(%.20q) = %v, want ErrInvalid", name, err)
 		}
-		if _, err := s.Create(name, nil); !errors.Is(err, thole.ErrInvalid) && !errors.Is(err, thole.ErrExists) {
+		if _, err := s.Create(name, nil, nil); !errors.Is(err, thole.ErrInvalid) && !errors.Is(err, thole.ErrExists) {
 			t.Errorf("Create(%.20q) = %v, want ErrInvalid or ErrExists", name, err)
 		}
-		if _, err := s.Replace(name, Hash([]byte("x")), []byte("y")); !errors.Is(err, thole.ErrInvalid) {
+		if _, err := s.Replace(name, Hash([]byte("x")), []byte("y"), nil); !errors.Is(err, thole.ErrInvalid) {
 			t.Errorf("Replace(%.20q) = %v, want ErrInvalid", name, err)
 		}
 		if name != "" && name != "file" {
@@ -80,7 +80,7 @@ func TestReadRefusesWhatIsNoFileOfReasonableSize(t *testing.T) {
 	if _, _, err := s.ReadFile("big"); !errors.Is(err, thole.ErrTooLarge) {
 		t.Errorf("ReadFile of %d bytes = %v, want ErrTooLarge", len(big), err)
 	}
-	if _, err := s.Create("new", big); !errors.Is(err, thole.ErrTooLarge) {
+	if _, err := s.Create("new", big, nil); !errors.Is(err, thole.ErrTooLarge) {
 		t.Errorf("Create of %d bytes = %v, want ErrTooLarge", len(big), err)
 	}
 }

@@ -53,6 +53,17 @@ func TestATokenIsAcceptedUntilItIsRevoked(t *testing.T) {
 	}
 }
 
+func TestATokenThatWouldHaveExpiredIsNotMade(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	store := open(t, func() time.Time { return now })
+	for _, expires := range []time.Time{now, now.Add(-time.Hour), time.Unix(0, 0)} {
+		_, _, err := auth.Create(t.Context(), store, auth.Token{Grants: []auth.Grant{{Space: "*", Access: auth.Read}}, Expires: expires})
+		if !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("expires %v: got %v, want ErrInvalid", expires, err)
+		}
+	}
+}
+
 func TestTheSecretIsNotInTheStore(t *testing.T) {
 	store := open(t, nil)
 	secret, _, err := auth.Create(t.Context(), store, auth.Token{Grants: []auth.Grant{{Space: "*", Access: auth.Admin}}})
@@ -136,7 +147,17 @@ func TestGrantsGiveWhatTheySayAndNoMore(t *testing.T) {
 			t.Errorf("Allows(%s, %s) = %+v, %v; want %v with %d threads", tt.space, tt.need, scope, ok, tt.ok, tt.threads)
 		}
 	}
+	old := []auth.Grant{{Space: "project:*", Access: auth.Admin}, {Space: "project:a,b", Access: auth.Admin}}
+	for _, space := range []string{"project:*", "project:a,b"} { // of an earlier version
+		if _, ok := auth.Allows(old, space, auth.Read); ok {
+			t.Errorf("%s is shown to others than those who have all spaces", space)
+		}
+		if _, ok := auth.Allows([]auth.Grant{{Space: "*", Access: auth.Admin}}, space, auth.Admin); !ok {
+			t.Errorf("%s is hidden from those who have all spaces", space)
+		}
+	}
 	for _, bad := range []auth.Grant{
+		{Space: " project:a", Access: auth.Read}, {Space: "PROJECT:a", Access: auth.Read}, {Space: "project:a,b", Access: auth.Read},
 		{}, {Space: "project:x", Access: "root"}, {Space: "pro*", Access: auth.Read}, {Space: "*:*", Access: auth.Read},
 		{Space: "project:a*", Access: auth.Read}, {Space: "project:a", Access: auth.Admin, Threads: []string{a}},
 		{Space: "project:a", Access: auth.Read, Threads: []string{"thrd_/x"}},

@@ -18,10 +18,11 @@ type Access string
 const (
 	Read  Access = "read"  // see state and watch events
 	Write Access = "write" // and change it
+	Work  Access = "work"  // and claim runs, of private threads too, and do what their workers do
 	Admin Access = "admin" // and purge, and commit outside app/…
 )
 
-func (a Access) grade() int { return slices.Index([]Access{Read, Write, Admin}, a) + 1 }
+func (a Access) grade() int { return slices.Index([]Access{Read, Write, Work, Admin}, a) + 1 }
 
 // Allows reports whether a is need or more.
 func (a Access) Allows(need Access) bool { return a.grade() > 0 && a.grade() >= need.grade() }
@@ -30,7 +31,7 @@ func (a Access) Allows(need Access) bool { return a.grade() > 0 && a.grade() >= 
 // threads in them.
 type Grant struct {
 	Space   string   `json:"space"`             // "project:shop", "project:*" or "*"
-	Access  Access   `json:"access"`            // read, write or admin
+	Access  Access   `json:"access"`            // read, write, work or admin
 	Threads []string `json:"threads,omitempty"` // only these threads; empty: everything in the space
 }
 
@@ -38,15 +39,13 @@ type Grant struct {
 // else than it seems to.
 func (g Grant) Check() error {
 	if g.Access.grade() == 0 {
-		return fmt.Errorf("%w: access %.20q is not read, write or admin", thole.ErrInvalid, g.Access)
+		return fmt.Errorf("%w: access %.20q is not read, write, work or admin", thole.ErrInvalid, g.Access)
 	}
 	if g.Access == Admin && len(g.Threads) > 0 {
 		return fmt.Errorf("%w: a grant that is narrowed to threads cannot be admin", thole.ErrInvalid)
 	}
-	kind, id, ok := strings.Cut(g.Space, ":")
-	exact := ok && kind != "" && id != "" && !strings.Contains(g.Space, "*")
-	if g.Space != "*" && g.Space != "global" && !exact && !(ok && kind != "" && id == "*" && !strings.Contains(kind, "*")) {
-		return fmt.Errorf("%w: space pattern %.80q is not a space, \"kind:*\" or \"*\"", thole.ErrInvalid, g.Space)
+	if err := thole.CheckSpacePattern(g.Space); err != nil {
+		return err
 	}
 	for _, id := range g.Threads {
 		if err := thole.CheckID("thrd", id); err != nil {
@@ -56,8 +55,15 @@ func (g Grant) Check() error {
 	return nil
 }
 
+// matches reports whether the grant is for the space. A space whose name is no
+// longer admitted, such as "project:*", is only for those who have all spaces.
 func (g Grant) matches(space string) bool {
-	if g.Space == "*" || g.Space == space {
+	switch {
+	case g.Space == "*":
+		return true
+	case thole.CheckSpaceName(space) != nil:
+		return false
+	case g.Space == space:
 		return true
 	}
 	kind, wild := strings.CutSuffix(g.Space, "*")

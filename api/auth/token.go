@@ -36,6 +36,14 @@ type stored struct {
 	Hash string `json:"hash"` // hex SHA-256 of the secret's random part
 }
 
+// The types of this package's events, which are in the stream token of global.
+const (
+	TypeCreated = "token.created" // holds a [Token]
+	TypeRevoked = "token.revoked" // holds its id
+)
+
+var tokenName = thole.NameKind{What: "token"}
+
 const (
 	prefix     = "token/"
 	secretSize = 32 // bytes: 256 bits need no salt and no slow hash
@@ -54,6 +62,12 @@ func Create(ctx context.Context, store *thole.Store, t Token) (secret string, cr
 			return "", Token{}, err
 		}
 	}
+	if err := errors.Join(tokenName.CheckOptional(t.Name), thole.ActorName.CheckOptional(t.Actor)); err != nil {
+		return "", Token{}, err
+	}
+	if !t.Expires.IsZero() && !t.Expires.After(store.Now()) {
+		return "", Token{}, fmt.Errorf("%w: the token would have expired at %s", thole.ErrInvalid, t.Expires.Format(time.RFC3339))
+	}
 	t.ID = thole.NewID("tok")
 	if t.Actor == "" {
 		t.Actor = "token:" + t.ID
@@ -64,7 +78,7 @@ func Create(ctx context.Context, store *thole.Store, t Token) (secret string, cr
 	_, err = store.Space("global").Update(ctx, func(tx *thole.Tx) error {
 		t.Created = tx.Now()
 		tx.Put(prefix+t.ID, stored{Token: t, Hash: hash(random)}, &thole.WriteOptions{Expires: t.Expires})
-		tx.Emit("token", "token.created", t)
+		tx.Emit("token", TypeCreated, t)
 		return nil
 	})
 	if err != nil {
@@ -112,7 +126,7 @@ func Revoke(ctx context.Context, store *thole.Store, id string) error {
 			return thole.ErrNotFound
 		}
 		tx.Delete(rec.Key)
-		tx.Emit("token", "token.revoked", map[string]string{"id": id})
+		tx.Emit("token", TypeRevoked, map[string]string{"id": id})
 		return nil
 	})
 	if err != nil {
@@ -125,7 +139,9 @@ func Revoke(ctx context.Context, store *thole.Store, id string) error {
 type Tokens struct{ store *thole.Store }
 
 // NewTokens returns the checker of store's tokens.
-func NewTokens(store *thole.Store) *Tokens { return &Tokens{store: store} }
+func NewTokens(store *thole.Store) *Tokens {
+	return &Tokens{store: store}
+}
 
 // Authenticate returns the token of a secret, or ErrUnauthorized. The
 // comparison takes the same time for every wrong secret of one token.

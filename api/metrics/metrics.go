@@ -55,6 +55,14 @@ func New() *Set {
 	return s
 }
 
+// Clock adds how far ahead of the machine's clock a time in the store was. It is
+// called once.
+func (s *Set) Clock(lead func() time.Duration) {
+	s.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "thole_clock_lead_seconds", Help: "The most that a time in the store was ahead of this machine's clock, if more than 5 s, else 0."},
+		func() float64 { return lead().Seconds() }))
+}
+
 // Handler serves the metrics as Prometheus text.
 func (s *Set) Handler() http.Handler { return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}) }
 
@@ -117,9 +125,12 @@ func (m metered) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resu
 	results, err := m.Backend.Commit(ctx, batch)
 	m.set.commit.Observe(time.Since(start).Seconds())
 	m.set.batch.Observe(float64(len(batch)))
-	conflicts := 0
+	conflicts, failed := 0, 0
 	for i := range results {
-		if results[i].Conflict != nil {
+		switch {
+		case results[i].Err != nil:
+			failed++
+		case results[i].Conflict != nil:
 			conflicts++
 		}
 	}
@@ -128,7 +139,8 @@ func (m metered) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resu
 		return results, err
 	}
 	m.set.commits.WithLabelValues("conflict").Add(float64(conflicts))
-	m.set.commits.WithLabelValues("applied").Add(float64(len(batch) - conflicts))
+	m.set.commits.WithLabelValues("error").Add(float64(failed))
+	m.set.commits.WithLabelValues("applied").Add(float64(len(batch) - conflicts - failed))
 	return results, nil
 }
 

@@ -25,9 +25,7 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/metrics"
 	"github.com/thole-dev/thole/api/wire"
-	"github.com/thole-dev/thole/state/kv"
-	"github.com/thole-dev/thole/state/lock"
-	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/all"
 )
 
 // Authenticator finds out who holds a secret: auth.Tokens, or another source of
@@ -43,7 +41,8 @@ type Options struct {
 	// must name a loopback host and come from no other web page.
 	Auth Authenticator
 	// Origins are the web origins ("https://app.example") that may call from a
-	// browser. Empty: none but the server's own.
+	// browser. Empty: none but the server's own. What [CheckOrigin] refuses is left
+	// out.
 	Origins []string
 	// MaxBody bounds a request's body in bytes. Default 5 MiB, which holds a
 	// commit of the largest size.
@@ -81,6 +80,7 @@ type API struct {
 	routes  []route
 	limiter *limiter
 	wire    *wire.Server
+	holders holders   // of tokens, in requests that last
 	buffers sync.Pool // of *[]byte: frames on their way out
 	drain   context.Context
 	stop    context.CancelFunc
@@ -108,29 +108,29 @@ func New(store *thole.Store, opts *Options) *API {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	o.Origins = slices.DeleteFunc(slices.Clone(o.Origins), func(origin string) bool {
+		err := CheckOrigin(origin)
+		if err != nil {
+			o.Logger.Warn("a web origin is left out", "error", err)
+		}
+		return err != nil
+	})
 	a := &API{
 		store: store, opts: o, log: o.Logger, metrics: o.Metrics,
 		mux: http.NewServeMux(), routes: routes(), limiter: newLimiter(o.Rate),
 	}
-	registerExpiry(store)
+	all.Register(store)
 	a.drain, a.stop = context.WithCancel(context.Background())
 	a.wire = wire.New(store, &wire.Options{Version: o.Version, Heartbeat: o.Heartbeat, Stall: o.Stall, Draining: a.drain})
 	for i := range a.routes {
 		rt := &a.routes[i]
 		a.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) { a.serve(rt, w, r) })
 	}
-	a.operations()
+	for pattern, serve := range a.operations() {
+		a.mux.HandleFunc(pattern, serve)
+	}
 	a.mux.HandleFunc("/", a.notFound)
 	return a
-}
-
-// registerExpiry tells the store how what the concepts keep ends when its time
-// is up, whether or not it is touched through this API.
-func registerExpiry(store *thole.Store) {
-	global := store.Space("global") // any: it is kept per store
-	run.Register(store)
-	kv.In(global)
-	lock.In(global)
 }
 
 // Retire makes /readyz say 503, so that a load balancer sends what comes next
@@ -148,12 +148,12 @@ func (a *API) Drain() {
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	rec := &recorder{ResponseWriter: w, stall: a.opts.Stall}
-	boundBody(w, r)
 	id := requestID(r.Header)
 	h := w.Header()
 	h.Set("X-Request-Id", id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, id))
+	rec.body = boundBody(w, r) // of our copy of r
 	defer func() {
 		fault := recover()
 		if fault == http.ErrAbortHandler { // a stream that must end here; net/http knows what to do
@@ -250,7 +250,7 @@ func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		a.problem(w, r, id, c.conditional(err))
+		a.maskedProblem(w, r, id, c.conditional(err), c.maskProblem)
 	}
 }
 
@@ -275,21 +275,29 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Allow", strings.Join(allow, ", "))
 	a.problem(w, r, id, &statusError{http.StatusMethodNotAllowed,
-		fmt.Errorf("%w: %s here; use %s", errors.ErrUnsupported, r.Method, strings.Join(allow, " or "))})
+		fmt.Errorf("%w: this path takes %s, not %s; /docs says what that does", errors.ErrUnsupported, strings.Join(allow, ", "), r.Method)})
 }
 
-// recorder remembers the status of an answer, and gives the client a time to
-// read it.
+// recorder remembers the status of a response, and gives the client a time to
+// read it. A response does not wait for what is left of the request's body: it
+// ends the connection.
 type recorder struct {
 	http.ResponseWriter
 	status int
 	stall  time.Duration
+	body   *bodyEnd // nil: none
 }
 
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
-		http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stall)) // not every writer can: then there is no bound
+		rc := http.NewResponseController(w.ResponseWriter)
+		rc.SetWriteDeadline(time.Now().Add(w.stall)) // not every writer can: then there is no bound
+		if w.body != nil && !w.body.reached {
+			// Without it net/http reads on before it sends the response.
+			w.Header().Set("Connection", "close")
+			rc.SetReadDeadline(time.Now().Add(drainTimeout))
+		}
 	}
 	w.ResponseWriter.WriteHeader(status)
 }

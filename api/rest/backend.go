@@ -15,6 +15,7 @@ func backendRoutes() []route {
 	for _, op := range wire.Operations() {
 		do := gives(func(c *call) (sent, error) { return sent{}, c.backend(op) })
 		do.binary, do.response = true, nil
+		do.takes, do.gives = op.Takes, op.Gives
 		all = append(all, route{method: op.Method, path: op.Path, tag: "backend", access: anyToken, summary: op.Summary, status: http.StatusOK, do: do})
 	}
 	return all
@@ -23,6 +24,14 @@ func backendRoutes() []route {
 // backend answers an operation of package wire, which admin grants allow.
 func (c *call) backend(op wire.Operation) error {
 	w := &wire.Call{W: c.w, R: c.r}
+	if c.token != nil {
+		w.Caller = c.token.ID
+	}
+	if c.token != nil && accepts(c.r, "text/event-stream") {
+		known, forget := c.whileKnown(c.r.Context())
+		defer forget()
+		w.R = c.r.WithContext(known)
+	}
 	if c.token != nil {
 		w.Again = c.identify
 		w.May = func(space string) error {

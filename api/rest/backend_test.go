@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -245,4 +246,46 @@ func TestARateThatIsTooHighIsWaitedOut(t *testing.T) {
 	if !errors.Is(err, remote.ErrRateLimited) {
 		t.Errorf("without patience: got %v, want ErrRateLimited", err)
 	}
+}
+
+func TestAHeadRequestOpensNoStream(t *testing.T) {
+	s := serve(t, nil)
+	for _, path := range []string{"/v1/backend/signals", "/v1/backend/watch", "/v1/events?watch=project:a", "/v1/spaces/project:a/events"} {
+		s.do("HEAD", path, nil, "Accept", "text/event-stream")
+		s.want(200, nil, "GET", "/healthz", nil) // on the same connection: it is free
+	}
+}
+
+// A caller of another space knows the number of a change, as a proxy's log might
+// tell it, and takes the next one.
+func TestAChangeOfAnotherCallerIsNeitherToldNorTaken(t *testing.T) {
+	s := serveWithTokens(t, nil)
+	ours := s.as("user:1", auth.Grant{Space: "project:a", Access: auth.Admin})
+	theirs := s.as("user:eve", auth.Grant{Space: "project:b", Access: auth.Admin})
+	var hello struct{ Instance string }
+	ours.want(200, &hello, "GET", "/v1/backend", nil)
+	change := func(s *server, n int, space, key string) reply {
+		body, err := (&remote.Request{Batch: []thole.Commit{{Space: space, Now: time.Now(), Writes: []thole.Write{{Key: key, Value: []byte(`1`)}}}}}).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.do("POST", "/v1/backend/commit", string(body), remote.HeaderInstance, hello.Instance,
+			remote.HeaderChange, fmt.Sprintf("client %d 1", n), "Content-Type", remote.MediaType)
+	}
+	first := change(ours, 1, "project:a", "app/first")
+	if got := change(theirs, 1, "project:b", "app/eve"); got.status != 200 || string(got.body) == string(first.body) {
+		t.Errorf("the same number of another caller: %d %s, want a change of its own", got.status, got.body)
+	}
+	change(theirs, 2, "project:b", "app/taken")
+	if got := change(ours, 2, "project:a", "app/second"); got.status != 200 {
+		t.Errorf("a number that another caller took: %d %s", got.status, got.body)
+	}
+	for _, key := range []string{"app/first", "app/second"} {
+		if r, err := s.store.Space("project:a").Get(t.Context(), key); err != nil || !r.Exists() {
+			t.Errorf("%s: %+v, %v; want it there", key, r, err)
+		}
+	}
+	reader := s.as("user:eve", auth.Grant{Space: "project:b", Access: auth.Read})
+	reader.refuse(400, "invalid", "POST", "/v1/backend/commit", `{"batch":[]}`+"\n", remote.HeaderInstance, hello.Instance,
+		remote.HeaderChange, "client 3 1", "Content-Type", remote.MediaType)
 }

@@ -3,6 +3,7 @@ package rest_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -36,4 +37,33 @@ func TestABlobIsStoredUnderItsHashOnly(t *testing.T) {
 	s.refuse(404, "not_found", "GET", "/v1/spaces/project:a/blobs/"+hex.EncodeToString(other[:]), nil)
 	s.refuse(400, "invalid", "PUT", "/v1/spaces/project:a/blobs/x", content)
 	s.refuse(400, "invalid", "GET", "/v1/spaces/project:a/blobs/..%2Fx", nil)
+}
+
+func TestARangeThatABlobDoesNotHaveIsAProblem(t *testing.T) {
+	s := serve(t, nil)
+	const path = "/v1/spaces/project:a/blobs/ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // of abc
+	s.want(200, nil, "PUT", path, "abc")
+	s.refuse(416, "invalid", "GET", path, nil, "Range", "bytes=5-9")
+	s.refuse(400, "invalid", "GET", path, nil, "If-Match", `"x"`)
+	if r := s.want(206, nil, "GET", path, nil, "Range", "bytes=1-1"); string(r.body) != "b" {
+		t.Errorf("bytes=1-1 is %q", r.body)
+	}
+}
+
+func TestNothingIsKeptOfABlobThatWasRefused(t *testing.T) {
+	s := serve(t, nil)
+	path := "/v1/spaces/project:a/blobs/" + strings.Repeat("0", 64)
+	content := make([]byte, 5<<20)
+	rand.NewChaCha8([32]byte{}).Read(content)
+	for range 3 {
+		s.refuse(400, "invalid", "PUT", path, string(content))
+	}
+	for rec, err := range s.store.Space("project:a").Records(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(rec.Key, "idem/") {
+			t.Errorf("%s is left", rec.Key)
+		}
+	}
 }

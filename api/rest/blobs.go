@@ -15,12 +15,16 @@ import (
 func blobRoutes() []route {
 	const one = "/v1/spaces/{space}/blobs/{sha256}"
 	put, get := gives(putBlob), gives(getBlob)
-	put.binary, get.binary, get.response = true, true, nil
+	put.binary, put.takes = true, bytesType
+	get.binary, get.gives, get.response = true, bytesType, nil
 	return []route{
 		{method: "PUT", path: one, tag: "blobs", access: write, summary: "Store content of up to 64 MiB under its SHA-256 in hex", do: put},
 		{method: "GET", path: one, tag: "blobs", access: read, etag: true, summary: "Read content, or a range of it", status: 200, do: get},
 	}
 }
+
+// bytesType is the media type of content that only its owner understands.
+const bytesType = "application/octet-stream"
 
 // sent is the result of a handler that wrote its answer itself.
 type sent struct{}
@@ -65,22 +69,38 @@ func getBlob(c *call) (sent, error) {
 	}
 	defer r.Close()
 	h := c.w.Header()
-	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Type", bytesType)
 	h.Set("Content-Disposition", "attachment") // no browser takes it for a page of ours
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
 	h.Set("ETag", etag(r.Blob().Hash))
-	http.ServeContent(&patient{ResponseWriter: c.w, stall: c.api.opts.Stall}, c.r, "", time.Time{}, r)
+	w := &patient{ResponseWriter: c.w, stall: c.api.opts.Stall}
+	http.ServeContent(w, c.r, "", time.Time{}, r)
+	if w.refused {
+		h.Del("Content-Disposition")
+		return sent{}, &statusError{http.StatusRequestedRangeNotSatisfiable, invalid("Range", "%.80q is no range of %d bytes", c.r.Header.Get("Range"), r.Blob().Size)}
+	}
 	return sent{}, nil
 }
 
-// patient gives the client a time to read each part, not the whole.
+// patient gives the client a time to read each part, not the whole. It holds back
+// what [http.ServeContent] says of a range that it cannot serve.
 type patient struct {
 	http.ResponseWriter
-	stall time.Duration
+	stall   time.Duration
+	refused bool
+}
+
+func (w *patient) WriteHeader(status int) {
+	if w.refused = status == http.StatusRequestedRangeNotSatisfiable; !w.refused {
+		w.ResponseWriter.WriteHeader(status)
+	}
 }
 
 func (w *patient) Write(b []byte) (int, error) {
+	if w.refused {
+		return len(b), nil
+	}
 	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stall))
 	return w.ResponseWriter.Write(b)
 }

@@ -13,23 +13,27 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/state/run"
 )
 
 // call is one request on its way through a handler.
 type call struct {
-	api   *API
-	route *route
-	w     http.ResponseWriter
-	r     *http.Request
-	ctx   context.Context // the request's, with its idempotency key
-	id    string          // sess_…
-	actor string
-	token *auth.Token  // nil: everything is allowed
-	space *thole.Space // of {space}: acts as the caller, because of this request
-	scope auth.Scope   // what the caller may see of it
-	query url.Values   // see [call.args]
-	raw   []byte       // the body
-	code  int          // status of success, if not the route's
+	api    *API
+	route  *route
+	w      http.ResponseWriter
+	r      *http.Request
+	ctx    context.Context // the request's, with its idempotency key
+	id     string          // sess_…
+	actor  string
+	token  *auth.Token   // nil: everything is allowed
+	space  *thole.Space  // of {space}: acts as the caller, because of this request, under the fences
+	scope  auth.Scope    // what the caller may see of it
+	fences []thole.Fence // of the request
+	proven []thole.Fence // those whose leases the caller holds
+	hidden *privacy      // see [call.private]
+	query  url.Values    // see [call.args]
+	raw    []byte        // the body
+	code   int           // status of success, if not the route's
 }
 
 // admit checks who calls and whether they may, and prepares the call.
@@ -43,10 +47,13 @@ func (c *call) admit() error {
 	if err := c.knownQuery(); err != nil {
 		return err
 	}
-	if h := c.r.Header; c.route.mutates() && !c.route.etag && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") {
+	if h := c.r.Header; c.route.mutates() && !c.route.etag && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") || !c.route.mutates() && h.Get("If-Match") != "" {
 		return invalid("If-Match", "is of no effect here; see /docs")
 	}
 	name := c.r.PathValue("space")
+	if name == "" && c.route.mutates() && c.r.Header.Get("Thole-Fence") != "" {
+		return invalid("Thole-Fence", "is of no effect here: a lease is in one space, and the path names none")
+	}
 	if name != "" {
 		if err := c.enter(name); err != nil {
 			return err
@@ -57,7 +64,7 @@ func (c *call) admit() error {
 			return err
 		}
 	}
-	return c.enterThread() // which a repeat may, although its token is old
+	return c.enterWithFences()
 }
 
 // readBody reads the request's body and what stands for the request.
@@ -71,10 +78,32 @@ func (c *call) readBody() (err error) {
 		}
 		sum := sha256.New()
 		fmt.Fprintf(sum, "%s %s\n", c.r.Method, c.r.URL.RequestURI())
+		for _, f := range c.fences { // with its secret: a repeat knows what the first knew
+			fmt.Fprintf(sum, "fence %s %s\n", f, f.Proof())
+		}
+		for _, name := range []string{"Content-Type", "If-Match", "If-None-Match"} { // what else changes the meaning
+			if v := c.r.Header.Get(name); v != "" && v != "application/json" {
+				fmt.Fprintf(sum, "%s: %s\n", name, v)
+			}
+		}
 		sum.Write(c.raw)
-		c.ctx = thole.WithIdempotencyKey(c.ctx, key, hex.EncodeToString(sum.Sum(nil)[:16]))
+		// The request is the operation, however many commits it makes.
+		c.ctx = thole.Operation(thole.WithIdempotencyKey(c.ctx, c.keyOf(key), hex.EncodeToString(sum.Sum(nil)[:16])))
 	}
 	return nil
+}
+
+// keyOf returns the idempotency key that the caller's key stands for. What a run
+// took under a key and did not act on goes over to the run that resumes it, whose
+// worker may use the same key for the same step: there the key is another one.
+func (c *call) keyOf(key string) string {
+	if c.route.waits {
+		r, err := run.In(c.space, nil).Peek(c.ctx, c.r.PathValue("run"))
+		if err == nil && r.ResumedFrom != "" {
+			return key + "\x00" + r.ID // no header holds that
+		}
+	}
+	return key
 }
 
 // identify finds out who calls.
@@ -82,8 +111,8 @@ func (c *call) identify() error {
 	if c.api.opts.Auth == nil {
 		c.actor = "user:local"
 		if a := c.r.Header.Get("Thole-Actor"); a != "" {
-			if len(a) > thole.MaxNameBytes || strings.ContainsFunc(a, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }) {
-				return invalid("Thole-Actor", "is not a name of at most %d bytes", thole.MaxNameBytes)
+			if err := thole.ActorName.Check(a); err != nil {
+				return invalid("Thole-Actor", "%v", err)
 			}
 			c.actor = a
 		}
@@ -92,16 +121,24 @@ func (c *call) identify() error {
 	if c.route.access == public {
 		return nil
 	}
-	scheme, secret, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return fmt.Errorf("%w: send a token as Authorization: Bearer …", auth.ErrUnauthorized)
-	}
-	token, err := c.api.opts.Auth.Authenticate(c.ctx, strings.TrimSpace(secret))
+	token, err := c.authenticate(c.ctx)
 	if err != nil {
 		return err
 	}
+	if c.r.Header.Get("Thole-Actor") != "" {
+		return invalid("Thole-Actor", "is for servers without tokens; here the token says who calls")
+	}
 	c.token, c.actor = &token, token.Actor
 	return nil
+}
+
+// authenticate returns the token that the request came with, as it is now.
+func (c *call) authenticate(ctx context.Context) (auth.Token, error) {
+	scheme, secret, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return auth.Token{}, fmt.Errorf("%w: send a token as Authorization: Bearer …", auth.ErrUnauthorized)
+	}
+	return c.api.opts.Auth.Authenticate(ctx, strings.TrimSpace(secret))
 }
 
 // enter checks the grant on a space and makes c.space the handle on it.
@@ -115,11 +152,10 @@ func (c *call) enter(name string) error {
 	}
 	c.scope = scope
 	c.space = c.handle(name)
-	fences, err := parseFences(c.r.Header.Values("Thole-Fence"))
-	if err != nil {
+	if c.fences, err = parseFences(c.r.Header.Values("Thole-Fence")); err != nil {
 		return err
 	}
-	for _, f := range fences {
+	for _, f := range c.fences {
 		c.space = c.space.Under(f)
 	}
 	return nil
@@ -141,9 +177,10 @@ func (c *call) allowed(space string, need auth.Access) (auth.Scope, error) {
 	return scope, nil
 }
 
-// isAdmin reports whether the caller has an admin grant on the call's space.
-func (c *call) isAdmin() bool {
-	_, err := c.allowed(c.space.Name(), auth.Admin)
+// isAdmin reports whether the caller has an admin grant on the space, and so sees
+// also what is private there.
+func (c *call) isAdmin(space string) bool {
+	_, err := c.allowed(space, auth.Admin)
 	return err == nil
 }
 

@@ -328,6 +328,9 @@ func TestADecisionIsWrittenBeforeTheActAndItsOutcomeOnce(t *testing.T) {
 	}
 	s.want(200, nil, "POST", one+"/outcome", `{"outcome":"unknown"}`)
 	s.want(200, nil, "POST", one+"/outcome", `{"outcome":"done","result":{"bytes":3}}`)
+	s.want(200, nil, "POST", one+"/outcome", `{"outcome":"done","result":{"bytes":3}}`)
+	s.want(200, nil, "POST", one+"/outcome", `{"outcome":"done"}`)
+	s.refuse(409, "conflict", "POST", one+"/outcome", `{"outcome":"done","result":{"bytes":4}}`)
 	s.refuse(409, "conflict", "POST", one+"/outcome", `{"outcome":"failed"}`)
 	s.refuse(400, "invalid", "POST", one+"/outcome", `{"outcome":"great"}`)
 	s.refuse(400, "invalid", "POST", path, `{}`)

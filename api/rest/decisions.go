@@ -2,7 +2,9 @@ package rest
 
 import (
 	"encoding/json"
+	"errors"
 
+	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/decision"
 )
 
@@ -36,6 +38,14 @@ func planDecision(c *call, in NewDecision) (decision.Decision, error) {
 			return decision.Decision{}, err
 		}
 	}
+	if thole.CheckID("run", in.Run) == nil {
+		if err := c.mayName(in.Run); err != nil {
+			return decision.Decision{}, err
+		}
+		if r, err := c.runs().Peek(c.ctx, in.Run); err == nil && in.Thread == "" {
+			in.Thread = r.Thread // so that it is listed with the thread's
+		}
+	}
 	record := decision.In(c.space).Plan
 	if in.Standing {
 		record = decision.In(c.space).Order
@@ -58,11 +68,13 @@ func listDecisions(c *call) (page[decision.Decision], error) {
 	if err != nil {
 		return page[decision.Decision]{}, err
 	}
-	p, err := decision.In(c.space).List(c.ctx, &decision.ListOptions{
-		Incomplete: incomplete, Thread: c.arg("thread"), Run: c.arg("run"),
-		After: c.arg("cursor"), Limit: limit,
-	})
-	return pageOf(c.visibleDecisions(p.Decisions), p.Next), err
+	ds := decision.In(c.space)
+	return pick(c, limit, func(cursor string, limit int) ([]decision.Decision, string, error) {
+		p, err := ds.List(c.ctx, &decision.ListOptions{
+			Incomplete: incomplete, Thread: c.arg("thread"), Run: c.arg("run"), After: cursor, Limit: limit,
+		})
+		return p.Decisions, p.Next, err
+	}, func(d decision.Decision) bool { return !c.private().hidesDecision(d.Plan) }, func(d decision.Decision) string { return d.ID })
 }
 
 func indexDecisions(c *call) (decision.Index, error) {
@@ -76,10 +88,9 @@ func indexDecisions(c *call) (decision.Index, error) {
 
 // visibleDecisions leaves out those of threads that are not for the caller.
 func (c *call) visibleDecisions(all []decision.Decision) []decision.Decision {
-	private := c.newPrivacy(c.space)
 	out := []decision.Decision{}
 	for _, d := range all {
-		if d.Thread == "" || !private.hidesThread(d.Thread) {
+		if !c.private().hidesDecision(d.Plan) {
 			out = append(out, d)
 		}
 	}
@@ -88,9 +99,10 @@ func (c *call) visibleDecisions(all []decision.Decision) []decision.Decision {
 
 // decision returns the decision in the path.
 func (c *call) decision() (decision.Decision, error) {
-	d, err := decision.In(c.space).Get(c.ctx, c.r.PathValue("decision"))
-	if err == nil && d.Thread != "" {
-		err = c.mayEnter(d.Thread)
+	id := c.r.PathValue("decision")
+	d, err := decision.In(c.space).Get(c.ctx, id)
+	if errors.Is(err, thole.ErrNotFound) || err == nil && c.private().hidesDecision(d.Plan) {
+		return decision.Decision{}, absent("decision", id)
 	}
 	return d, err
 }

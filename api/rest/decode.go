@@ -16,12 +16,32 @@ import (
 // bodyTimeout bounds how long a client may take to send a body.
 const bodyTimeout = 30 * time.Second
 
-// boundBody begins that time. It holds for bodies that no handler reads as
-// well: net/http does so before it answers.
-func boundBody(w http.ResponseWriter, r *http.Request) {
-	if r.Body != nil && r.Body != http.NoBody {
-		http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer can: then there is no bound
+// boundBody begins that time and returns r's body, for which a response does not
+// wait; nil if r has none.
+func boundBody(w http.ResponseWriter, r *http.Request) *bodyEnd {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
 	}
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer can: then there is no bound
+	b := &bodyEnd{ReadCloser: r.Body}
+	r.Body = b
+	return b
+}
+
+// drainTimeout bounds how long the rest of a body may take to come, after a
+// response that did not wait for it.
+const drainTimeout = 2 * time.Second
+
+// bodyEnd is a request's body; it knows whether it was read to its end.
+type bodyEnd struct {
+	io.ReadCloser
+	reached bool
+}
+
+func (b *bodyEnd) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.reached = b.reached || err == io.EOF
+	return n, err
 }
 
 // readBody reads the whole body, at most limit bytes of it.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"reflect"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/document"
 )
 
@@ -30,9 +29,9 @@ func documentRoutes() []route {
 
 		{method: "GET", path: state, tag: "threads", access: read, etag: true, query: at,
 			summary: "Read a thread's state", do: gives(func(c *call) (document.Document, error) { return c.getDocument(c.threadState()) })},
-		{method: "PUT", path: state, tag: "threads", access: write, etag: true,
+		{method: "PUT", path: state, tag: "threads", access: write, works: true, etag: true,
 			summary: "Replace a thread's state", do: takes(func(c *call, in NewDocument) (document.Document, error) { return c.putDocument(in, c.threadState()) })},
-		{method: "PATCH", path: state, tag: "threads", access: write, etag: true,
+		{method: "PATCH", path: state, tag: "threads", access: write, works: true, etag: true,
 			summary: "Change a thread's state: " + patching, do: patches(func(c *call) (document.Document, error) { return c.patchDocument(c.threadState()) })},
 	}
 }
@@ -86,14 +85,11 @@ func (c *call) putDocument(in NewDocument, n named) (document.Document, error) {
 
 // changeDocument makes a change under the request's precondition.
 func (c *call) changeDocument(n named, change func(*document.Options) (document.Document, error)) (document.Document, error) {
-	at, absent, err := c.condition(func() (thole.Position, error) {
-		doc, err := n.in.Get(c.ctx, n.name, nil)
-		return doc.Version, err
-	})
+	when, err := c.condition()
 	if err != nil {
 		return document.Document{}, err
 	}
-	doc, err := change(&document.Options{IfMatch: at, IfAbsent: absent})
+	doc, err := change(&document.Options{IfMatch: when.At, IfExists: when.Exists, IfAbsent: when.Absent})
 	c.version(doc.Version)
 	return doc, err
 }

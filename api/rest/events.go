@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
 )
 
 func eventRoutes() []route {
@@ -48,13 +49,16 @@ func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
 	if err != nil {
 		return page[wireEvent]{}, err
 	}
-	privacy := c.newPrivacy(c.space)
+	privacy := c.private()
 	streams, err = visible(c.scope, streams)
 	if err != nil {
 		return page[wireEvent]{}, err
 	}
 	if len(streams) == 1 && !strings.HasSuffix(streams[0], "*") {
 		q.Stream = streams[0]
+		if privacy.hidesStream(q.Stream) { // not even how far it goes
+			return pageOf[wireEvent](nil, ""), nil
+		}
 	}
 	var items []wireEvent
 	limit := q.Limit
@@ -63,8 +67,10 @@ func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
 		if err != nil {
 			return page[wireEvent]{}, err
 		}
+		privacy.forget() // what was just read may have happened after a thread became private
 		for _, e := range p.Events {
 			if shows(streams, e.Stream) && !privacy.hides(&e) {
+				e, _ = privacy.maskEvent(&e)
 				items = append(items, toWire(e))
 			}
 		}
@@ -163,6 +169,10 @@ func commit(c *call, in NewCommit) (Committed, error) {
 		if err := c.ownGround(fmt.Sprintf("writes[%d].key", i), w.Key); err != nil {
 			return Committed{}, err
 		}
+		// Only its concept knows how a record below another key ends.
+		if !w.Expires.IsZero() && !strings.HasPrefix(w.Key, "app/") {
+			return Committed{}, invalid(fmt.Sprintf("writes[%d].expires", i), "is for records below app/")
+		}
 	}
 	return c.commit(out)
 }
@@ -186,8 +196,8 @@ func (c *call) applicationEvent(path string, in NewEvent) (thole.Event, error) {
 	if !dot || noun == "" || verb == "" {
 		return thole.Event{}, invalid(path+"type", "%.80q has no dot; it is noun.verb", in.Type)
 	}
-	if slices.Contains(ownNouns(), noun) && !c.isAdmin() {
-		return thole.Event{}, fmt.Errorf("%w: events %s.* are Thole's own", ErrForbidden, noun)
+	if isOwn(in.Type) && !c.isAdmin(c.space.Name()) {
+		return thole.Event{}, fmt.Errorf("%w: events such as %.80s are Thole's own", ErrForbidden, in.Type)
 	}
 	if in.Stream == "" {
 		in.Stream = "app/events"
@@ -198,6 +208,15 @@ func (c *call) applicationEvent(path string, in NewEvent) (thole.Event, error) {
 	return thole.Event{Type: in.Type, Stream: in.Stream, Data: in.Data, Subject: in.Subject, Refs: in.Refs, Schema: in.Schema}, nil
 }
 
+// isOwn reports whether people may take an event of that type for one of Thole's
+// own: case and white space make no difference to them.
+func isOwn(typ string) bool {
+	noun, verb, _ := strings.Cut(typ, ".")
+	noun, verb = strings.TrimSpace(noun), strings.TrimSpace(verb)
+	return slices.ContainsFunc(ownNouns(), func(own string) bool { return strings.EqualFold(own, noun) }) ||
+		strings.EqualFold(noun, "app") && strings.EqualFold(verb, "expired")
+}
+
 // ownNouns are what Thole's own event types begin with. The frames "error" and
 // "complete" have no dot, as no event from outside can.
 func ownNouns() []string {
@@ -205,9 +224,22 @@ func ownNouns() []string {
 		"decision", "task", "memory", "credits", "agent", "space", "token", "outbox"}
 }
 
-// ownGround keeps commits from outside below app/, unless the caller is admin.
+// ownGround keeps commits from outside below app/, unless the caller is admin;
+// what the kernel acts on is for admins of everything.
 func (c *call) ownGround(field, name string) error {
-	if strings.HasPrefix(name, "app/") || c.isAdmin() {
+	if thole.Reserved(name) {
+		if _, err := c.allowed("*", auth.Admin); err != nil {
+			return fmt.Errorf("%w: %s: %.80q is the kernel's, which takes an admin grant on *", ErrForbidden, field, name)
+		}
+		return nil
+	}
+	if c.isAdmin(c.space.Name()) {
+		return nil
+	}
+	if id, ok := threadOf(name); ok && strings.HasPrefix(name, "app/") {
+		return c.mayEnter(id)
+	}
+	if strings.HasPrefix(name, "app/") {
 		return nil
 	}
 	return fmt.Errorf("%w: %s: %.80q is not below app/, which takes an admin grant", ErrForbidden, field, name)

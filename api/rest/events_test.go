@@ -112,10 +112,13 @@ func TestOnlyAdminsCommitOutsideTheApplicationsGround(t *testing.T) {
 	admin := s.as("user:2", auth.Grant{Space: "project:*", Access: auth.Admin})
 	const path = "/v1/spaces/project:a/"
 	for name, body := range map[string]string{
-		"events":   `{"type":"app.x","stream":"thread/x"}`,
-		"commits":  `{"events":[{"type":"message.added"}]}`,
-		"commits ": `{"writes":[{"key":"token/x","value":1}]}`,
-		"commits2": `{"checks":[{"key":"lock/x"}],"writes":[{"key":"app/x","value":1}]}`,
+		"events":      `{"type":"app.x","stream":"thread/x"}`,
+		"commits":     `{"events":[{"type":"message.added"}]}`,
+		"commits ":    `{"writes":[{"key":"thread/x","value":1}]}`,
+		"commits  ":   `{"writes":[{"key":"thread-gone/x","value":{}}]}`,
+		"commits   ":  `{"writes":[{"key":"run/x/thread-gone","value":{}}]}`,
+		"commits    ": `{"writes":[{"key":"run/x/cancelling","value":{}}]}`,
+		"commits2":    `{"checks":[{"key":"lock/x"}],"writes":[{"key":"app/x","value":1}]}`,
 	} {
 		p := path + strings.Trim(name, " 2")
 		writer.refuse(403, "forbidden", "POST", p, body)

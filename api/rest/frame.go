@@ -44,24 +44,37 @@ func toWire(e thole.Event) wireEvent {
 var newline = []byte("\n") // never changed
 
 // frame encodes a delivery, once for all who watch its space.
-func frame(d *thole.Delivery) []byte {
+func frame(d *thole.Delivery) []byte { return frameEvent(d.Event, d.IsSignal()) }
+
+func frameEvent(e thole.Event, isSignal bool) []byte {
 	var b bytes.Buffer
-	b.Grow(len(d.Data) + 320)
-	if !d.IsSignal() {
+	b.Grow(len(e.Data) + 320)
+	if !isSignal {
 		b.WriteString("id: ")
-		b.WriteString(d.Position.String())
+		b.WriteString(e.Position.String())
 		b.WriteByte('\n')
 	}
 	b.WriteString("event: ")
-	b.WriteString(d.Type)
+	b.WriteString(oneLine(e.Type))
 	b.WriteString("\ndata: ")
 	enc := json.NewEncoder(&b) // compacts raw JSON, so that data is one line, and ends it
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(toWire(d.Event)); err != nil {
+	if err := enc.Encode(toWire(e)); err != nil {
 		return nil // not JSON: cannot be, it was checked when it was committed
 	}
 	b.WriteByte('\n')
 	return b.Bytes()
+}
+
+// oneLine returns a name as a line of a frame can hold it. New names hold no control
+// characters, but an old store may have some.
+func oneLine(name string) string {
+	return strings.Map(func(c rune) rune {
+		if c < 0x20 || c == 0x7f {
+			return ' '
+		}
+		return c
+	}, name)
 }
 
 // frameOf makes the frame of one space among several from the shared one.

@@ -18,35 +18,39 @@ func (c *call) version(p thole.Position) {
 	}
 }
 
-// precondition is what If-Match or If-None-Match ask of a write.
-type precondition struct {
-	set    bool           // there is one
-	absent bool           // If-None-Match: *
-	exists bool           // If-Match: *
-	at     thole.Position // If-Match: a version
-}
-
-// precondition reads the request's. One version at most: a list of them, or a
-// version that must not be there, is of no use for a write.
-func (c *call) precondition() (precondition, error) {
+// condition is what If-Match or If-None-Match ask of a write. It is handed on to
+// the commit, which decides it, behind the receipt of an idempotency key. One
+// version at most: a list of them, or a version that must not be there, is of no
+// use for a write.
+func (c *call) condition() (thole.Condition, error) {
 	match, noneMatch := c.r.Header.Get("If-Match"), c.r.Header.Get("If-None-Match")
 	switch {
 	case match != "" && noneMatch != "":
-		return precondition{}, invalid("If-Match", "and If-None-Match exclude each other")
+		return thole.Condition{}, invalid("If-Match", "and If-None-Match exclude each other")
 	case noneMatch == "*":
-		return precondition{set: true, absent: true}, nil
+		return thole.Condition{Absent: true}, nil
 	case noneMatch != "":
-		return precondition{}, invalid("If-None-Match", "takes only * on a write")
+		return thole.Condition{}, invalid("If-None-Match", "takes only * on a write")
 	case match == "*":
-		return precondition{set: true, exists: true}, nil
+		return thole.Condition{Exists: true}, nil
 	case match != "":
 		at, err := parseTag(match)
 		if err != nil || at.IsZero() {
-			return precondition{}, invalid("If-Match", "%.60q is not an ETag from here", match)
+			return thole.Condition{}, invalid("If-Match", "%.60q is not an ETag from here", match)
 		}
-		return precondition{set: true, at: at}, nil
+		return thole.Condition{At: at}, nil
 	}
-	return precondition{}, nil
+	return thole.Condition{}, nil
+}
+
+// versionOf is the condition of a write to something that is not made by it: what
+// is absent is not found, so that If-Match: * asks for nothing more.
+func (c *call) versionOf() (thole.Position, error) {
+	when, err := c.condition()
+	if err == nil && when.Absent {
+		err = invalid("If-None-Match", "makes no sense here: what it names must be there")
+	}
+	return when.At, err
 }
 
 func parseTag(tag string) (thole.Position, error) {
@@ -64,11 +68,12 @@ func matchesTag(header, tag string) bool {
 	return false
 }
 
-// parseFence reads a lease's token, as [thole.Fence.String] writes it.
+// parseFence reads a lease's token, as [thole.Fence.Proof] writes it. The error
+// does not repeat it: it may hold a secret.
 func parseFence(s string) (thole.Fence, error) {
 	f, err := thole.ParseFence(strings.TrimSpace(s))
 	if err != nil || !strings.HasSuffix(f.Key, "/owner") {
-		return thole.Fence{}, invalid("Thole-Fence", "%.80q is not a token from here", s)
+		return thole.Fence{}, invalid("Thole-Fence", "holds what is not a token from here")
 	}
 	return f, nil
 }
@@ -116,20 +121,4 @@ func cause(id string, h http.Header) string {
 
 func isToken(s string) bool {
 	return s != "" && len(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
-}
-
-// condition reads the precondition of a write for a concept that takes a
-// version or "absent". current tells the version that is there; it is asked
-// only for If-Match: *, of which nothing is left after it was found to hold but
-// that version.
-func (c *call) condition(current func() (thole.Position, error)) (at thole.Position, absent bool, err error) {
-	p, err := c.precondition()
-	if err != nil || !p.exists {
-		return p.at, p.absent, err
-	}
-	at, err = current()
-	if err == nil && at.IsZero() {
-		err = &thole.ConflictError{Space: c.space.Name(), Check: thole.Check{Key: c.r.URL.Path}}
-	}
-	return at, false, err
 }

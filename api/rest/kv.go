@@ -57,25 +57,25 @@ func putValue(c *call, in NewValue) (kv.Entry, error) {
 		return kv.Entry{}, err
 	}
 	s, ns, key := c.kv()
-	at, absent, err := c.condition(func() (thole.Position, error) { e, err := s.Get(c.ctx, ns, key); return e.Version, err })
+	when, err := c.condition()
 	if err != nil {
 		return kv.Entry{}, err
 	}
-	e, err := s.Set(c.ctx, ns, key, in.Data, &kv.SetOptions{TTL: ttl, IfMatch: at, IfAbsent: absent})
+	e, err := s.Set(c.ctx, ns, key, in.Data, &kv.SetOptions{TTL: ttl, IfMatch: when.At, IfExists: when.Exists, IfAbsent: when.Absent})
 	c.version(e.Version)
 	return e, err
 }
 
 func deleteValue(c *call) (none, error) {
 	s, ns, key := c.kv()
-	at, absent, err := c.condition(func() (thole.Position, error) { e, err := s.Get(c.ctx, ns, key); return e.Version, err })
-	if err == nil && absent {
+	when, err := c.condition()
+	if err == nil && when.Absent {
 		err = invalid("If-None-Match", "makes no sense on a DELETE")
 	}
 	if err != nil {
 		return none{}, err
 	}
-	_, err = s.Delete(c.ctx, ns, key, &kv.DeleteOptions{IfMatch: at})
+	_, err = s.Delete(c.ctx, ns, key, &kv.DeleteOptions{IfMatch: when.At, IfExists: when.Exists})
 	return none{}, err
 }
 
@@ -93,5 +93,4 @@ func (c *call) seconds(name string) (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
-// maxSeconds is a hundred years: longer is a mistake.
-const maxSeconds = 100 * 366 * 24 * 3600
+const maxSeconds = int64(thole.MaxTTL / time.Second)

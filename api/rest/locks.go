@@ -18,7 +18,7 @@ func lockRoutes() []route {
 			summary: "List who holds, announced or waits for a lock", do: gives(listLocks)},
 		{method: "GET", path: one, tag: "locks", access: read, summary: "Read who has a lock; nobody is no error", do: gives(getLock)},
 		{method: "PUT", path: one, tag: "locks", access: write, summary: "Renew a lock; Thole-Fence holds its token", do: mayTake(renewLock)},
-		{method: "DELETE", path: one, tag: "locks", access: write, summary: "Release a lock; Thole-Fence holds its token", do: gives(releaseLock)},
+		{method: "DELETE", path: one, tag: "locks", access: write, ends: true, summary: "Release a lock; Thole-Fence holds its token", do: gives(releaseLock)},
 	}
 }
 
@@ -28,11 +28,11 @@ const maxWait = 300
 // NewLock asks for a lock.
 type NewLock struct {
 	Name  string    `json:"name" jsonschema:"example=src/app.ts"`
-	Owner string    `json:"owner,omitempty" jsonschema:"description=one thing that does one step at a time; default the actor and a new id"`
-	TTL   float64   `json:"ttl,omitempty" jsonschema:"description=seconds without renewal; default 30"`
+	Owner string    `json:"owner,omitempty" jsonschema:"description=one thing that does one step at a time; default the actor and a new id; others see it"`
+	TTL   float64   `json:"ttl,omitempty" jsonschema:"description=seconds without renewal; default 30 and at most 86400"`
 	Wait  float64   `json:"wait,omitempty" jsonschema:"description=seconds to wait for others, up to 300; default 0"`
 	Mode  lock.Mode `json:"mode,omitempty" jsonschema:"enum=exclusive,enum=intent"`
-	Again bool      `json:"again,omitempty" jsonschema:"description=take anew what owner itself holds, such as after a restart"`
+	Again bool      `json:"again,omitempty" jsonschema:"description=take anew what owner itself holds, such as after a restart: as the same actor, or with the lock's token in Thole-Fence"`
 }
 
 // HeldLock is a lock that the caller has.
@@ -45,7 +45,7 @@ type HeldLock struct {
 }
 
 func acquireLock(c *call, in NewLock) (HeldLock, error) {
-	ttl, err := seconds("ttl", in.TTL, maxSeconds)
+	ttl, err := seconds("ttl", in.TTL, int64(thole.MaxLease/time.Second))
 	if err != nil {
 		return HeldLock{}, err
 	}
@@ -60,25 +60,30 @@ func acquireLock(c *call, in NewLock) (HeldLock, error) {
 		return HeldLock{}, err
 	}
 	c.created("locks", l.Name)
-	return HeldLock{Name: l.Name, Owner: l.Owner, Mode: l.Mode, TTL: l.TTL.Seconds(), Token: l.Fence.String()}, nil
+	return HeldLock{Name: l.Name, Owner: l.Owner, Mode: l.Mode, TTL: l.TTL.Seconds(), Token: l.Fence.Proof()}, nil
 }
 
 // whileServing is the call's context, which also ends when the server goes
-// away: waiting is not worth holding it up.
+// away: waiting is not worth holding it up. So it does when the caller's token ends.
 func (c *call) whileServing() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(c.ctx)
+	known, forget := c.whileKnown(c.ctx)
+	ctx, cancel := context.WithCancelCause(known)
 	end := func() { cancel(fmt.Errorf("%w: %w", thole.ErrClosed, errDraining)) }
 	if c.api.drain.Err() != nil {
 		end() // now, not in a while
 	}
 	stop := context.AfterFunc(c.api.drain, end)
-	return ctx, func() { stop(); cancel(nil) }
+	return ctx, func() { stop(); cancel(nil); forget() }
 }
 
-// seconds turns a number of seconds from a body into a duration; 0 stays 0.
-func seconds(field string, n, limit float64) (time.Duration, error) {
-	if n < 0 || n > limit {
-		return 0, invalid(field, "%v is not a number of seconds from 0 to %v", n, limit)
+// seconds turns a number of seconds from a body into a duration; 0 stays 0. One
+// that is shorter than a millisecond would come to nothing, and so to a default.
+func seconds(field string, n float64, limit int64) (time.Duration, error) {
+	if n == 0 {
+		return 0, nil
+	}
+	if !(n >= 0.001 && n <= float64(limit)) {
+		return 0, invalid(field, "%v is not a number of seconds: 0, or from 0.001 to %d", n, limit)
 	}
 	return time.Duration(n * float64(time.Second)), nil
 }
@@ -98,16 +103,18 @@ type LockInfo struct {
 	Waiters []lock.WaiterInfo `json:"waiters" jsonschema:"description=in their order"`
 }
 
-func lockInfo(l lock.Info) LockInfo {
-	info := LockInfo{Name: l.Name, Intents: []LockHolder{}, Waiters: l.Waiters}
+func (c *call) lockInfo(l lock.Info) LockInfo {
+	info := LockInfo{Name: l.Name, Intents: []LockHolder{}, Waiters: []lock.WaiterInfo{}}
+	shown := func(h lock.Holder) LockHolder { return LockHolder{c.private().mask(h.Owner), h.Since, h.Expires} }
 	if l.Holder != nil {
-		info.Holder = &LockHolder{l.Holder.Owner, l.Holder.Since, l.Holder.Expires}
+		holder := shown(*l.Holder)
+		info.Holder = &holder
 	}
 	for _, h := range l.Intents {
-		info.Intents = append(info.Intents, LockHolder{h.Owner, h.Since, h.Expires})
+		info.Intents = append(info.Intents, shown(h))
 	}
-	if info.Waiters == nil {
-		info.Waiters = []lock.WaiterInfo{}
+	for _, w := range l.Waiters {
+		info.Waiters = append(info.Waiters, lock.WaiterInfo{Owner: c.private().mask(w.Owner), Since: w.Since})
 	}
 	return info
 }
@@ -120,23 +127,23 @@ func listLocks(c *call) (page[LockInfo], error) {
 	p, err := lock.In(c.space).List(c.ctx, &lock.ListOptions{After: c.arg("cursor"), Limit: limit})
 	var items []LockInfo
 	for _, l := range p.Locks {
-		items = append(items, lockInfo(l))
+		items = append(items, c.lockInfo(l))
 	}
 	return pageOf(items, p.Next), err
 }
 
 func getLock(c *call) (LockInfo, error) {
 	l, err := lock.In(c.space).Get(c.ctx, c.r.PathValue("name"))
-	return lockInfo(l), err
+	return c.lockInfo(l), err
 }
 
 // Renewal says for how long.
 type Renewal struct {
-	TTL float64 `json:"ttl,omitempty" jsonschema:"description=seconds from now; default 30"`
+	TTL float64 `json:"ttl,omitempty" jsonschema:"description=seconds from now; default 30 and at most 86400"`
 }
 
 func renewLock(c *call, in Renewal) (none, error) {
-	ttl, err := seconds("ttl", in.TTL, maxSeconds)
+	ttl, err := seconds("ttl", in.TTL, int64(thole.MaxLease/time.Second))
 	if err != nil {
 		return none{}, err
 	}
@@ -157,12 +164,8 @@ func releaseLock(c *call) (none, error) {
 
 // fence is the one token that an operation on a lease itself needs.
 func (c *call) fence() (thole.Fence, error) {
-	fences, err := parseFences(c.r.Header.Values("Thole-Fence"))
-	if err != nil {
-		return thole.Fence{}, err
-	}
-	if len(fences) != 1 {
+	if len(c.fences) != 1 {
 		return thole.Fence{}, invalid("Thole-Fence", "must hold one token here")
 	}
-	return fences[0], nil
+	return c.fences[0], nil
 }

@@ -2,11 +2,13 @@ package rest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,6 +43,7 @@ func (a *API) OpenAPI() ([]byte, error) {
 		version = "dev"
 	}
 	problem := g.schema(reflect.TypeFor[Problem]())
+	g.describeCodes()
 	doc := object{
 		"openapi": "3.1.0",
 		"info": object{
@@ -87,6 +90,24 @@ type generator struct {
 	err       error
 }
 
+// describeCodes lists the codes of the error table in the schema of problems.
+func (g *generator) describeCodes() {
+	var codes []any
+	for _, k := range kinds() {
+		if !slices.Contains(codes, any(k.code)) {
+			codes = append(codes, k.code)
+		}
+	}
+	schema, _ := g.schemas[typeName(reflect.TypeFor[Problem]())].(object)
+	properties, _ := schema["properties"].(object)
+	code, ok := properties["code"].(object)
+	if !ok {
+		g.err = errors.New("the schema of problems has no code")
+		return
+	}
+	code["enum"] = codes
+}
+
 // name is typeName; two types of one name are an error.
 func (g *generator) name(t reflect.Type) string {
 	name := typeName(t)
@@ -108,8 +129,8 @@ func (g *generator) operation(rt *route) object {
 			"content":  object{"application/json": object{"schema": g.schema(rt.do.request)}},
 		}
 	}
-	if rt.do.binary && rt.mutates() {
-		op["requestBody"] = object{"required": true, "content": object{"application/octet-stream": object{}}}
+	if rt.do.takes != "" {
+		op["requestBody"] = object{"required": true, "content": object{rt.do.takes: object{}}}
 	}
 	if rt.do.patch {
 		op["requestBody"] = object{"required": true, "content": object{
@@ -133,8 +154,8 @@ func (g *generator) responses(rt *route) object {
 	if rt.do.response != nil {
 		content["application/json"] = object{"schema": g.schema(rt.do.response)}
 	}
-	if rt.do.binary && !rt.mutates() {
-		content["application/octet-stream"] = object{}
+	if rt.do.gives != "" {
+		content[rt.do.gives] = object{}
 	}
 	stream := object{"schema": object{"type": "string"}}
 	if rt.stream != nil && rt.success() == http.StatusOK {
@@ -150,6 +171,12 @@ func (g *generator) responses(rt *route) object {
 	all := object{
 		strconv.Itoa(rt.success()): ok,
 		"default":                  object{"$ref": "#/components/responses/Problem"},
+	}
+	if rt.do.gives == bytesType {
+		all["206"] = object{"description": "The ranges that were asked for", "content": object{bytesType: object{}, "multipart/byteranges": object{}}}
+	}
+	if rt.etag && !rt.mutates() {
+		all["304"] = object{"description": "The version of If-None-Match still holds"}
 	}
 	if rt.stream != nil && rt.success() != http.StatusOK {
 		all["200"] = object{"description": "Events, as they come", "content": object{"text/event-stream": stream}}

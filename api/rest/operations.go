@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -10,40 +11,59 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 )
 
-// operations registers what operators and load balancers ask a process for.
-func (a *API) operations() {
-	a.mux.HandleFunc("GET /healthz", a.healthz)
-	a.mux.HandleFunc("GET /readyz", a.readyz)
-	a.mux.HandleFunc("GET /metrics", a.serveMetrics)
-	a.mux.HandleFunc("GET /openapi.json", a.serveOpenAPI())
-	a.mux.HandleFunc("GET /docs", a.serveDocs)
-	a.mux.HandleFunc("GET /docs/{file}", a.serveDocs)
+// operations are what operators and load balancers ask a process for, by the
+// pattern of their path.
+func (a *API) operations() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /healthz":      a.healthz,
+		"GET /readyz":       a.readyz,
+		"GET /metrics":      a.serveMetrics,
+		"GET /openapi.json": a.serveOpenAPI(),
+		"GET /docs":         a.serveDocs,
+		"GET /docs/{file}":  a.serveDocs,
+	}
 }
 
 // healthz says that the process lives.
 func (a *API) healthz(w http.ResponseWriter, r *http.Request) {
-	a.status(w, http.StatusOK, "ok")
+	a.status(w, http.StatusOK, "ok", nil)
 }
 
 // readyz says whether to send requests here: the store answers, and the process
-// is not about to end.
+// is not about to end. Of several stores that of the space global has to, which
+// holds the tokens; others that do not are named.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if a.retired.Load() {
-		a.status(w, http.StatusServiceUnavailable, "draining")
+		a.status(w, http.StatusServiceUnavailable, "draining", nil)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
-	if _, err := a.store.Spaces(ctx, thole.SpacesQuery{Limit: 1}); err != nil {
+	_, err := a.store.Spaces(ctx, thole.SpacesQuery{Limit: 1})
+	var away *thole.UnreachableError
+	if errors.As(err, &away) {
+		_, err = a.store.Space("global").Head(ctx)
+	}
+	if err != nil {
 		a.log.Error("the store does not answer", "error", err)
-		a.status(w, http.StatusServiceUnavailable, "the store does not answer")
+		a.status(w, http.StatusServiceUnavailable, "the store does not answer", away)
 		return
 	}
-	a.status(w, http.StatusOK, "ready")
+	a.status(w, http.StatusOK, "ready", away)
 }
 
-func (a *API) status(w http.ResponseWriter, status int, text string) {
-	body, _ := marshal(map[string]string{"status": text, "version": a.opts.Version}) // strings: cannot fail
+// status answers with a word and, if some of several stores are away, the
+// patterns of their spaces.
+func (a *API) status(w http.ResponseWriter, status int, text string, away *thole.UnreachableError) {
+	say := struct {
+		Status      string   `json:"status"`
+		Version     string   `json:"version"`
+		Unreachable []string `json:"unreachable,omitempty"`
+	}{Status: text, Version: a.opts.Version}
+	if away != nil {
+		say.Unreachable = away.Patterns()
+	}
+	body, _ := marshal(say) // strings: cannot fail
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

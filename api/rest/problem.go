@@ -192,6 +192,12 @@ func brief(s string) string {
 
 // problem answers a request with err and logs what is the server's fault.
 func (a *API) problem(w http.ResponseWriter, r *http.Request, id string, err error) {
+	a.maskedProblem(w, r, id, err, func(text string) string { return text })
+}
+
+// maskedProblem is problem for an error that may name what the client may not
+// know.
+func (a *API) maskedProblem(w http.ResponseWriter, r *http.Request, id string, err error, mask func(string) string) {
 	if r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context())) {
 		panic(http.ErrAbortHandler) // who closed only one half of the connection must not read a 200
 	}
@@ -214,5 +220,5 @@ func (a *API) problem(w http.ResponseWriter, r *http.Request, id string, err err
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
-	w.Write(append(body, '\n'))
+	w.Write([]byte(mask(string(body)) + "\n"))
 }

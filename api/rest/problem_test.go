@@ -93,6 +93,17 @@ func TestBadInputIsAClearProblem(t *testing.T) {
 		{"bad time in a query", "GET", events + "?since=yesterday", ``, 400, "invalid", "since"},
 		{"bad order", "GET", events + "?order=up", ``, 400, "invalid", "order"},
 
+		{"claim in a pattern", "POST", "/v1/runs/claim", `{"spaces":["project:a","project:*"]}`, 400, "invalid", "spaces[1]"},
+		{"claim in all spaces", "POST", "/v1/runs/claim", `{"spaces":["*"]}`, 400, "invalid", "spaces[0]"},
+		{"claim in a list", "POST", "/v1/runs/claim", `{"spaces":["project:a,project:b"],"wait_seconds":60}`, 400, "invalid", "spaces[0]"},
+		{"claim in no name", "POST", "/v1/runs/claim", `{"spaces":["shop"]}`, 400, "invalid", "spaces[0]"},
+		{"claim in an empty name", "POST", "/v1/runs/claim", `{"spaces":[""]}`, 400, "invalid", "spaces[0]"},
+		{"claim in a name of 10 kB", "POST", "/v1/runs/claim", `{"spaces":["project:` + strings.Repeat("a", 10_000) + `"]}`, 413, "too_large", ""},
+		{"claim nowhere", "POST", "/v1/runs/claim", `{"spaces":[]}`, 400, "invalid", "spaces"},
+		{"watch of a pattern", "GET", "/v1/events?watch=project:a,project:*", ``, 400, "invalid", "watch[1]"},
+		{"watch of no name", "GET", "/v1/events?watch=shop", ``, 400, "invalid", "watch[0]"},
+		{"watch of nothing", "GET", "/v1/events?watch=", ``, 400, "invalid", "watch"},
+
 		{"unknown route", "GET", "/v2/x", ``, 404, "not_found", ""},
 		{"unknown space deleted", "DELETE", "/v1/spaces/project:zz", ``, 404, "not_found", ""},
 		{"wrong method", "PUT", "/v1/spaces", `{}`, 405, "unsupported", ""},
@@ -106,7 +117,11 @@ func TestBadInputIsAClearProblem(t *testing.T) {
 			if tt.body != "" {
 				body = tt.body
 			}
-			p := c.refuse(tt.status, tt.code, tt.method, tt.path, body)
+			var headers []string
+			if strings.HasPrefix(tt.path, "/v1/events") {
+				headers = []string{"Accept", "text/event-stream"}
+			}
+			p := c.refuse(tt.status, tt.code, tt.method, tt.path, body, headers...)
 			if p.Field != tt.field {
 				t.Errorf("field = %q, want %q (%s)", p.Field, tt.field, p.Detail)
 			}
@@ -119,6 +134,14 @@ func TestBadInputIsAClearProblem(t *testing.T) {
 		})
 	}
 	s.want(200, nil, "GET", "/v1/spaces/project:%F0%9F%9A%A3/events", nil) // an emoji is a name like any other
+}
+
+// What a name may be is no secret: who may do nothing there is told the same.
+func TestABadNameOfASpaceIsToldBeforeTheGrant(t *testing.T) {
+	s := serveWithTokens(t, nil).as("user:1", auth.Grant{Space: "project:*", Access: auth.Work})
+	s.refuse(400, "invalid", "POST", claimPath, `{"spaces":["project:*"]}`)
+	s.refuse(400, "invalid", "GET", "/v1/events?watch=project:*", nil, "Accept", "text/event-stream")
+	s.refuse(403, "forbidden", "POST", claimPath, `{"spaces":["user:1"]}`)
 }
 
 func TestAWrongMethodSaysWhichAreRight(t *testing.T) {

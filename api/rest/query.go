@@ -101,6 +101,33 @@ func (c *call) list(name string) []string {
 	return out
 }
 
+// pick returns a page of the items of a list that the caller may know: keep says
+// which. Its cursor is the id of the last item in it, never of one that is hidden,
+// so it looks on until the page is full or the list ends.
+func pick[T any](c *call, limit int, fetch func(cursor string, limit int) ([]T, string, error), keep func(T) bool, id func(T) string) (page[T], error) {
+	var items []T
+	for cursor, look := c.arg("cursor"), limit; ; look = thole.MaxPage {
+		found, next, err := fetch(cursor, look)
+		if err != nil {
+			return page[T]{}, err
+		}
+		for i, item := range found {
+			if !keep(item) {
+				continue
+			}
+			if items = append(items, item); len(items) == limit {
+				if i+1 == len(found) && next == "" {
+					return pageOf(items, ""), nil
+				}
+				return pageOf(items, id(item)), nil
+			}
+		}
+		if cursor = next; cursor == "" {
+			return pageOf(items, ""), nil
+		}
+	}
+}
+
 // part returns the part of a list that was read as a whole which the request asks
 // for, and the cursor of the next one: the id of the last item. Without a limit
 // it is all that follows.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/thole-dev/thole/api/auth"
 )
@@ -19,6 +20,9 @@ type route struct {
 	access  access
 	scoped  bool    // the handler itself keeps to the grant's threads; else a narrowed grant needs {thread}
 	query   []param // beside those in the path
+	works   bool    // the worker of a run may do it in the run's private thread; reading it may always
+	ends    bool    // it gives a lease back: one that nobody holds any more is no error
+	waits   bool    // it takes what may go over to the run that resumes: see [call.keyOf]
 	etag    bool    // the answer has an ETag, and If-Match or If-None-Match are honoured
 	status  int     // of success; 0: 200, or 204 without an answer
 	do      endpoint
@@ -45,7 +49,9 @@ type endpoint struct {
 	request  reflect.Type
 	response reflect.Type
 	optional bool   // an empty body stands for {}
-	binary   bool   // the body taken or given is bytes, which the handler moves itself
+	binary   bool   // the handler itself reads the body and writes the answer
+	takes    string // media type of a body that is not JSON
+	gives    string // media type of an answer that is not JSON of a type
 	patch    bool   // the body is a patch of a document, of any kind
 	shape    *shape // of request
 	serve    func(*call) (any, error)
@@ -132,6 +138,12 @@ func (rt *route) success() int {
 }
 
 func (rt *route) mutates() bool { return rt.method != http.MethodGet }
+
+// forWorkers reports whether the worker of a run may do it in the thread of the
+// run although that is private.
+func (rt *route) forWorkers() bool {
+	return rt.works || !rt.mutates() || !strings.Contains(rt.path, "{thread}")
+}
 
 func (rt *route) declares(name string) bool {
 	return slices.ContainsFunc(rt.query, func(p param) bool { return p.name == name })

@@ -3,6 +3,7 @@ package rest_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -368,10 +369,39 @@ func TestALockIsHeldByOneAndFencesTheOthers(t *testing.T) {
 	s.refuse(409, "fenced", "PUT", locks+"/src/app.ts", nil, "Thole-Fence", held.Token)
 	s.refuse(400, "invalid", "DELETE", locks+"/src/app.ts", nil)
 	s.refuse(400, "invalid", "DELETE", locks+"/src/app.ts", nil, "Thole-Fence", "x")
-	noLease := thole.Fence{Key: "kv/n/k", Token: thole.Position{Epoch: "0001deadbeef", Seq: 1}}
-	s.refuse(400, "invalid", "PUT", "/v1/spaces/project:a/kv/n/k", `{"data":1}`, "Thole-Fence", noLease.String())
+	noLease := base64.RawURLEncoding.EncodeToString([]byte("kv/n/k@0001deadbeef-0000000000000001"))
+	s.refuse(400, "invalid", "PUT", "/v1/spaces/project:a/kv/n/k", `{"data":1}`, "Thole-Fence", noLease)
 	s.refuse(400, "invalid", "POST", locks, `{"name":"x","ttl":-1}`)
 	s.refuse(400, "invalid", "POST", locks, `{"name":"x","ttl":"1"}`)
+}
+
+func TestNoNumberOfSecondsComesToAnother(t *testing.T) {
+	s := serve(t, nil)
+	const space = "/v1/spaces/project:a"
+	thread := space + "/threads/" + s.createThread("project:a", nil)
+	s.want(201, nil, "POST", thread+"/runs", `{"prompt":"x"}`)
+	var c claimed
+	s.want(200, &c, "POST", claimPath, `{"spaces":["project:a"]}`)
+	for _, n := range []string{"-1", "4000000000", "9223372037", "10000000000", "18446744074", "9223372036854775807", "9223372036854775808", "1e19", "1e300"} {
+		for _, r := range [][3]string{
+			{"POST", space + "/threads", `{"ttl":N}`},
+			{"PATCH", thread, `{"ttl":N}`},
+			{"POST", thread + "/runs", `{"prompt":"x","timeout":N}`},
+			{"PUT", space + "/kv/n/k?ttl=N", `{"data":1}`},
+			{"POST", space + "/locks", `{"name":"x","ttl":N}`},
+			{"POST", space + "/locks", `{"name":"x","wait":N}`},
+			{"PUT", space + "/locks/x", `{"ttl":N}`},
+			{"POST", claimPath, `{"spaces":["project:a"],"wait_seconds":N}`},
+			{"POST", thread + "/runs/" + c.Run.ID + "/wait", `{"name":"x","wait_seconds":N}`},
+		} {
+			path, body := strings.ReplaceAll(r[1], "N", n), strings.ReplaceAll(r[2], "N", n)
+			var headers []string
+			if strings.HasSuffix(path, "/wait") {
+				headers = []string{"Thole-Fence", c.Token}
+			}
+			s.refuse(400, "invalid", r[0], path, body, headers...)
+		}
+	}
 }
 
 func TestATokenRenewsItsOwnLockOnly(t *testing.T) {
@@ -396,8 +426,8 @@ func TestATokenRenewsItsOwnLockOnly(t *testing.T) {
 
 func TestAWorkerMayEnterThePrivateThreadOfItsRunOnly(t *testing.T) {
 	s := serveWithTokens(t, nil)
-	grant := auth.Grant{Space: "project:a", Access: auth.Write}
-	owner, worker := s.as("user:1", grant), s.as("agent:coder", grant)
+	owner := s.as("user:1", auth.Grant{Space: "project:a", Access: auth.Write})
+	worker := s.as("agent:coder", auth.Grant{Space: "project:a", Access: auth.Work})
 	path := "/v1/spaces/project:a/threads/" + owner.createThread("project:a", `{"visibility":"private"}`)
 	elsewhere := "/v1/spaces/project:a/threads/" + owner.createThread("project:a", `{"visibility":"private"}`)
 	owner.want(201, nil, "POST", path+"/runs", `{"prompt":"hi"}`)
@@ -407,7 +437,8 @@ func TestAWorkerMayEnterThePrivateThreadOfItsRunOnly(t *testing.T) {
 	worker.want(200, nil, "GET", path+"/messages", nil, "Thole-Fence", c.Token)
 	worker.refuse(404, "not_found", "GET", elsewhere+"/messages", nil, "Thole-Fence", c.Token)
 	worker.want(200, nil, "POST", path+"/runs/"+c.Run.ID+"/finish", `{"status":"succeeded"}`, "Thole-Fence", c.Token)
-	worker.refuse(404, "not_found", "GET", path+"/messages", nil, "Thole-Fence", c.Token)
+	worker.refuse(409, "fenced", "GET", path+"/messages", nil, "Thole-Fence", c.Token)
+	worker.refuse(404, "not_found", "GET", path+"/messages", nil)
 }
 
 func TestANarrowedGrantRunsOnlyItsThreads(t *testing.T) {
@@ -419,7 +450,7 @@ func TestANarrowedGrantRunsOnlyItsThreads(t *testing.T) {
 	writer.want(201, &r, "POST", "/v1/spaces/project:a/threads/"+other+"/runs", `{"prompt":"x"}`)
 	path := "/v1/spaces/project:a/threads/"
 	narrow.refuse(403, "forbidden", "POST", path+other+"/runs", `{"prompt":"x"}`)
-	narrow.refuse(403, "forbidden", "POST", path+mine+"/runs", `{"prompt":"x","parent":"`+r.ID+`"}`)
+	narrow.refuse(404, "not_found", "POST", path+mine+"/runs", `{"prompt":"x","parent":"`+r.ID+`"}`)
 	narrow.refuse(404, "not_found", "GET", path+mine+"/runs/"+r.ID, nil)
 	narrow.refuse(403, "forbidden", "POST", "/v1/runs/claim", `{"spaces":["project:a"]}`)
 	narrow.refuse(403, "forbidden", "GET", "/v1/spaces/project:a/kv/n", nil)

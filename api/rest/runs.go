@@ -24,7 +24,7 @@ func runRoutes() []route {
 	const all, one = "/v1/spaces/{space}/threads/{thread}/runs", "/v1/spaces/{space}/threads/{thread}/runs/{run}"
 	const queue = "/v1/spaces/{space}/threads/{thread}/queue"
 	return []route{
-		{method: "POST", path: all, tag: "runs", access: write, status: 201,
+		{method: "POST", path: all, tag: "runs", access: write, works: true, status: 201,
 			summary: "Start a run; with Accept: text/event-stream, hear the thread until the event complete",
 			do:      takes(startRun), stream: streamRun},
 		{method: "GET", path: all, tag: "runs", access: read, query: pagingParams(), summary: "List the thread's runs", do: gives(listRuns)},
@@ -51,7 +51,7 @@ type NewRun struct {
 	Model         string            `json:"model,omitempty" jsonschema:"description=default: the agent chooses"`
 	Policy        string            `json:"policy,omitempty" jsonschema:"enum=enqueue,enum=reject,enum=interrupt,enum=rollback"`
 	OnDisconnect  string            `json:"on_disconnect,omitempty" jsonschema:"enum=continue,enum=cancel"`
-	Parent        string            `json:"parent,omitempty" jsonschema:"description=the run whose sub-agent this is"`
+	Parent        string            `json:"parent,omitempty" jsonschema:"description=the run whose sub-agent this is; the thread must have that run's thread as its parent"`
 	ResumedFrom   string            `json:"resumed_from,omitempty" jsonschema:"description=the ended run that this one goes on from"`
 	Timeout       float64           `json:"timeout,omitempty" jsonschema:"description=seconds from its start; 0: none"`
 }
@@ -60,14 +60,13 @@ type NewRun struct {
 type Attachment struct {
 	Name string `json:"name,omitempty"`
 	Type string `json:"type,omitempty" jsonschema:"description=media type"`
-	URL  string `json:"url" jsonschema:"description=http(s) or data"`
+	URL  string `json:"url" jsonschema:"description=a data URL\\, an http(s) URL\\, which only the model's service asks\\, or the SHA-256 of a blob"`
 }
 
 // forAgent is what of a request only the agent understands. It is stored with
 // the run as its options.
 type forAgent struct {
 	ChatHistory   []json.RawMessage `json:"chat_history,omitempty"`
-	Attachments   []Attachment      `json:"attachments,omitempty"`
 	FileStructure string            `json:"file_structure,omitempty"`
 }
 
@@ -83,8 +82,11 @@ func (in *NewRun) request() (run.Request, error) {
 	for _, b := range in.Blocks {
 		req.Blocks = append(req.Blocks, b.block())
 	}
-	extra := forAgent{ChatHistory: in.ChatHistory, Attachments: in.Attachments, FileStructure: asText(in.FileStructure)}
-	if extra.ChatHistory != nil || extra.Attachments != nil || extra.FileStructure != "" {
+	for _, at := range in.Attachments {
+		req.Blocks = append(req.Blocks, thread.Attachment(at.Name, at.Type, at.URL))
+	}
+	extra := forAgent{ChatHistory: in.ChatHistory, FileStructure: asText(in.FileStructure)}
+	if extra.ChatHistory != nil || extra.FileStructure != "" {
 		req.Options, err = marshal(extra)
 		req.Options = bytes.TrimSpace(req.Options)
 	}
@@ -108,12 +110,16 @@ func (c *call) start(in *NewRun) (*run.Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	if req.Parent == "" && c.private().isHidden(c.r.PathValue("thread")) {
+		return nil, fmt.Errorf("%w: the worker of a run starts runs below it only; name it as parent", ErrForbidden)
+	}
 	if req.Parent != "" {
-		parent, err := c.runs().Get(c.ctx, req.Parent)
-		if err != nil {
+		if err := c.mayName(req.Parent); err != nil {
 			return nil, err
 		}
-		if err := c.mayEnter(parent.Thread); err != nil {
+	}
+	if req.ResumedFrom != "" {
+		if _, err := c.runs().Of(c.ctx, c.r.PathValue("thread"), req.ResumedFrom); err != nil {
 			return nil, err
 		}
 	}
@@ -127,12 +133,19 @@ func (c *call) start(in *NewRun) (*run.Run, error) {
 	return r, nil
 }
 
-// shown is a run without what only the store needs.
-func shown(r *run.Run) *run.Run {
+// shown is a run without what only the store needs, and without what it names
+// that is not for the caller.
+func (p *privacy) shown(r *run.Run) *run.Run {
 	v := *r
-	v.Slot, v.Ready, v.Reserved = "", false, false
+	v.Slot, v.Ready, v.Reserved, v.Inbox, v.Takings = "", false, false, "", 0
+	if v.Parent != "" && p.hidesRun(v.Parent) {
+		v.Parent = ""
+	}
+	v.Error = p.mask(v.Error)
 	return &v
 }
+
+func (c *call) shown(r *run.Run) *run.Run { return c.private().shown(r) }
 
 func startRun(c *call, in NewRun) (*run.Run, error) {
 	r, err := c.start(&in)
@@ -140,7 +153,7 @@ func startRun(c *call, in NewRun) (*run.Run, error) {
 		return nil, err
 	}
 	c.created("threads", r.Thread, "runs", r.ID)
-	return shown(r), nil
+	return c.shown(r), nil
 }
 
 // streamRun starts a run and answers with what happens in its thread until it
@@ -169,7 +182,7 @@ func streamRun(c *call) error {
 		return err
 	}
 	defer c.disconnected(r)
-	s := &stream{c: c, feed: single{w}, privacy: []*privacy{nil}, last: completes(r.ID)}
+	s := &stream{c: c, feed: single{w}, privacy: []*privacy{c.private().hearing(streams)}, last: completes(r.ID)}
 	if repeated && r.Ended() { // perhaps before w was there
 		s.first = eventFrame("complete", run.Event{Run: r.ID, Status: r.Status, Error: r.Error})
 	}
@@ -207,18 +220,14 @@ func listRuns(c *call) (page[*run.Run], error) {
 	}
 	p, err := c.runs().List(c.ctx, c.r.PathValue("thread"), &run.ListOptions{Limit: limit, Cursor: c.arg("cursor")})
 	for i, r := range p.Items {
-		p.Items[i] = shown(r)
+		p.Items[i] = c.shown(r)
 	}
 	return pageOf(p.Items, p.Next), err
 }
 
 // run returns the run in the path, which is one of the thread in the path.
 func (c *call) run() (*run.Run, error) {
-	r, err := c.runs().Get(c.ctx, c.r.PathValue("run"))
-	if err == nil && r.Thread != c.r.PathValue("thread") {
-		err = fmt.Errorf("run %s: %w in this thread", r.ID, thole.ErrNotFound)
-	}
-	return r, err
+	return c.runs().Of(c.ctx, c.r.PathValue("thread"), c.r.PathValue("run"))
 }
 
 func getRun(c *call) (*run.Run, error) {
@@ -227,7 +236,7 @@ func getRun(c *call) (*run.Run, error) {
 		return nil, err
 	}
 	c.version(r.Version)
-	return shown(r), nil
+	return c.shown(r), nil
 }
 
 // NewCancel says why.
@@ -246,7 +255,7 @@ func cancelRun(c *call, in NewCancel) (*run.Run, error) {
 	if r, err = c.runs().Cancel(c.ctx, r.ID, in.Cause); err != nil {
 		return nil, err
 	}
-	return shown(r), nil
+	return c.shown(r), nil
 }
 
 // NewSignal is an approval, an answer, or anything else that a run waits for.
@@ -270,8 +279,8 @@ func listQueue(c *call) (page[*run.Run], error) {
 	}
 	var items []*run.Run
 	for _, r := range queue {
-		if c.mayEnter(r.Thread) == nil { // a queue may be an owner's, over several threads
-			items = append(items, shown(r))
+		if !c.private().hidesThread(r.Thread) { // a queue may be an owner's, over several threads
+			items = append(items, c.shown(r))
 		}
 	}
 	items, next, err := part(c, items, func(r *run.Run) string { return r.ID })
@@ -290,7 +299,7 @@ func editQueued(c *call, in QueueEdit) (*run.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, _, err := c.condition(func() (thole.Position, error) { return r.Version, nil })
+	at, err := c.versionOf()
 	if err != nil {
 		return nil, err
 	}
@@ -305,7 +314,7 @@ func editQueued(c *call, in QueueEdit) (*run.Run, error) {
 		return nil, err
 	}
 	c.version(r.Version)
-	return shown(r), nil
+	return c.shown(r), nil
 }
 
 func dropQueued(c *call) (none, error) {

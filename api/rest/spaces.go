@@ -1,7 +1,11 @@
 package rest
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
@@ -36,49 +40,80 @@ func listSpaces(c *call) (page[Space], error) {
 	if err != nil {
 		return page[Space]{}, err
 	}
-	names, next, err := c.readable(limit)
-	if err != nil || len(names) == 0 {
-		return pageOf[Space](nil, next), err
+	p, err := c.readable(limit)
+	if err != nil || len(p.Items) == 0 {
+		return pageOf[Space](nil, p.NextCursor), err
 	}
-	heads, err := c.api.store.Backend().Heads(c.ctx, names...)
-	if err != nil {
+	heads, err := c.api.store.Heads(c.ctx, p.Items...)
+	if c.present(err) != nil {
 		return page[Space]{}, err
 	}
-	items := make([]Space, len(heads))
-	for i, h := range heads {
-		items[i] = Space{Name: h.Space, Oldest: h.Oldest, Last: h.Last}
+	items := make([]Space, 0, len(heads))
+	for _, h := range heads {
+		if h.Space != "" { // else its store went away between the two questions
+			items = append(items, Space{Name: h.Space, Oldest: h.Oldest, Last: h.Last})
+		}
 	}
-	return pageOf(items, next), nil
+	return pageOf(items, p.NextCursor), nil
 }
 
-// readable returns up to limit names of spaces that the caller may read, and
-// where to go on. It looks at a bounded number of spaces, so it may return
-// fewer.
-func (c *call) readable(limit int) (names []string, next string, err error) {
-	q := thole.SpacesQuery{After: c.arg("cursor"), Limit: limit}
-	for range 10 {
-		found, err := c.api.store.Spaces(c.ctx, q)
-		if err != nil {
-			return nil, "", err
-		}
-		for _, name := range found {
-			if _, err := c.allowed(name, auth.Read); err == nil {
-				names = append(names, name)
-			}
-			if q.After = name; len(names) == limit {
-				return names, name, nil
-			}
-		}
-		if len(found) < q.Limit {
-			return names, "", nil
-		}
+// present returns err, or nil if it only says that some of several stores do not
+// answer. Then the answer is about the others, and the header Thole-Unreachable
+// has the patterns of the spaces that are missing.
+func (c *call) present(err error) error {
+	var away *thole.UnreachableError
+	if !errors.As(err, &away) {
+		return err
 	}
-	return names, q.After, nil
+	c.w.Header().Set("Thole-Unreachable", strings.Join(away.Patterns(), ", "))
+	return nil
+}
+
+// readable returns a page of the names of spaces that the caller may read. Whoever
+// has grants of spaces by name gets those names, whether the spaces are there or not.
+func (c *call) readable(limit int) (page[string], error) {
+	self := func(name string) string { return name }
+	if named, all := c.named(); all {
+		return pick(c, limit, func(cursor string, _ int) ([]string, string, error) {
+			i, found := slices.BinarySearch(named, cursor)
+			if found {
+				i++
+			}
+			return named[i:], "", nil
+		}, func(string) bool { return true }, self)
+	}
+	return pick(c, limit, func(cursor string, limit int) ([]string, string, error) {
+		found, err := c.api.store.Spaces(c.ctx, thole.SpacesQuery{After: cursor, Limit: limit})
+		if err = c.present(err); err != nil || len(found) < limit {
+			return found, "", err
+		}
+		return found, found[len(found)-1], nil
+	}, func(name string) bool {
+		_, err := c.allowed(name, auth.Read)
+		return err == nil
+	}, self)
+}
+
+// named returns the names of spaces that the caller's grants give to read, in order,
+// and whether that is all that they give.
+func (c *call) named() (names []string, all bool) {
+	if c.token == nil {
+		return nil, false
+	}
+	for _, g := range c.token.Grants {
+		if strings.Contains(g.Space, "*") {
+			return nil, false
+		}
+		names = append(names, g.Space)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), true
 }
 
 func deleteSpace(c *call) (none, error) {
 	if c.space.Name() == "global" {
 		return none{}, fmt.Errorf("%w: global holds the tokens and is not deleted from outside", ErrForbidden)
 	}
-	return none{}, c.space.Purge(c.ctx, thole.Purge{All: true})
+	// A client that goes away must not stop it half-way.
+	return none{}, c.space.Purge(context.WithoutCancel(c.ctx), thole.Purge{All: true})
 }

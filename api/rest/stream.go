@@ -50,7 +50,9 @@ func (s *stream) run() error {
 	s.c.w.WriteHeader(http.StatusOK)
 	s.rc = http.NewResponseController(s.c.w)
 
-	ctx, cancel := context.WithCancelCause(s.c.r.Context())
+	known, forget := s.c.whileKnown(s.c.r.Context())
+	defer forget()
+	ctx, cancel := context.WithCancelCause(known)
 	defer cancel(nil)
 	defer context.AfterFunc(s.c.api.drain, func() { cancel(errDraining) })()
 	s.checked = time.Now()
@@ -140,7 +142,16 @@ func (s *stream) check() error {
 		return nil
 	}
 	s.checked = time.Now()
-	return s.c.identify()
+	if err := s.c.identify(); err != nil {
+		return err
+	}
+	for _, p := range s.privacy {
+		p.forget()
+	}
+	if s.c.space == nil {
+		return nil
+	}
+	return s.c.enterWithFences()
 }
 
 // writeBatch sends deliveries of one space in one write.
@@ -155,11 +166,15 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 	}
 	defer s.c.api.buffers.Put(buf)
 	out, n, end := (*buf)[:0], 0, false
+	s.privacy[source].before(batch)
 	for _, d := range batch {
 		if s.keep != nil && !s.keep(d) || s.privacy[source].hides(&d.Event) {
 			continue
 		}
 		f := d.Encoded(frame)
+		if e, masked := s.privacy[source].maskEvent(&d.Event); masked {
+			f = frameEvent(e, d.IsSignal())
+		}
 		if s.spaces != nil {
 			if !d.IsSignal() {
 				s.at[source] = d.Position

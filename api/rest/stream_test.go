@@ -364,6 +364,10 @@ func TestANarrowedGrantSeesOnlyItsThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	head := thole.Write{Key: "thread/" + mine, Value: json.RawMessage(`{"visibility":"space"}`)}
+	if _, err := sp.Commit(t.Context(), thole.Commit{Writes: []thole.Write{head}}); err != nil {
+		t.Fatal(err)
+	}
 	narrow := s.as("user:1", auth.Grant{Space: "project:a", Access: auth.Write, Threads: []string{mine}})
 	w := narrow.watch("/v1/spaces/project:a/events?after=")
 	many := narrow.watch("/v1/events?watch=project:a&after=")

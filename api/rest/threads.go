@@ -2,6 +2,8 @@ package rest
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/thole-dev/thole"
@@ -17,7 +19,7 @@ func threadRoutes() []route {
 		{"at", "string", "as the history was at this position"},
 	}
 	return []route{
-		{method: "POST", path: all, tag: "threads", access: write, summary: "Create a thread", do: mayTake(createThread)},
+		{method: "POST", path: all, tag: "threads", access: write, status: 201, summary: "Create a thread", do: mayTake(createThread)},
 		{method: "GET", path: all, tag: "threads", access: read, scoped: true, summary: "List the threads, without what was said",
 			query: append(pagingParams(),
 				param{"assistant", "string", "only the threads of this agent"},
@@ -26,11 +28,11 @@ func threadRoutes() []route {
 		{method: "PATCH", path: one, tag: "threads", access: write, etag: true, summary: "Change a thread's head", do: takes(patchThread)},
 		{method: "DELETE", path: one, tag: "threads", access: write, etag: true, summary: "Destroy a thread with all that belongs to it", do: gives(destroyThread)},
 
-		{method: "POST", path: one + "/messages", tag: "threads", access: write, etag: true, status: 201,
+		{method: "POST", path: one + "/messages", tag: "threads", access: write, works: true, etag: true, status: 201,
 			summary: "Post a message; the ETag is the thread's version", do: takes(postMessage)},
 		{method: "GET", path: one + "/messages", tag: "threads", access: read, query: history,
 			summary: "Read the conversation as messages, oldest first", do: gives(listMessages)},
-		{method: "POST", path: one + "/turns", tag: "threads", access: write, etag: true, status: 201,
+		{method: "POST", path: one + "/turns", tag: "threads", access: write, works: true, etag: true, status: 201,
 			summary: "Post a turn: a request and, if it is known, the response to it", do: takes(postTurn)},
 		{method: "GET", path: one + "/turns", tag: "threads", access: read, query: history,
 			summary: "Read the conversation as turns, oldest first", do: gives(listTurns)},
@@ -59,6 +61,7 @@ type NewThread struct {
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
 	TTL        int64                      `json:"ttl,omitempty" jsonschema:"description=seconds after its last change; 0: it stays"`
 	RunScope   string                     `json:"run_scope,omitempty" jsonschema:"description=user: one active run per owner; default: per thread"`
+	Parent     string                     `json:"parent,omitempty" jsonschema:"description=the thread of the run whose sub-agent works in it: it is private and of the same owner\\, and is destroyed with that thread"`
 }
 
 func createThread(c *call, in NewThread) (*thread.Thread, error) {
@@ -66,16 +69,46 @@ func createThread(c *call, in NewThread) (*thread.Thread, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := thread.In(c.space).Create(c.ctx, &thread.CreateOptions{
+	o := thread.CreateOptions{
 		Assistant: in.Assistant, Title: in.Title, Visibility: in.Visibility,
 		Metadata: in.Metadata, TTL: ttl, RunScope: in.RunScope,
-	})
+	}
+	if in.Parent != "" {
+		if err := c.below(in.Parent, &o); err != nil {
+			return nil, err
+		}
+	}
+	t, err := thread.In(c.space).Create(c.ctx, &o)
 	if err != nil {
 		return nil, err
 	}
 	c.created("threads", t.ID)
 	c.version(t.Version)
-	return t, nil
+	return c.shownThread(t), nil
+}
+
+// below makes o a thread below parent: for those who may then enter it, and for
+// nobody else.
+func (c *call) below(parent string, o *thread.CreateOptions) error {
+	if err := c.mayEnter(parent); err != nil {
+		return err
+	}
+	p, err := thread.In(c.space).Get(c.ctx, parent)
+	if err != nil {
+		return err
+	}
+	b := thread.Below(p)
+	switch {
+	case !c.private().mayKnow(b.Visibility, b.Owner) && !c.worksIn(parent):
+		return fmt.Errorf("%w: a sub-agent's thread is made by the owner of the parent, an admin, or under the fence of a run in the parent with a work grant", ErrForbidden)
+	case o.Visibility != "" && o.Visibility != b.Visibility:
+		return invalid("visibility", "%.40q is not for a sub-agent's thread, which begins as private", o.Visibility)
+	}
+	o.Parent, o.Owner, o.Visibility = b.Parent, b.Owner, b.Visibility
+	if o.TTL == 0 {
+		o.TTL = b.TTL
+	}
+	return nil
 }
 
 func listThreads(c *call) (page[thread.Entry], error) {
@@ -87,24 +120,13 @@ func listThreads(c *call) (page[thread.Entry], error) {
 	if err != nil {
 		return page[thread.Entry]{}, err
 	}
-	o := thread.ListOptions{Limit: limit, Cursor: c.arg("cursor"), Assistant: c.arg("assistant"), Children: children}
-	var items []thread.Entry
-	for range 10 { // bounded work; the cursor goes on
-		p, err := thread.In(c.space).List(c.ctx, &o)
-		if err != nil {
-			return page[thread.Entry]{}, err
-		}
-		for _, t := range p.Items {
-			if c.scope.Thread(t.ID) && c.mayKnow(t.Visibility, t.Owner) {
-				items = append(items, t)
-			}
-		}
-		o.Cursor = p.Next
-		if o.Limit = limit - len(items); o.Limit == 0 || p.Next == "" {
-			break
-		}
-	}
-	return pageOf(items, o.Cursor), nil
+	ts := thread.In(c.space)
+	return pick(c, limit, func(cursor string, limit int) ([]thread.Entry, string, error) {
+		p, err := ts.List(c.ctx, &thread.ListOptions{Limit: limit, Cursor: cursor, Assistant: c.arg("assistant"), Children: children})
+		return p.Items, p.Next, err
+	}, func(t thread.Entry) bool {
+		return c.scope.Thread(t.ID) && c.private().mayKnow(t.Visibility, t.Owner)
+	}, func(t thread.Entry) string { return t.ID })
 }
 
 func getThread(c *call) (*thread.Thread, error) {
@@ -114,42 +136,48 @@ func getThread(c *call) (*thread.Thread, error) {
 		return nil, err
 	}
 	c.version(t.Version)
-	return t, nil
+	return c.shownThread(t), nil
 }
 
-// threadCondition is the version that the thread's head must have; zero: any.
-func (c *call) threadCondition() (thole.Position, error) {
-	ts, id := c.threads()
-	at, absent, err := c.condition(func() (thole.Position, error) {
-		t, err := ts.Get(c.ctx, id)
-		if err != nil {
-			return thole.Position{}, err
-		}
-		return t.Version, nil
-	})
-	if err == nil && absent {
-		err = invalid("If-None-Match", "makes no sense for a thread")
+// shownThread is a thread without what it names that is not for the caller.
+func (c *call) shownThread(t *thread.Thread) *thread.Thread {
+	v := *t
+	if v.Parent != "" && c.private().hidesThread(v.Parent) {
+		v.Parent = ""
 	}
-	return at, err
+	v.Lineage = slices.Clone(t.Lineage)
+	for i := range v.Lineage {
+		v.Lineage[i].Stream = c.private().mask(v.Lineage[i].Stream)
+	}
+	return &v
 }
 
 func patchThread(c *call, in thread.Patch) (*thread.Thread, error) {
 	ts, id := c.threads()
-	at, err := c.threadCondition()
+	at, err := c.versionOf()
 	if err != nil {
 		return nil, err
+	}
+	if in.Visibility != nil && !c.isAdmin(c.space.Name()) {
+		t, err := ts.Get(c.ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if t.Owner == "" || t.Owner != c.actor {
+			return nil, fmt.Errorf("%w: who sees a thread is for its owner and admins to say", ErrForbidden)
+		}
 	}
 	t, err := ts.Patch(c.ctx, id, in, &thread.PatchOptions{IfMatch: at})
 	if err != nil {
 		return nil, err
 	}
 	c.version(t.Version)
-	return t, nil
+	return c.shownThread(t), nil
 }
 
 func destroyThread(c *call) (none, error) {
 	ts, id := c.threads()
-	at, err := c.threadCondition()
+	at, err := c.versionOf()
 	if err != nil {
 		return none{}, err
 	}
@@ -162,21 +190,21 @@ type NewMessage struct {
 	Blocks []NewBlock `json:"blocks"`
 }
 
-// NewBlock is a piece of a message to post. A tool's calls come from its run.
+// NewBlock is a piece of a message to post. A tool's calls come from its run. It
+// has no id: the server makes the ids of a message's blocks.
 type NewBlock struct {
-	ID      string                     `json:"id,omitempty"`
 	Type    string                     `json:"type" jsonschema:"enum=text,enum=image,enum=file,enum=code,enum=reasoning,enum=status,enum=error,enum=summary"`
 	Content string                     `json:"content,omitempty" jsonschema:"description=text; of an image or file its URL or blob"`
 	Meta    map[string]json.RawMessage `json:"meta,omitempty"`
 }
 
 func (b NewBlock) block() thread.Block {
-	return thread.Block{ID: b.ID, Type: b.Type, Content: b.Content, Meta: b.Meta}
+	return thread.Block{Type: b.Type, Content: b.Content, Meta: b.Meta}
 }
 
 func postMessage(c *call, in NewMessage) (*thread.Appended, error) {
 	ts, id := c.threads()
-	at, err := c.threadCondition()
+	at, err := c.versionOf()
 	if err != nil {
 		return nil, err
 	}
@@ -198,13 +226,13 @@ type NewTurn struct {
 // that is written piece by piece belongs to a run.
 func postTurn(c *call, in NewTurn) (*thread.Turn, error) {
 	ts, id := c.threads()
-	at, err := c.threadCondition()
+	at, err := c.versionOf()
 	if err != nil {
 		return nil, err
 	}
 	res, err := c.space.Update(c.ctx, func(tx *thole.Tx) error {
-		if !at.IsZero() {
-			tx.Check(thole.Check{Key: thread.Key(id), At: at})
+		if err := thread.Require(tx, id, at); err != nil {
+			return err
 		}
 		if _, err := thread.Append(tx, id, message(thread.User, in.Request)); err != nil || in.Response == nil {
 			return err

@@ -9,10 +9,10 @@ func todoRoutes() []route {
 	const all, one = "/v1/spaces/{space}/threads/{thread}/todos", "/v1/spaces/{space}/threads/{thread}/todos/{todo}"
 	return []route{
 		{method: "GET", path: all, tag: "todos", access: read, etag: true, query: pagingParams(), summary: "Read a thread's todos, in order", do: gives(listTodos)},
-		{method: "POST", path: all, tag: "todos", access: write, status: 201, summary: "Add a todo", do: takes(addTodo)},
-		{method: "PUT", path: all, tag: "todos", access: write, etag: true, summary: "Replace the whole list", do: takes(putTodos)},
-		{method: "PATCH", path: one, tag: "todos", access: write, summary: "Change a todo", do: takes(patchTodo)},
-		{method: "DELETE", path: one, tag: "todos", access: write, summary: "Delete a todo", do: gives(deleteTodo)},
+		{method: "POST", path: all, tag: "todos", access: write, works: true, status: 201, summary: "Add a todo", do: takes(addTodo)},
+		{method: "PUT", path: all, tag: "todos", access: write, works: true, etag: true, summary: "Replace the whole list", do: takes(putTodos)},
+		{method: "PATCH", path: one, tag: "todos", access: write, works: true, summary: "Change a todo", do: takes(patchTodo)},
+		{method: "DELETE", path: one, tag: "todos", access: write, works: true, summary: "Delete a todo", do: gives(deleteTodo)},
 	}
 }
 
@@ -73,13 +73,7 @@ func putTodos(c *call, in NewTodos) (Todos, error) {
 		return Todos{}, invalid("items", "is missing")
 	}
 	thread := c.r.PathValue("thread")
-	at, absent, err := c.condition(func() (thole.Position, error) {
-		l, err := todo.In(c.space).List(c.ctx, thread)
-		return l.Version, err
-	})
-	if err == nil && absent {
-		err = invalid("If-None-Match", "makes no sense for a list, which is never absent")
-	}
+	at, err := c.versionOf()
 	if err != nil {
 		return Todos{}, err
 	}

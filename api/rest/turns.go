@@ -8,6 +8,7 @@ import (
 
 // RunBlock is a block that a run adds to its turn.
 type RunBlock struct {
+	ID string `json:"id,omitempty" jsonschema:"description=default: a new one; not of a block of type tool"`
 	NewBlock
 	Tool *ToolCall `json:"tool,omitempty" jsonschema:"description=of a block of type tool"`
 }
@@ -33,12 +34,16 @@ func addBlock(c *call, in RunBlock) (BlockID, error) {
 	switch {
 	case in.Type == thread.ToolUse && in.Tool == nil:
 		err = invalid("tool", "is missing")
+	case in.Type == thread.ToolUse && in.ID != "":
+		err = invalid("id", "of a tool's block is the server's to choose")
 	case in.Type == thread.ToolUse:
 		id, err = h.StartTool(c.ctx, in.Tool.Name, in.Tool.Input, in.Tool.OperationID)
 	case in.Tool != nil:
 		err = invalid("tool", "belongs to a block of type tool")
 	default:
-		id, err = h.Block(c.ctx, in.block())
+		b := in.block()
+		b.ID = in.ID
+		id, err = h.Block(c.ctx, b)
 	}
 	return BlockID{ID: id}, err
 }

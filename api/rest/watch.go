@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -31,9 +32,15 @@ func (c *call) resume() (cursor string, from bool) {
 	return c.arg("after"), c.has("after")
 }
 
-// filter reads types and channel.
+// filter reads types and channel. Whoever watches brings more than types (see
+// [call.watchOptions]) and sends what keep keeps; nil keeps everything.
 func (c *call) filter() (types []string, keep func(*thole.Delivery) bool, err error) {
-	types = c.list("types")
+	if types = c.list("types"); len(types) > 0 {
+		defer func() {
+			channel := keep
+			keep = func(d *thole.Delivery) bool { return (channel == nil || channel(d)) && thole.MatchType(types, d.Type) }
+		}()
+	}
 	switch ch := c.arg("channel"); ch {
 	case "":
 	case "messages":
@@ -93,7 +100,7 @@ func (c *call) watchSpace(streams ...string) error {
 	if err != nil {
 		return err
 	}
-	s := &stream{c: c, feed: single{w}, keep: keep, privacy: []*privacy{c.newPrivacy(c.space)}}
+	s := &stream{c: c, feed: single{w}, keep: keep, privacy: []*privacy{c.private().hearing(opts.Streams)}}
 	return s.run()
 }
 
@@ -110,22 +117,22 @@ func (c *call) watchOptions(streams []string) (*thole.WatchOptions, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(types) > 0 {
+		types = append(types, privacyTypes...)
+	}
 	streams, err = visible(c.scope, streams)
 	return &thole.WatchOptions{Types: types, Streams: streams}, err
 }
 
 // watchMany answers with the events of several spaces: GET /v1/events?watch=a,b.
 func (c *call) watchMany() error {
-	spaces := c.list("watch")
-	slices.Sort(spaces)
-	spaces = slices.Compact(spaces)
-	if len(spaces) == 0 || len(spaces) > maxWatched {
-		return invalid("watch", "names %d spaces; 1 to %d are expected, separated by commas", len(spaces), maxWatched)
+	spaces, err := spaceNames("watch", c.list("watch"))
+	if err != nil {
+		return err
 	}
 	cursor, from := c.resume()
 	at := make(map[string]thole.Position)
 	if cursor != "" {
-		var err error
 		if at, err = parseCompound(cursor); err != nil {
 			return err
 		}
@@ -158,11 +165,29 @@ func (c *call) watchMany() error {
 			return abandon(err)
 		}
 		watches = append(watches, w)
-		private = append(private, c.newPrivacy(c.handle(name)))
+		private = append(private, c.newPrivacy(c.handle(name)).hearing(opts.Streams))
 	}
 	feed := newMerged(c.r.Context(), spaces, watches)
 	s := &stream{c: c, feed: feed, keep: keep, spaces: spaces, at: slices.Clone(feed.start), privacy: private}
 	return s.run()
+}
+
+// spaceNames returns the spaces that a request names outside its path, in order and
+// each once. A pattern is no name of a space, nor is a name of earlier versions that
+// looks like one.
+func spaceNames(field string, names []string) ([]string, error) {
+	for i, name := range names {
+		if err := thole.CheckSpaceName(name); errors.Is(err, thole.ErrInvalid) {
+			return nil, invalid(fmt.Sprintf("%s[%d]", field, i), "%v", err)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	distinct := slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(distinct) == 0 || len(distinct) > maxWatched {
+		return nil, invalid(field, "names %d spaces; 1 to %d are expected", len(distinct), maxWatched)
+	}
+	return distinct, nil
 }
 
 // mustStream answers a client that did not ask for an event stream where there

@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"log/slog"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -24,15 +23,15 @@ func workerRoutes() []route {
 	return []route{
 		{method: "POST", path: "/v1/runs/claim", tag: "workers", access: anyToken,
 			summary: "Take the oldest run that waits for a worker of an agent; 404 when there is none in time, 409 when a repeat finds its run lost", do: takes(claimRun)},
-		{method: "POST", path: one + "/heartbeat", tag: "workers", access: write,
-			summary: "Renew a run's lease; says whether the run is to end", do: gives(beatRun)},
-		{method: "POST", path: one + "/wait", tag: "workers", access: write,
+		{method: "POST", path: one + "/heartbeat", tag: "workers", access: write, works: true,
+			summary: "Renew a run's lease; says whether the run is to end; 404 when its thread is gone", do: gives(beatRun)},
+		{method: "POST", path: one + "/wait", tag: "workers", access: write, works: true, waits: true,
 			summary: "Wait for a signal, such as an approval; the run has status waiting meanwhile", do: takes(waitRun)},
-		{method: "POST", path: one + "/finish", tag: "workers", access: write,
+		{method: "POST", path: one + "/finish", tag: "workers", access: write, works: true,
 			summary: "End a run; one that is to be cancelled becomes cancelled", do: takes(finishRun)},
-		{method: "POST", path: turn, tag: "workers", access: write, status: 201,
+		{method: "POST", path: turn, tag: "workers", access: write, works: true, status: 201,
 			summary: "Add a block to a run's turn; of type tool: a call begins", do: takes(addBlock)},
-		{method: "PATCH", path: turn + "/{block}", tag: "workers", access: write,
+		{method: "PATCH", path: turn + "/{block}", tag: "workers", access: write, works: true,
 			summary: "Append text to a block at an offset, or end a tool's call", do: takes(changeBlock)},
 	}
 }
@@ -61,11 +60,9 @@ func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
 	if err != nil {
 		return nothing, err
 	}
-	if len(in.Spaces) == 0 || len(in.Spaces) > maxWatched {
-		return nothing, invalid("spaces", "has %d names; 1 to %d are expected", len(in.Spaces), maxWatched)
+	if in.Spaces, err = spaceNames("spaces", in.Spaces); err != nil {
+		return nothing, err
 	}
-	slices.Sort(in.Spaces)
-	in.Spaces = slices.Compact(in.Spaces)
 	for _, name := range in.Spaces {
 		scope, err := c.allowed(name, auth.Write)
 		if err == nil && scope.Narrowed {
@@ -77,12 +74,14 @@ func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
 	}
 	serving, cancel := c.whileServing()
 	defer cancel()
+	serving = thole.Call(serving, "run.claim") // one, however many looks in however many spaces
 	ctx, stop := context.WithTimeoutCause(serving, wait, thole.ErrNotFound)
 	defer stop()
+	sick := sickSpaces{log: c.api.log, of: len(in.Spaces)}
 	// Watch before looking, so that nothing is missed between.
 	var feed feed
 	if wait > 0 {
-		feed, err = c.hear(ctx, in.Spaces)
+		feed, err = c.hear(ctx, in.Spaces, &sick)
 		switch {
 		case err == nil:
 			defer feed.close()
@@ -92,7 +91,7 @@ func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
 			return nothing, err
 		}
 	}
-	for _, name := range in.Spaces { // all, before a run is taken in any
+	for _, name := range in.Spaces { // all, before a run is taken in any; without a key they are not asked
 		h, err := run.In(c.handle(name), nil).Claimed(serving)
 		if err == nil {
 			return c.claimed(name, h)
@@ -102,48 +101,97 @@ func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
 		}
 	}
 	for {
+		sick.errs = nil
 		for _, name := range in.Spaces {
-			h, err := run.In(c.handle(name), nil).Claim(serving, &run.ClaimOptions{Agent: in.Agent, Name: in.Worker, Holder: in.Holder})
-			if err == nil {
+			h, err := run.In(c.handle(name), nil).Claim(serving, &run.ClaimOptions{
+				Agent: in.Agent, Name: in.Worker, Holder: in.Holder,
+				May: func(t *thread.Thread) bool { return c.mayClaim(name, t) },
+			})
+			switch {
+			case err == nil:
 				return c.claimed(name, h)
-			}
-			if !errors.Is(err, thole.ErrNotFound) {
-				return nothing, err
+			case errors.Is(err, thole.ErrNotFound):
+			case c.r.Header.Get("Idempotency-Key") != "", serving.Err() != nil:
+				return nothing, err // under a key only one space may have the receipt
+			default:
+				sick.add(name, err)
 			}
 		}
-		if wait == 0 {
+		switch {
+		case sick.all():
+			return nothing, sick.errs[0]
+		case wait == 0:
 			return nothing, fmt.Errorf("%w: no run is waiting", thole.ErrNotFound)
 		}
 		if _, _, err := feed.next(ctx); ctx.Err() != nil {
 			return nothing, fmt.Errorf("no run came: %w", context.Cause(ctx))
 		} else if err != nil && !errors.Is(err, thole.ErrTrimmed) { // after which a run may be there as well
-			return nothing, fmt.Errorf("no run came: %w", err)
+			if sick.add("one of several", err); sick.of == 1 {
+				return nothing, fmt.Errorf("no run came: %w", err)
+			}
 		}
 	}
 }
 
-// hear watches spaces for runs that may have become ready.
-func (c *call) hear(ctx context.Context, spaces []string) (feed, error) {
+// sickSpaces are those of a claim's spaces in which one look failed. They hold up
+// none of the others.
+type sickSpaces struct {
+	log  *slog.Logger
+	of   int // how many spaces there are
+	errs []error
+}
+
+func (s *sickSpaces) add(space string, err error) {
+	s.log.Warn("no run can be claimed in a space", "space", space, "err", err)
+	s.errs = append(s.errs, err)
+}
+
+func (s *sickSpaces) all() bool { return len(s.errs) >= s.of }
+
+// hear watches spaces for runs that may have become ready: all that can be
+// watched. It fails when ctx ends or none can.
+func (c *call) hear(ctx context.Context, spaces []string, sick *sickSpaces) (feed, error) {
+	var watched []string
 	var watches []*thole.Watch
 	for _, name := range spaces {
 		w, err := c.handle(name).Watch(ctx, &thole.WatchOptions{Types: []string{"run.queued", "run.finished"}, Durable: true})
-		if err != nil {
+		if err == nil {
+			watched, watches = append(watched, name), append(watches, w)
+			continue
+		}
+		if ctx.Err() == nil {
+			sick.add(name, err)
+		}
+		if ctx.Err() != nil || sick.all() {
 			for _, w := range watches {
 				w.Close()
 			}
 			return nil, err
 		}
-		watches = append(watches, w)
 	}
-	return newMerged(ctx, spaces, watches), nil
+	return newMerged(ctx, watched, watches), nil
+}
+
+// mayClaim reports whether the caller may work in a thread: everyone who may
+// change the space may, but in a private thread only its owner, an admin, and
+// those whose grant is for workers of this thread.
+func (c *call) mayClaim(space string, t *thread.Thread) bool {
+	return t.Visibility != thread.Private || t.Owner == c.actor || c.mayWork(space, t.ID)
 }
 
 func (c *call) claimed(space string, h *run.Handle) (ClaimedRun, error) {
+	t, err := thread.In(h.Space()).Get(c.ctx, h.Thread())
+	switch {
+	case err == nil && !c.mayClaim(space, t): // it has become private since
+		return ClaimedRun{}, fmt.Errorf("%w: no run is waiting", thole.ErrNotFound)
+	case err != nil && !errors.Is(err, thole.ErrNotFound): // if it is gone, the worker is to hear of it
+		return ClaimedRun{}, err
+	}
 	r, err := h.Get(c.ctx)
 	if err != nil {
 		return ClaimedRun{}, err
 	}
-	return ClaimedRun{Space: space, Run: shown(r), Turn: h.Turn(), Request: h.Request(), Token: h.Fence().String()}, nil
+	return ClaimedRun{Space: space, Run: c.newPrivacy(h.Space()).shown(r), Turn: h.Turn(), Request: append([]thread.Block{}, h.Request()...), Token: h.Fence().Proof()}, nil
 }
 
 // attach returns the handle of the worker that calls, on its run in the thread
@@ -183,7 +231,7 @@ func beatRun(c *call) (*run.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return shown(r), nil
+	return c.shown(r), nil
 }
 
 // NewWait says what a run waits for.
@@ -195,7 +243,7 @@ type NewWait struct {
 // Signalled is what came of a wait.
 type Signalled struct {
 	Arrived bool            `json:"arrived" jsonschema:"description=false: not yet; call again"`
-	Data    json.RawMessage `json:"data,omitempty" jsonschema:"description=the signal's; it is taken from the run with this answer"`
+	Data    json.RawMessage `json:"data,omitempty" jsonschema:"description=the signal's; it is taken from the run with this answer; a repeat under the same Idempotency-Key gets it again"`
 }
 
 // errNotYet ends a wait whose signal did not come in time.
@@ -219,8 +267,7 @@ func waitRun(c *call, in NewWait) (Signalled, error) {
 	}
 	serving, cancel := c.whileServing()
 	defer cancel()
-	// Under the key of the request a second look would be a repeat of the first.
-	ctx, stop := context.WithTimeoutCause(thole.WithoutIdempotencyKey(serving), wait, errNotYet)
+	ctx, stop := context.WithTimeoutCause(serving, wait, errNotYet)
 	defer stop()
 	data, err := h.Wait(ctx, in.Name)
 	if errors.Is(err, errNotYet) {
@@ -233,7 +280,7 @@ func waitRun(c *call, in NewWait) (Signalled, error) {
 type RunEnd struct {
 	Status string               `json:"status" jsonschema:"enum=succeeded,enum=failed"`
 	Error  string               `json:"error,omitempty" jsonschema:"description=why it failed"`
-	Usage  map[string]run.Usage `json:"usage,omitempty" jsonschema:"description=by model; added to what was reported before"`
+	Usage  map[string]run.Usage `json:"usage,omitempty" jsonschema:"description=by model, at most 64; added to what was reported before"`
 }
 
 func finishRun(c *call, in RunEnd) (*run.Run, error) {
@@ -241,15 +288,9 @@ func finishRun(c *call, in RunEnd) (*run.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	// In order: under an idempotency key the n-th commit of a repeat is the n-th.
-	for _, model := range slices.Sorted(maps.Keys(in.Usage)) {
-		if err := h.AddUsage(c.ctx, model, in.Usage[model]); err != nil {
-			return nil, err
-		}
-	}
-	r, err := h.Finish(c.ctx, in.Status, in.Error)
+	r, err := h.FinishWith(c.ctx, in.Status, in.Error, in.Usage)
 	if err != nil {
 		return nil, err
 	}
-	return shown(r), nil
+	return c.shown(r), nil
 }

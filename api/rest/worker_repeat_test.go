@@ -3,6 +3,7 @@ package rest_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,8 +26,8 @@ func (s *server) sameTwice(out any, method, path string, body any, headers ...st
 
 func TestARepeatedFinishGivesTheFirstAnswer(t *testing.T) {
 	s := serveWithTokens(t, nil)
-	grant := auth.Grant{Space: "project:a", Access: auth.Write}
-	owner, worker := s.as("user:1", grant), s.as("user:worker", grant)
+	owner := s.as("user:1", auth.Grant{Space: "project:a", Access: auth.Write})
+	worker := s.as("user:worker", auth.Grant{Space: "project:a", Access: auth.Work})
 	for _, thread := range []string{`{}`, `{"visibility":"private","assistant":"coder"}`} {
 		path := "/v1/spaces/project:a/threads/" + owner.createThread("project:a", thread) + "/runs"
 		var r aRun
@@ -65,12 +66,18 @@ func TestARepeatedClaimGivesTheSameRun(t *testing.T) {
 		t.Fatalf("claimed %+v, want run %s", c, run)
 	}
 	other := start("project:a") // another space, looked at first
-	worker.sameTwice(&c, "POST", claimPath, body, key("1")...)
-	if c.Run.ID != run {
-		t.Errorf("claimed again: %s, want %s", c.Run.ID, run)
+	for range 3 {               // each time with a token that works, and fences the one before
+		before := c.Token
+		worker.want(200, &c, "POST", claimPath, body, key("1")...)
+		if c.Run.ID != run || c.Turn == "" || c.Request[0].Content != "hi" || c.Token == before {
+			t.Errorf("claimed again: %+v, want run %s with another token", c, run)
+		}
+		path := "/v1/spaces/project:b/threads/" + c.Run.Thread + "/runs/" + run + "/heartbeat"
+		worker.refuse(409, "fenced", "POST", path, nil, "Thole-Fence", before)
+		worker.want(200, nil, "POST", path, nil, "Thole-Fence", c.Token)
 	}
 	worker.refuse(422, "invalid", "POST", claimPath, `{"spaces":["project:b"]}`, key("1")...)
-	worker.sameTwice(&c, "POST", claimPath, body, key("2")...)
+	worker.want(200, &c, "POST", claimPath, body, key("2")...)
 	if c.Run.ID != other {
 		t.Errorf("under another key: claimed %s, want %s", c.Run.ID, other)
 	}
@@ -93,7 +100,7 @@ func TestConcurrentRepeatsOfAClaimGiveOneRun(t *testing.T) {
 			s.want(200, &c, "POST", claimPath, `{"spaces":["project:a"]}`, "Idempotency-Key", "k")
 			mu.Lock()
 			defer mu.Unlock()
-			got[c.Run.ID+" "+c.Token]++
+			got[c.Run.ID]++
 		})
 	}
 	wg.Wait()
@@ -182,5 +189,19 @@ func TestAClaimThatHadNoTimeToWaitStillLooks(t *testing.T) {
 	s.want(200, &c, "POST", claimPath, body)
 	if c.Run.ID != r.ID {
 		t.Errorf("claimed %s, want %s", c.Run.ID, r.ID)
+	}
+}
+
+// Found by seed 20261122 of TestEveryAnswerIsAsTheDocumentSays.
+func TestTheRequestOfAClaimedRunIsAlwaysAList(t *testing.T) {
+	s := serve(t, nil)
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", `{}`)
+	s.want(201, nil, "POST", path+"/messages", `{"role":"user","blocks":[{"type":"text","content":"x"}]}`)
+	s.want(201, nil, "POST", path+"/runs", `{"agent":"coder"}`) // answers the last message
+	for range 2 {                                               // the second is a repeat
+		r := s.want(200, nil, "POST", "/v1/runs/claim", `{"spaces":["project:a"],"agent":"coder"}`, "Idempotency-Key", "k")
+		if !strings.Contains(string(r.body), `"request":[`) {
+			t.Errorf("the request is no list: %s", r.body)
+		}
 	}
 }

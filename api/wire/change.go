@@ -20,11 +20,14 @@ func change(spaces func(*remote.Request) []string, do does) func(*Server, *Call)
 		if err != nil {
 			return err
 		}
-		req, err := s.request(c, spaces)
+		req, body, err := s.request(c, spaces)
 		if err != nil {
 			return err
 		}
-		o, first, err := s.ledger.enter(n, s.opts.Draining.Err() != nil)
+		if len(spaces(req)) == 0 { // then no grant was asked for
+			return fmt.Errorf("%w: the request names no space", thole.ErrInvalid)
+		}
+		o, first, err := s.ledger.enter(c.Caller, n, digestOf(c.R.URL.Path, body), s.opts.Draining.Err() != nil)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package wire_test
 import (
 	"context"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/pgtest"
 )
 
@@ -110,17 +110,24 @@ func overPostgres(t testing.TB) backendtest.Harness {
 
 func TestARemoteStoreKeepsTheContractOfBackends(t *testing.T) { backendtest.Run(t, overSQLite) }
 
-func TestARemoteStoreBehavesAsTheModel(t *testing.T) { backendtest.Model(t, overSQLite, 0) }
+func TestARemoteStoreBehavesAsTheModel(t *testing.T) {
+	effort.SlowUnderRace(t)
+	backendtest.Model(t, overSQLite, 0)
+}
 
 func TestWhatBreaksTheContractIsRejectedThroughAServer(t *testing.T) {
+	effort.SoakOnly(t)
 	backendtest.RejectBroken(t, overSQLite)
 }
 
 func TestOnPostgreSQLAsWell(t *testing.T) {
-	if os.Getenv("THOLE_TEST") != "all" {
+	if effort.On() != effort.All {
 		t.Skip("the servers of a cluster on PostgreSQL are tested with THOLE_TEST=all")
 	}
 	t.Run("contract", func(t *testing.T) { backendtest.Run(t, overPostgres) })
 	t.Run("model", func(t *testing.T) { backendtest.Model(t, overPostgres, 0) })
-	t.Run("broken", func(t *testing.T) { backendtest.RejectBroken(t, overPostgres) })
+	t.Run("broken", func(t *testing.T) {
+		effort.SoakOnly(t)
+		backendtest.RejectBroken(t, overPostgres)
+	})
 }

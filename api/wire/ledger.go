@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -15,13 +17,19 @@ type ledger struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	clients map[string]*client
+	clients map[name]*client
+	callers map[string]int // how many clients each has
 	swept   time.Time
 }
 
+// name is what tells clients apart. What one caller's client changed is nobody
+// else's to ask for.
+type name struct{ caller, client string }
+
 const (
-	keepClient = 3 * time.Minute // of silence; a client tries for one at most
-	maxClients = 10_000
+	keepClient    = 3 * time.Minute // of silence; a client tries for one at most
+	maxClients    = 10_000          // of one caller
+	maxUnfinished = 10_000          // outcomes of one client
 )
 
 type client struct {
@@ -32,14 +40,26 @@ type client struct {
 
 // outcome is what became of one change, once known is closed.
 type outcome struct {
-	known chan struct{}
-	body  []byte
-	err   error
+	request digest
+	known   chan struct{}
+	body    []byte
+	err     error
 }
 
 func (o *outcome) set(body []byte, err error) {
 	o.body, o.err = body, err
 	close(o.known)
+}
+
+// digest tells requests apart.
+type digest [sha256.Size]byte
+
+func digestOf(path string, body []byte) (d digest) {
+	h := sha256.New()
+	io.WriteString(h, path+"\n")
+	h.Write(body)
+	h.Sum(d[:0])
+	return d
 }
 
 // number names a change: see [remote.HeaderChange].
@@ -57,39 +77,46 @@ func parseNumber(s string) (number, error) {
 }
 
 func newLedger(now func() time.Time) *ledger {
-	return &ledger{now: now, clients: make(map[string]*client), swept: now()}
+	return &ledger{now: now, clients: make(map[name]*client), callers: make(map[string]int), swept: now()}
 }
 
-// enter returns the outcome of a change; the first to ask has to set it. Errors:
-// ErrClosed for one that is new while draining, ErrUnavailable when there are
-// too many clients, ErrConflict for a late copy of a request whose client has
-// got its answer.
-func (l *ledger) enter(n number, draining bool) (_ *outcome, first bool, err error) {
+// enter returns the outcome of a caller's change; the first to ask has to set it.
+// Errors: ErrClosed for one that is new while draining, ErrUnavailable when the
+// caller has too many clients or the client too many changes, ErrConflict for a
+// late copy of a request whose client has got its answer, ErrInvalid for another
+// request under the number of an earlier one.
+func (l *ledger) enter(caller string, n number, request digest, draining bool) (_ *outcome, first bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	l.sweep(now)
-	c := l.clients[n.client]
+	who := name{caller, n.client}
+	c := l.clients[who]
 	if c != nil {
 		c.used = now
 		c.finish(n.finished)
-		if o := c.outcomes[n.n]; o != nil {
+		switch o := c.outcomes[n.n]; {
+		case o != nil && o.request != request:
+			return nil, false, fmt.Errorf("%w: change %d of this client is another request", thole.ErrInvalid, n.n)
+		case o != nil:
 			return o, false, nil
-		}
-		if n.n < c.finished {
+		case n.n < c.finished:
 			return nil, false, fmt.Errorf("%w: change %d of this client is finished", thole.ErrConflict, n.n)
 		}
 	}
 	switch {
 	case draining:
 		return nil, false, fmt.Errorf("%w: the server is going away", thole.ErrClosed)
-	case c == nil && len(l.clients) >= maxClients:
-		return nil, false, fmt.Errorf("%w: more than %d programs use this server as their store", thole.ErrUnavailable, maxClients)
+	case c == nil && l.callers[caller] >= maxClients:
+		return nil, false, fmt.Errorf("%w: more than %d programs use this server as their store in the name of one caller", thole.ErrUnavailable, maxClients)
 	case c == nil:
 		c = &client{finished: n.finished, outcomes: make(map[uint64]*outcome), used: now}
-		l.clients[n.client] = c
+		l.clients[who] = c
+		l.callers[caller]++
+	case len(c.outcomes) >= maxUnfinished:
+		return nil, false, fmt.Errorf("%w: this client has more than %d changes that it does not call finished", thole.ErrUnavailable, maxUnfinished)
 	}
-	o := &outcome{known: make(chan struct{})}
+	o := &outcome{request: request, known: make(chan struct{})}
 	c.outcomes[n.n] = o
 	return o, true, nil
 }
@@ -112,9 +139,13 @@ func (l *ledger) sweep(now time.Time) {
 		return
 	}
 	l.swept = now
-	for name, c := range l.clients {
-		if now.Sub(c.used) > keepClient {
-			delete(l.clients, name)
+	for who, c := range l.clients {
+		if now.Sub(c.used) <= keepClient {
+			continue
+		}
+		delete(l.clients, who)
+		if l.callers[who.caller]--; l.callers[who.caller] == 0 {
+			delete(l.callers, who.caller)
 		}
 	}
 }

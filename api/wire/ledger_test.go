@@ -12,7 +12,7 @@ import (
 // entered asks for an outcome that must be given.
 func entered(t *testing.T, l *ledger, n number, first bool) *outcome {
 	t.Helper()
-	o, got, err := l.enter(n, false)
+	o, got, err := l.enter("", n, digest{}, false)
 	if err != nil || got != first {
 		t.Fatalf("%+v: first %v, %v; want %v", n, got, err, first)
 	}
@@ -31,12 +31,12 @@ func TestAnOutcomeIsKeptUntilItsClientHasIt(t *testing.T) {
 	entered(t, l, number{"a", 2, 1}, true)
 	entered(t, l, number{"a", 4, 3}, true) // 1 and 2 are finished
 	for n := range uint64(2) {
-		if _, _, err := l.enter(number{"a", n + 1, 1}, false); !errors.Is(err, thole.ErrConflict) {
+		if _, _, err := l.enter("", number{"a", n + 1, 1}, digest{}, false); !errors.Is(err, thole.ErrConflict) {
 			t.Errorf("a late copy of %d: got %v, want ErrConflict", n+1, err)
 		}
 	}
 	entered(t, l, number{"a", 3, 1}, false)
-	if kept := len(l.clients["a"].outcomes); kept != 2 {
+	if kept := len(l.clients[name{"", "a"}].outcomes); kept != 2 {
 		t.Errorf("%d outcomes are kept, want those of 3 and 4", kept)
 	}
 }
@@ -60,20 +60,48 @@ func TestTheNumberOfClientsIsBounded(t *testing.T) {
 	for i := range maxClients {
 		entered(t, l, number{fmt.Sprint(i), 1, 1}, true)
 	}
-	if _, _, err := l.enter(number{"one more", 1, 1}, false); !errors.Is(err, thole.ErrUnavailable) {
+	if _, _, err := l.enter("", number{"one more", 1, 1}, digest{}, false); !errors.Is(err, thole.ErrUnavailable) {
 		t.Errorf("one client more: got %v, want ErrUnavailable", err)
 	}
 	entered(t, l, number{"7", 2, 2}, true)
 }
 
+// What one caller does under a number takes nothing from another's, and nobody
+// gets the outcome of another request.
+func TestTheChangesOfOneCallerAreNobodyElses(t *testing.T) {
+	l := newLedger(time.Now)
+	ours, theirs := digest{1}, digest{2}
+	if _, first, err := l.enter("eve", number{"a", 1, 1}, theirs, false); !first || err != nil {
+		t.Fatalf("first %v, %v", first, err)
+	}
+	if _, first, err := l.enter("us", number{"a", 1, 1}, ours, false); !first || err != nil {
+		t.Errorf("the same number of another caller: first %v, %v; want a change of its own", first, err)
+	}
+	if _, _, err := l.enter("us", number{"a", 1, 1}, theirs, false); !errors.Is(err, thole.ErrInvalid) {
+		t.Errorf("another request under the number: got %v, want ErrInvalid", err)
+	}
+	for i := range maxClients {
+		l.enter("eve", number{fmt.Sprint(i), 1, 1}, theirs, false)
+	}
+	if _, _, err := l.enter("us", number{"b", 1, 1}, ours, false); err != nil {
+		t.Errorf("after another caller has too many clients: %v", err)
+	}
+	for n := range uint64(maxUnfinished) {
+		l.enter("us", number{"b", n + 1, 1}, ours, false)
+	}
+	if _, _, err := l.enter("us", number{"b", maxUnfinished + 1, 1}, ours, false); !errors.Is(err, thole.ErrUnavailable) {
+		t.Errorf("one change more that is not finished: got %v, want ErrUnavailable", err)
+	}
+}
+
 func TestWhileDrainingOnlyKnownChangesAreAnswered(t *testing.T) {
 	l := newLedger(time.Now)
 	entered(t, l, number{"a", 1, 1}, true)
-	if _, first, err := l.enter(number{"a", 1, 1}, true); err != nil || first {
+	if _, first, err := l.enter("", number{"a", 1, 1}, digest{}, true); err != nil || first {
 		t.Errorf("a known change: %v, %v", first, err)
 	}
 	for _, n := range []number{{"a", 2, 2}, {"b", 1, 1}} {
-		if _, _, err := l.enter(n, true); !errors.Is(err, thole.ErrClosed) {
+		if _, _, err := l.enter("", n, digest{}, true); !errors.Is(err, thole.ErrClosed) {
 			t.Errorf("%+v: got %v, want ErrClosed", n, err)
 		}
 	}

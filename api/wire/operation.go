@@ -15,35 +15,61 @@ import (
 // Operation is one of the calls that a Server answers.
 type Operation struct {
 	Method, Path, Summary string
+	Takes, Gives          string // media types of the body and the answer; "": none
 	// Serve answers a call. An error that it returns was not answered yet.
 	Serve func(*Server, *Call) error
 }
 
 // Operations is all that there is.
 func Operations() []Operation {
-	const root = remote.Root
+	const root, message, events = remote.Root, remote.MediaType, "text/event-stream"
 	return []Operation{
-		{"GET", root, "Who the server is, for other servers and programs that use it as their store", (*Server).hello},
-		{"POST", root + "/commit", "Commit a batch; admin on each space", change(spacesOfBatch, (*Server).commit)},
-		{"POST", root + "/load", "Import a part of a space; admin", change(oneSpace, (*Server).load)},
-		{"POST", root + "/purge", "Remove for good; admin", change(oneSpace, (*Server).purge)},
-		{"POST", root + "/get", "Get records as they are; admin", question(oneSpace, (*Server).get)},
-		{"POST", root + "/list", "List records as they are; admin", question(oneSpace, (*Server).list)},
-		{"POST", root + "/read", "Read a page of a journal; admin", question(oneSpace, (*Server).read)},
-		{"POST", root + "/heads", "Where journals begin and end; admin on each space", question(spacesByName, (*Server).heads)},
-		{"POST", root + "/spaces", "List spaces; admin on *", question(allSpaces, (*Server).spaces)},
-		{"GET", root + "/watch", "Hints at changed spaces as an event stream; admin on *", (*Server).watch},
-		{"POST", root + "/signals", "Send signals; admin on each space", question(spacesOfSignals, (*Server).send)},
-		{"GET", root + "/signals", "Signals of all spaces as an event stream; admin on *", (*Server).receive},
+		{"GET", root, "Who the server is, for other servers and programs that use it as their store", "", "application/json", (*Server).hello},
+		{"POST", root + "/commit", "Commit a batch; admin on each space, on * for what is the kernel's", message, message, change(spacesOfBatch, (*Server).commit)},
+		{"POST", root + "/load", "Import a part of a space; admin, on * for what is the kernel's", message, message, change(spacesOfLoad, (*Server).load)},
+		{"POST", root + "/purge", "Remove for good; admin, on * for what is the kernel's", message, message, change(spacesOfPurge, (*Server).purge)},
+		{"POST", root + "/get", "Get records as they are; admin", message, message, question(oneSpace, (*Server).get)},
+		{"POST", root + "/list", "List records as they are; admin", message, message, question(oneSpace, (*Server).list)},
+		{"POST", root + "/read", "Read a page of a journal; admin", message, message, question(oneSpace, (*Server).read)},
+		{"POST", root + "/heads", "Where journals begin and end; admin on each space", message, message, question(spacesByName, (*Server).heads)},
+		{"POST", root + "/spaces", "List spaces; admin on *", message, message, question(allSpaces, (*Server).spaces)},
+		{"GET", root + "/watch", "Hints at changed spaces as an event stream; admin on *", "", events, (*Server).watch},
+		{"POST", root + "/signals", "Send signals; admin on each space", message, message, question(spacesOfSignals, (*Server).send)},
+		{"GET", root + "/signals", "Signals of all spaces as an event stream; admin on *", "", events, (*Server).receive},
 	}
 }
 
 func oneSpace(r *remote.Request) []string     { return []string{r.Space} }
 func spacesByName(r *remote.Request) []string { return r.Names }
-func allSpaces(*remote.Request) []string      { return []string{"*"} }
+func allSpaces(*remote.Request) []string      { return []string{everything} }
+
+// everything is the space to be admin of for what the kernel keeps in any space:
+// see [thole.Reserved].
+const everything = "*"
 
 func spacesOfBatch(r *remote.Request) []string {
-	return distinct(len(r.Batch), func(i int) string { return r.Batch[i].Space })
+	names := distinct(len(r.Batch), func(i int) string { return r.Batch[i].Space })
+	for i := range r.Batch {
+		if r.Batch[i].Reserved() {
+			return append(names, everything)
+		}
+	}
+	return names
+}
+
+func spacesOfLoad(r *remote.Request) []string {
+	if r.Chunk.Reserved() || r.Space == "global" {
+		return []string{r.Space, everything}
+	}
+	return []string{r.Space}
+}
+
+// spacesOfPurge: global holds the tokens, and is removed by no narrower grant.
+func spacesOfPurge(r *remote.Request) []string {
+	if r.Purge.Reserved() || r.Space == "global" {
+		return []string{r.Space, everything}
+	}
+	return []string{r.Space}
 }
 
 func spacesOfSignals(r *remote.Request) []string {
@@ -68,7 +94,7 @@ type does func(s *Server, ctx context.Context, r *remote.Request) (*remote.Answe
 // question answers what may be asked twice.
 func question(spaces func(*remote.Request) []string, do does) func(*Server, *Call) error {
 	return func(s *Server, c *Call) error {
-		req, err := s.request(c, spaces)
+		req, _, err := s.request(c, spaces)
 		if err != nil {
 			return err
 		}
@@ -85,21 +111,27 @@ func question(spaces func(*remote.Request) []string, do does) func(*Server, *Cal
 }
 
 // request reads the body and asks whether the caller may.
-func (s *Server) request(c *Call, spaces func(*remote.Request) []string) (*remote.Request, error) {
+func (s *Server) request(c *Call, spaces func(*remote.Request) []string) (*remote.Request, []byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(c.W, c.R.Body, remote.MaxRequest))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, fmt.Errorf("%w: the request has more than %d bytes", thole.ErrTooLarge, remote.MaxRequest)
+		return nil, nil, fmt.Errorf("%w: the request has more than %d bytes", thole.ErrTooLarge, remote.MaxRequest)
 	case err != nil:
-		return nil, fmt.Errorf("%w: the request could not be read: %v", thole.ErrInvalid, err)
+		return nil, nil, fmt.Errorf("%w: the request could not be read: %v", thole.ErrInvalid, err)
 	}
 	http.NewResponseController(c.W).SetReadDeadline(time.Time{}) // the store may take its time
 	req, err := remote.DecodeRequest(body)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return req, c.may(spaces(req)...)
+	if err := c.may(spaces(req)...); err != nil {
+		return nil, nil, err
+	}
+	if c.may(everything) != nil {
+		s.clamp(req)
+	}
+	return req, body, nil
 }
 
 // answer writes a message. A client that takes nothing of it for Options.Stall
@@ -121,6 +153,11 @@ func (s *Server) answer(c *Call, body []byte) error {
 
 func (s *Server) commit(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
 	results, err := s.store.Apply(ctx, r.Batch)
+	for i := range results {
+		if results[i].Err != nil && !r.Partial { // the client would take it for success
+			return nil, fmt.Errorf("%w: %s does not take commits: %v", thole.ErrUnavailable, r.Batch[i].Space, results[i].Err)
+		}
+	}
 	return &remote.Answer{Results: results}, err
 }
 
@@ -129,32 +166,7 @@ func (s *Server) load(ctx context.Context, r *remote.Request) (*remote.Answer, e
 }
 
 func (s *Server) purge(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
-	return &remote.Answer{}, s.store.Space(r.Space).Purge(ctx, r.Purge)
-}
-
-func (s *Server) get(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
-	records, err := s.store.Backend().Get(ctx, r.Space, r.Names...)
-	return &remote.Answer{Records: records}, err
-}
-
-func (s *Server) list(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
-	records, err := s.store.Backend().List(ctx, r.Space, r.List)
-	return &remote.Answer{Records: records}, err
-}
-
-func (s *Server) read(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
-	page, err := s.store.Backend().Read(ctx, r.Space, r.Read)
-	return &remote.Answer{Page: page}, err
-}
-
-func (s *Server) heads(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
-	heads, err := s.store.Backend().Heads(ctx, r.Names...)
-	return &remote.Answer{Heads: heads}, err
-}
-
-func (s *Server) spaces(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
-	names, err := s.store.Backend().Spaces(ctx, r.Spaces)
-	return &remote.Answer{Names: names}, err
+	return &remote.Answer{}, s.store.Purge(ctx, r.Space, r.Purge)
 }
 
 func (s *Server) send(ctx context.Context, r *remote.Request) (*remote.Answer, error) {

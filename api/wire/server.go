@@ -76,6 +76,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 type Call struct {
 	W http.ResponseWriter
 	R *http.Request
+	// Caller tells those apart who must not learn of each other's changes; "" if
+	// nobody is told apart.
+	Caller string
 	// May reports why the caller may not use a space as a store does, "*" being
 	// all of them. Nil: they may.
 	May func(space string) error

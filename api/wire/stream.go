@@ -32,7 +32,8 @@ func (s *Server) stream(c *Call, feed func(ctx context.Context, put func(event s
 	if err := c.may("*"); err != nil {
 		return err
 	}
-	if !strings.Contains(c.R.Header.Get("Accept"), "text/event-stream") {
+	// After the answer to a HEAD the client uses the connection for its next request.
+	if c.R.Method == http.MethodHead || !strings.Contains(c.R.Header.Get("Accept"), "text/event-stream") {
 		return fmt.Errorf("%w: this is an event stream; ask for it with Accept: text/event-stream", thole.ErrInvalid)
 	}
 	if s.opts.Draining.Err() != nil {

@@ -54,7 +54,6 @@ func brokenRelays() []broken {
 	return []broken{
 		{"signals go nowhere", keeps, relays(relaying{send: func(context.Context, thole.Relay, []thole.Signal) error { return nil }})},
 		{"a signal loses its origin", keeps, relays(changingSignals(func(sig *thole.Signal) { sig.Origin = "" }))},
-		{"a signal loses what comes before it", keeps, relays(changingSignals(func(sig *thole.Signal) { sig.After = thole.Position{} }))},
 		{"a signal loses its refs", keeps, relays(changingSignals(func(sig *thole.Signal) { sig.Event.Refs = nil }))},
 		{"signals come in reverse", orders, relays(relaying{send: sendReversed})},
 		{"signals come twice", orders, relays(relaying{send: sendTwice})},

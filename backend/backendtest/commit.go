@@ -76,7 +76,8 @@ func commitRoundTrip(e *env) {
 			thole.Write{Key: "plain", Value: json.RawMessage(v), Schema: i},
 			thole.Write{Key: "expires", Value: json.RawMessage(v), Expires: times[(i+1)%len(times)].Add(10 * time.Minute)},
 		)
-		c.Actor, c.Cause = "tool:Edit "+v, "cause "+strings.TrimSpace(v)
+		name := strings.ReplaceAll(v, "\x7f", "") // values may hold control characters, names may not
+		c.Actor, c.Cause = "tool:Edit "+name, "cause "+strings.TrimSpace(name)
 		r := e.mustCommit(c)
 		events = append(events, eventsOf(c, r)...)
 		for j, got := range e.get(space, "plain", "expires") {

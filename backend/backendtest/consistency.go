@@ -54,7 +54,7 @@ func (t *tracker) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 		switch {
 		case err != nil || i >= len(results):
 			s.loose = true
-		case results[i].Conflict == nil:
+		case results[i].Conflict == nil && results[i].Err == nil:
 			last := results[i].Last.Seq
 			first := last - uint64(max(1, len(batch[i].Events))) + 1
 			s.ranges = append(s.ranges, seqRange{first, last})

@@ -11,6 +11,7 @@ import (
 func limitCases() []testCase {
 	return []testCase{
 		{"limit/a value and an event of 512 KiB", limitValue},
+		{"limit/a value and an event that nest as deep as they may", limitDepth},
 		{"limit/a commit of 256 items", limitItems},
 		{"limit/a commit of 4 MiB", limitBytes},
 		{"limit/a batch of several full commits", limitBatch},
@@ -38,6 +39,20 @@ func limitValue(e *env) {
 	e.equal("record", e.get(space, "k"), recordsOf(c, r))
 	e.reopen()
 	e.equal("record", e.list(space, thole.ListQuery{}), recordsOf(c, r))
+}
+
+func limitDepth(e *env) {
+	nested := func(levels int) []byte {
+		return []byte(strings.Repeat(`{"a":[`, levels/2) + strings.Repeat(`]}`, levels/2))
+	}
+	ev := event("s", "s.made")
+	ev.Data = nested(thole.MaxEventDepth)
+	c := commitOf(ev, thole.Write{Key: "k", Value: nested(thole.MaxDepth)}, thole.Write{Key: "idem/k", Value: nested(thole.MaxEventDepth)})
+	r := e.mustCommit(c)
+	e.equal("event", e.readAll(space, thole.ReadQuery{}), eventsOf(c, r))
+	e.reopen()
+	e.equal("event, reopened", e.readAll(space, thole.ReadQuery{}), eventsOf(c, r))
+	e.equal("record", e.get(space, "k", "idem/k"), recordsOf(c, r))
 }
 
 func limitItems(e *env) {

@@ -14,11 +14,10 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/effort"
 )
 
-const modelSteps = 3000
-
-// Model does a few thousand random operations on a fresh store and on a plain
+// Model does thousands of random operations on a fresh store and on a plain
 // model of it, across reopen, and fails at the first difference. The same seed
 // gives the same operations; zero takes one from the clock. The environment
 // variable THOLE_SEED overrides it. The seed is logged.
@@ -37,9 +36,10 @@ func Model(t *testing.T, open Opener, seed uint64) Report {
 	t.Logf("model: THOLE_SEED=%d", seed)
 	var checks atomic.Int64
 	h := open(t)
-	runModel(newEnv(t, h, &checks), seed, modelSteps)
+	steps := effort.Amount(1000, 2000, 10_000)
+	runModel(newEnv(t, h, &checks), seed, steps)
 	report := Report{Backend: typeOf(h.Backend), Cases: 1, Checks: int(checks.Load())}
-	t.Logf("matrix: %s, model: %d steps, %d checks", report.Backend, modelSteps, report.Checks)
+	t.Logf("matrix: %s, model: %d steps, %d checks", report.Backend, steps, report.Checks)
 	return report
 }
 

@@ -42,7 +42,10 @@ func (r *recovery) adopt() (*addition, error) {
 	slices.SortFunc(r.hand, func(a, b change) int { return strings.Compare(a.Key, b.Key) })
 	a := &addition{sp: sp}
 	now := time.Now()
-	event := r.found()
+	event, err := r.found()
+	if err != nil {
+		return nil, err
+	}
 	for rest := r.hand; event != nil || len(rest) > 0; {
 		c := thole.Commit{Space: sp.name, Now: now, Actor: handActor}
 		if event != nil {
@@ -88,7 +91,7 @@ func takeChanges(changes []change) int {
 }
 
 // found is the event that says what was found.
-func (r *recovery) found() *thole.Event {
+func (r *recovery) found() (*thole.Event, error) {
 	d := adoption{Reasons: r.reasons, Total: len(r.hand)}
 	for _, h := range r.hand {
 		if h.Value == nil {
@@ -105,7 +108,7 @@ func (r *recovery) found() *thole.Event {
 	d.Deleted = d.Deleted[:min(len(d.Deleted), maxNamedKeys)]
 	data, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // strings and a number
+		return nil, err
 	}
-	return &thole.Event{Stream: adoptStream, Type: adoptType, Data: data}
+	return &thole.Event{Stream: adoptStream, Type: adoptType, Data: data}, nil
 }

@@ -169,21 +169,17 @@ func (s *Store) cleanKeys(name, after string, n int) []string {
 	return keys
 }
 
-// changedJournal reports whether a journal is not as long as is known. It may be
-// because somebody writes just now.
+// changedJournal reports whether a journal is another one than is known. It may
+// be because somebody writes just now.
 func (s *Store) changedJournal(name string) (bool, error) {
 	s.mu.RLock()
 	sp := s.spaces[name]
-	var last segment
-	if sp != nil && len(sp.segments) > 0 {
-		last = sp.segments[len(sp.segments)-1]
-	}
 	s.mu.RUnlock()
-	if last == (segment{}) {
+	if sp == nil {
 		return false, nil
 	}
-	file, err := s.disk.stampAt(segmentPath(sp.dir, last.first))
-	return file.size != last.size, err
+	same, err := s.untouched(sp)
+	return !same && err == nil, err
 }
 
 // changedRecords returns which of the records have other files than the store

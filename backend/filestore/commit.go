@@ -2,7 +2,9 @@ package filestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/thole-dev/thole"
@@ -34,14 +36,11 @@ func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resul
 }
 
 func (s *Store) commit(batch []thole.Commit) ([]thole.Result, error) {
-	spaces, err := s.currentOf(batch)
+	spaces, sick, err := s.currentOf(batch)
 	if err != nil {
 		return nil, err
 	}
-	stages, results, err := s.stage(spaces, batch)
-	if err != nil {
-		return nil, err
-	}
+	stages, results := s.stage(spaces, sick, batch)
 	var adds []*addition
 	for _, st := range stages {
 		if len(st.lines) > 0 {
@@ -55,9 +54,10 @@ func (s *Store) commit(batch []thole.Commit) ([]thole.Result, error) {
 	return results, s.publish(adds)
 }
 
-// currentOf returns the spaces of a batch as they are now: what people did to the
-// files that the batch is about is adopted first.
-func (s *Store) currentOf(batch []thole.Commit) (map[string]*space, error) {
+// currentOf returns the spaces of a batch as they are now, and why some of them
+// cannot be had: that fails nobody else. What people did to the files that the batch
+// is about is adopted first.
+func (s *Store) currentOf(batch []thole.Commit) (spaces map[string]*space, sick map[string]error, err error) {
 	keys := map[string][]string{}
 	for i := range batch {
 		c := &batch[i]
@@ -72,38 +72,48 @@ func (s *Store) currentOf(batch []thole.Commit) (map[string]*space, error) {
 		}
 		keys[c.Space] = names
 	}
-	spaces := map[string]*space{}
+	spaces, sick = map[string]*space{}, map[string]error{}
 	for i := range batch {
 		name := batch[i].Space
-		if spaces[name] != nil {
+		if spaces[name] != nil || sick[name] != nil {
 			continue
 		}
-		sp, err := s.current(name)
-		if err != nil {
-			return nil, err
+		sp, err := s.currentFor(name, keys[name])
+		switch {
+		case err == nil:
+			spaces[name] = sp
+		case broken(err):
+			return nil, nil, err
+		case errors.Is(err, thole.ErrCorrupt), errors.Is(err, fs.ErrPermission): // its files say so
+			sick[name] = s.explain(err)
+		default:
+			return nil, nil, err
 		}
-		changed, err := s.changedRecords(name, keys[name])
-		if err != nil {
-			return nil, err
-		}
-		if len(changed) > 0 {
-			if _, err := s.load(name); err != nil {
-				return nil, err
-			}
-			if sp, err = s.current(name); err != nil {
-				return nil, err
-			}
-		}
-		spaces[name] = sp
 	}
-	return spaces, nil
+	return spaces, sick, nil
+}
+
+// currentFor is current for a commit that touches some records.
+func (s *Store) currentFor(name string, keys []string) (*space, error) {
+	sp, err := s.current(name)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := s.changedRecords(name, keys)
+	if err != nil || len(changed) == 0 {
+		return sp, err
+	}
+	if _, err := s.load(name); err != nil {
+		return nil, err
+	}
+	return s.current(name)
 }
 
 // stage checks the commits of a batch, each on what those before it made of its
 // space, and returns the stages in the order in which the batch names the spaces.
 // The lock lets nobody else add to them; mu is for the memory, in which readers catch
 // up with the one who has the lock next.
-func (s *Store) stage(spaces map[string]*space, batch []thole.Commit) ([]*stage, []thole.Result, error) {
+func (s *Store) stage(spaces map[string]*space, sick map[string]error, batch []thole.Commit) ([]*stage, []thole.Result) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var order []*stage
@@ -111,6 +121,10 @@ func (s *Store) stage(spaces map[string]*space, batch []thole.Commit) ([]*stage,
 	results := make([]thole.Result, len(batch))
 	for i := range batch {
 		c := batch[i]
+		if err := sick[c.Space]; err != nil {
+			results[i].Err = fmt.Errorf("commit: %w", err)
+			continue
+		}
 		c.Now = micro(c.Now)
 		st := stages[c.Space]
 		if st == nil {
@@ -120,10 +134,10 @@ func (s *Store) stage(spaces map[string]*space, batch []thole.Commit) ([]*stage,
 		}
 		var err error
 		if results[i], err = st.commit(&c); err != nil {
-			return nil, nil, err
+			results[i] = thole.Result{Err: fmt.Errorf("commit: %w", err)}
 		}
 	}
-	return order, results, nil
+	return order, results
 }
 
 // publish makes additions durable, then visible here, then to others.
@@ -195,16 +209,33 @@ func (s *Store) current(name string) (*space, error) {
 	return sp, nil
 }
 
-// untouched reports whether the journal is as long as it should be. The caller
-// holds the lock, so nobody but a person changes it.
+// untouched reports whether the journal is on the disk as it is in memory: its
+// newest segment is as long, and no other follows. Every writer changes one of the
+// two before it acknowledges anything, also one that cannot leave a note. With the
+// lock held, the answer stays true.
 func (s *Store) untouched(sp *space) (bool, error) {
-	n := len(sp.segments)
-	if n == 0 {
+	s.mu.RLock()
+	var newest segment
+	if n := len(sp.segments); n > 0 {
+		newest = sp.segments[n-1]
+	}
+	next := sp.head.Last.Seq + 1
+	s.mu.RUnlock()
+	if newest.first == 0 {
 		return true, nil
 	}
-	last := sp.segments[n-1]
-	file, err := s.disk.stampAt(segmentPath(sp.dir, last.first))
-	return file.size == last.size, err
+	return s.endsWith(sp.dir, newest, next)
+}
+
+// endsWith reports whether the journal of the space in dir ends with that segment, and
+// none with commits from next on follows.
+func (s *Store) endsWith(dir string, newest segment, next uint64) (bool, error) {
+	file, err := s.disk.stampAt(segmentPath(dir, newest.first))
+	if err != nil || file.size != newest.size {
+		return false, err
+	}
+	follows, err := s.disk.exists(segmentPath(dir, next))
+	return !follows && err == nil, err
 }
 
 // stage is a space with what the commits of a batch before this one made of it.
@@ -243,7 +274,10 @@ func (st *stage) commit(c *thole.Commit) (thole.Result, error) {
 	if err != nil || conflict != nil {
 		return thole.Result{Conflict: conflict}, err
 	}
-	result := st.advance(c)
+	result, err := st.advance(c)
+	if err != nil {
+		return result, err
+	}
 	l := newLine(c, result)
 	st.add(l)
 	for i := range l.Events {
@@ -261,7 +295,7 @@ func (st *stage) commit(c *thole.Commit) (thole.Result, error) {
 
 // advance moves the staged head. A space that may go on elsewhere under its
 // current epoch begins another one here.
-func (st *stage) advance(c *thole.Commit) thole.Result {
+func (st *stage) advance(c *thole.Commit) (thole.Result, error) {
 	if st.forked {
 		st.forked = false
 		epochs := st.head.Epochs
@@ -270,5 +304,5 @@ func (st *stage) advance(c *thole.Commit) thole.Result {
 			st.head.Epochs = append(epochs, thole.Epoch{Name: epoch, First: st.head.Last.Seq + 1})
 		}
 	}
-	return st.head.Advance(c)
+	return st.head.Advance(c, thole.MaxSeq)
 }

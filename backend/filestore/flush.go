@@ -53,7 +53,7 @@ func (s *Store) follow() {
 func (s *Store) tend() {
 	patrol := time.NewTicker(patrolEvery)
 	defer patrol.Stop()
-	space, key := "", ""
+	space, key, unread := "", "", ""
 	for {
 		select {
 		case <-s.closed:
@@ -62,6 +62,9 @@ func (s *Store) tend() {
 			s.willRetry(s.retell(context.Background()))
 			var err error
 			space, key, err = s.patrol(context.Background(), space, key)
+			s.willRetry(err)
+			s.willRetry(s.emptyLater(context.Background()))
+			unread, err = s.patrolNotes(context.Background(), unread)
 			s.willRetry(err)
 		}
 	}
@@ -187,11 +190,22 @@ func (p *pace) rest() {
 
 // pending is a record on its way to its file.
 type pending struct {
-	key  string
-	seq  uint64
-	rec  *record // nil: it is deleted
-	tmp  string
-	file stamp
+	key    string
+	seq    uint64
+	rec    *record // nil: it is deleted
+	tmp    string
+	staged bool // tmp may be there
+	file   stamp
+}
+
+// stageFile writes the file of a record beside its place.
+func (s *Store) stageFile(p *pending) (err error) {
+	if p.rec == nil {
+		return nil
+	}
+	p.staged = true
+	p.file, err = s.disk.writeFile(p.tmp, encodeRecord(&p.rec.Record), true)
+	return err
 }
 
 // flushSpace brings the files of one space up to date.
@@ -234,7 +248,7 @@ func (s *Store) writeFiles(ctx context.Context, sp *space, files []*pending, upT
 func (s *Store) tryFiles(ctx context.Context, sp *space, files []*pending, upTo uint64, pc *pace) (bool, error) {
 	defer func() {
 		for _, p := range files {
-			if p.rec != nil {
+			if p.staged {
 				s.disk.Remove(p.tmp)
 			}
 		}
@@ -243,8 +257,7 @@ func (s *Store) tryFiles(ctx context.Context, sp *space, files []*pending, upTo 
 		if p.rec == nil {
 			continue
 		}
-		var err error
-		if p.file, err = s.disk.writeFile(p.tmp, encodeRecord(&p.rec.Record), true); err != nil {
+		if err := s.stageFile(p); err != nil {
 			return false, err
 		}
 		pc.rest()
@@ -279,19 +292,29 @@ func (s *Store) install(ctx context.Context, sp *space, files []*pending, upTo u
 	}
 	var dirs []string
 	var done []*pending
+	renewed := false
 	for _, p := range files {
 		if !same {
 			break
 		}
+		b, behind := s.behindOf(sp, p.key)
+		switch {
+		case !behind || p.seq <= sp.flushed:
+			continue // another process did it
+		case p.seq != b.seq && renewed:
+			continue // the next flush does it: the lock is held for one sync at most
+		case p.seq != b.seq:
+			if err := s.renew(sp, p, b.seq); err != nil {
+				return false, err
+			}
+			renewed = true
+		}
 		var changed []string
-		var skip bool
-		if changed, skip, same, err = s.installOne(sp, p); err != nil {
+		if changed, same, err = s.installOne(sp, p, b.file); err != nil {
 			return false, err
 		}
 		dirs = append(dirs, changed...)
-		if !skip {
-			done = append(done, p)
-		}
+		done = append(done, p)
 	}
 	if err := s.disk.syncDirs(dirs); err != nil {
 		return false, err
@@ -305,7 +328,7 @@ func (s *Store) install(ctx context.Context, sp *space, files []*pending, upTo u
 	}
 	s.tellSoon(func() []note {
 		for _, p := range done {
-			s.installed(sp, p)
+			s.settle(sp, p.key, p.file)
 		}
 		if upTo <= sp.flushed {
 			return nil
@@ -316,48 +339,47 @@ func (s *Store) install(ctx context.Context, sp *space, files []*pending, upTo u
 	return true, nil
 }
 
-// installOne puts one file in its place and returns the directories whose names
-// changed. It skips what was put there meanwhile by another process, and reports
-// false if a person changed the file.
-func (s *Store) installOne(sp *space, p *pending) (dirs []string, skip, same bool, err error) {
+func (s *Store) behindOf(sp *space, key string) (behind, bool) {
 	s.mu.RLock()
-	b, behind := sp.dirty[p.key]
+	defer s.mu.RUnlock()
+	b, ok := sp.dirty[key]
+	return b, ok
+}
+
+// renew makes p the write that counts, as the key was written again meanwhile. An
+// older one must not be installed: another process may have installed the newer one
+// already and say so later, and then nobody would correct the file.
+func (s *Store) renew(sp *space, p *pending, seq uint64) error {
+	s.mu.RLock()
+	p.seq = seq
+	p.rec, _ = sp.records.Get(p.key)
 	s.mu.RUnlock()
-	if !behind || p.seq <= sp.flushed {
-		return nil, true, true, nil
-	}
+	return s.stageFile(p)
+}
+
+// installOne puts one file in its place, where the file known is now, and returns
+// the directories whose names changed. It reports false if a person changed the
+// file.
+func (s *Store) installOne(sp *space, p *pending, known stamp) (dirs []string, same bool, err error) {
 	root := filepath.Join(sp.dir, "records")
 	path := filepath.Join(root, recordFile(p.key))
 	file, err := s.disk.stampAt(path)
-	if err != nil || b.file != unknown && file != b.file {
-		return nil, false, err != nil, err
+	if err != nil || known != unknown && file != known {
+		return nil, err != nil, err
 	}
 	if p.rec == nil {
 		if err := s.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, false, true, err
+			return nil, true, err
 		}
-		return []string{s.disk.removeEmpty(sp.dir, filepath.Dir(path))}, false, true, nil
+		return []string{s.disk.removeEmpty(sp.dir, filepath.Dir(path))}, true, nil
 	}
 	if err := s.disk.mkdirAll(sp.dir, filepath.Dir(path)); err != nil {
-		return nil, false, true, err
+		return nil, true, err
 	}
 	if err := s.disk.Rename(p.tmp, path); err != nil {
-		return nil, false, true, err
+		return nil, true, err
 	}
-	return upTo(sp.dir, filepath.Dir(path)), false, true, nil
-}
-
-// installed notes that a file is in its place. The caller holds mu.
-func (s *Store) installed(sp *space, p *pending) {
-	b, behind := sp.dirty[p.key]
-	switch {
-	case !behind:
-	case b.seq == p.seq:
-		s.settle(sp, p.key, p.file)
-	default: // it was written again meanwhile
-		b.file = p.file
-		sp.dirty[p.key] = b
-	}
+	return upTo(sp.dir, filepath.Dir(path)), true, nil
 }
 
 // tmpName makes names of temporary files of spaces and processes differ.

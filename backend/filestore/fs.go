@@ -41,11 +41,21 @@ type File = interface {
 	Close() error
 }
 
-// osFS is the operating system's file system.
-type osFS struct{}
+// osFS is the operating system's file system. What it makes gets the rights of
+// the store's root, as far as the umask allows: 0600 and 0700 below a root that
+// Thole made, 0644 and 0755 in a work tree that everyone may read.
+type osFS struct{ rights fs.FileMode }
 
-func (osFS) OpenFile(name string, flag int) (File, error) {
-	f, err := os.OpenFile(name, flag, 0o644)
+// newOSFS returns the file system below a root; nil: one that is not there yet.
+func newOSFS(root fs.FileInfo) osFS {
+	if root == nil {
+		return osFS{0o700}
+	}
+	return osFS{root.Mode().Perm() | 0o700} // Thole itself writes what it makes
+}
+
+func (o osFS) OpenFile(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, o.rights&0o666)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +64,7 @@ func (osFS) OpenFile(name string, flag int) (File, error) {
 
 func (osFS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
 func (osFS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
-func (osFS) Mkdir(name string) error                    { return os.Mkdir(name, 0o755) }
+func (o osFS) Mkdir(name string) error                  { return os.Mkdir(name, o.rights) }
 func (osFS) Rename(from, to string) error               { return os.Rename(from, to) }
 func (osFS) Remove(name string) error                   { return os.Remove(name) }
 

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -222,23 +221,4 @@ func (s *Store) syncTree(dir string) error {
 		return err
 	}
 	return s.disk.syncDirs([]string{dir})
-}
-
-// removeTree removes a directory so that a crash leaves all of it or nothing.
-func (s *Store) removeTree(dir string) error {
-	trash := s.private("trash", thole.NewEpoch(1))
-	err := s.disk.Rename(dir, trash)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := s.disk.syncDirs([]string{filepath.Dir(dir), filepath.Dir(trash)}); err != nil {
-		return err
-	}
-	if err := s.disk.removeAll(trash); err != nil {
-		return err
-	}
-	return s.disk.syncDirs([]string{filepath.Dir(trash)})
 }

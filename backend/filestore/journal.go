@@ -146,6 +146,7 @@ type addition struct {
 
 	segment segment // that they go to, with its size before
 	fresh   bool    // the segment is a new one
+	created bool    // its file was made here, so taking it back removes it
 	head    int64   // bytes of the head before the first line
 }
 
@@ -212,7 +213,7 @@ func (s *Store) putOne(a *addition) error {
 	flag := os.O_WRONLY
 	var changed []string
 	if a.fresh {
-		flag |= os.O_CREATE | os.O_TRUNC
+		flag |= os.O_CREATE | os.O_EXCL // one that is there holds commits that memory does not know
 		if err := s.disk.mkdirAll(s.dir, filepath.Dir(path)); err != nil {
 			return err
 		}
@@ -222,6 +223,7 @@ func (s *Store) putOne(a *addition) error {
 	if err != nil {
 		return err
 	}
+	a.created = a.fresh
 	_, err = f.WriteAt(a.text, a.segment.size)
 	if err == nil {
 		err = syncFile(f)
@@ -238,8 +240,10 @@ func (s *Store) putOne(a *addition) error {
 func (s *Store) takeBack(a *addition) error {
 	path := segmentPath(a.sp.dir, a.segment.first)
 	if a.fresh {
-		if err := s.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if a.created {
+			if err := s.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
 		return s.disk.syncDirs([]string{s.disk.removeEmpty(s.dir, filepath.Dir(path))})
 	}

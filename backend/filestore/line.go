@@ -293,7 +293,7 @@ func parseLine(data []byte) (*line, error) {
 		return nil, fmt.Errorf("%w: its checksum is wrong", thole.ErrCorrupt)
 	}
 	l := new(line)
-	if thole.JSONDepth(data) > thole.MaxDepth+8 {
+	if thole.JSONDepth(data) > thole.MaxEventDepth+8 {
 		return nil, fmt.Errorf("%w: it nests too deep", thole.ErrCorrupt)
 	}
 	if err := json.Unmarshal(data, l); err != nil {

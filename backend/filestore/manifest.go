@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +30,8 @@ import (
 // A process that looks at a space needs one stat of the manifest to know that
 // nobody else did anything. A note is appended when what it says is on stable
 // storage. Notes themselves are synced only where the past changes or begins:
-// what else they lack after a crash is found in the journals.
+// what else they lack, after a crash or a write that failed, is found in the
+// journals: see due.go.
 type manifest struct {
 	store      string
 	generation int
@@ -184,7 +186,7 @@ func readHeader(f File) (h manifestHeader, size int64, err error) {
 // hear takes in a note of another process. The caller holds mu.
 func (s *Store) hear(n note) {
 	s.news++
-	s.notes.Set(n.Space, n)
+	s.setNote(n)
 	s.untold = slices.DeleteFunc(s.untold, func(u note) bool { return u.Space == n.Space }) // who wrote this one saw what it is about
 	sp := s.spaces[n.Space]
 	switch {
@@ -193,6 +195,17 @@ func (s *Store) hear(n note) {
 		s.forget(sp)
 	case n.Flushed > sp.flushed:
 		s.flushedBy(sp, n.Flushed)
+	}
+}
+
+// setNote takes in the newest note of a space. The caller holds mu.
+func (s *Store) setNote(n note) {
+	s.notes.Set(n.Space, n)
+	delete(s.unsure, n.Space)
+	if n.Began {
+		s.begun[n.Space] = true
+	} else {
+		delete(s.begun, n.Space)
 	}
 }
 
@@ -242,15 +255,18 @@ func (s *Store) changeAndTell(change func() []note) error {
 	defer s.mu.Unlock()
 	notes := change()
 	for _, n := range notes {
-		s.notes.Set(n.Space, n)
+		s.setNote(n)
 	}
 	notes = append(s.untold, notes...)
 	var b []byte
+	var err error
 	for _, n := range notes {
-		b = appendSealed(b, n)
+		if b, err = appendSealed(b, n); err != nil {
+			return err // others find out what it says when they take the lock
+		}
 	}
 	m := &s.manifest
-	written, err := 0, error(nil)
+	written := 0
 	if s.seen.size > m.offset { // a crash tore the last line
 		err = m.file.Truncate(m.offset)
 	}
@@ -289,16 +305,16 @@ func newest(notes []note) (last []note) {
 }
 
 // appendSealed appends v as a line with its CRC.
-func appendSealed(b []byte, v any) []byte {
+func appendSealed(b []byte, v any) ([]byte, error) {
 	start := len(b)
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // a struct of plain fields
+		return b[:start], fmt.Errorf("encode a line of the manifest: %w", err)
 	}
 	b = append(b, crcPrefix+`00000000",`...)
 	b = append(b, data[1:]...)
 	seal(b[start:])
-	return append(b, '\n')
+	return append(b, '\n'), nil
 }
 
 // announce notes durably that spaces are being made here, before there is any of
@@ -337,23 +353,23 @@ func (s *Store) withdraw(spaces []*space) {
 	}
 }
 
-// settleBegun finds out what became of spaces whose making a crash ended.
+// settleBegun finds out what became of spaces that somebody announced and said no
+// more about: a crash, or the end of that process, came between. The caller holds
+// the lock, so nobody is making them now.
 func (s *Store) settleBegun() error {
-	var begun []string
-	s.mu.RLock()
-	s.notes.Scan(func(name string, n note) bool {
-		if n.Began {
-			begun = append(begun, name)
-		}
-		return true
-	})
-	s.mu.RUnlock()
-	for _, name := range begun {
+	for _, name := range s.begunSpaces() {
 		if _, err := s.load(name); err != nil && !errors.Is(err, thole.ErrCorrupt) {
 			return err // a damaged one says so when it is used
 		}
 	}
 	return nil
+}
+
+// begunSpaces returns the spaces of which only the announcement is known.
+func (s *Store) begunSpaces() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Sorted(maps.Keys(s.begun))
 }
 
 // syncManifest makes the notes durable.
@@ -362,15 +378,18 @@ func (s *Store) syncManifest() error { return syncFile(s.manifest.file) }
 // rewriteManifest writes a manifest with one note for each space.
 func (s *Store) rewriteManifest() error {
 	m := &s.manifest
-	b := appendSealed(nil, manifestHeader{m.store, m.generation + 1})
+	b, err := appendSealed(nil, manifestHeader{m.store, m.generation + 1})
 	s.mu.RLock()
 	s.notes.Scan(func(_ string, n note) bool {
-		if !n.Gone || n.Era > 0 {
-			b = appendSealed(b, n)
+		if err == nil && (!n.Gone || n.Era > 0) {
+			b, err = appendSealed(b, n)
 		}
-		return true
+		return err == nil
 	})
 	s.mu.RUnlock()
+	if err != nil {
+		return err
+	}
 	path := s.private("manifest")
 	if err := s.replaceFile(path, b); err != nil {
 		return err

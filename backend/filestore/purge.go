@@ -45,10 +45,19 @@ func (s *Store) tryPurge(ctx context.Context, name string, p *thole.Purge) (bool
 		return false, err
 	}
 	defer unlock()
+	owed, err := s.discarded(name)
+	if err == nil {
+		err = s.empty()
+	}
+	if err != nil {
+		return false, s.fail(err)
+	}
 	sp, err := s.existing(name)
 	switch {
 	case err != nil:
 		return false, s.fail(err)
+	case sp == nil && owed && p.All:
+		return true, nil // an earlier purge, that failed, began it
 	case sp == nil:
 		return false, thole.ErrNotFound
 	case p.All:
@@ -71,10 +80,10 @@ func (s *Store) tryPurge(ctx context.Context, name string, p *thole.Purge) (bool
 
 // drop removes a space with all that it holds.
 func (s *Store) drop(sp *space) error {
-	if err := s.removeTree(s.stagedDir(sp.name)); err != nil {
+	if err := s.discard(sp.name, s.stagedDir(sp.name)); err != nil {
 		return err
 	}
-	if err := s.removeTree(sp.dir); err != nil {
+	if err := s.discard(sp.name, sp.dir); err != nil {
 		return err
 	}
 	err := s.tellOthers(func() []note {
@@ -83,6 +92,9 @@ func (s *Store) drop(sp *space) error {
 	})
 	if err == nil {
 		err = s.syncManifest()
+	}
+	if err == nil {
+		err = s.empty()
 	}
 	return err
 }

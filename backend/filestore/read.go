@@ -301,8 +301,8 @@ func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, erro
 	return heads, nil
 }
 
-// Spaces implements [thole.Backend]. Of spaces that nobody used since the store
-// was opened it knows when they were due the last time.
+// Spaces implements [thole.Backend]. When a space that nobody used since the store was
+// opened is due, its note says; one whose note lacks something counts as due.
 func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, fmt.Errorf("spaces: %w", err)
@@ -310,17 +310,37 @@ func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, erro
 	if err := s.refresh(); err != nil {
 		return nil, fmt.Errorf("spaces: %w", s.explain(err))
 	}
+	if err := s.finishBegun(ctx); err != nil {
+		return nil, fmt.Errorf("spaces: %w", s.explain(err))
+	}
 	limit := thole.PageLimit(q.Limit)
 	var names []string
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	s.notes.Ascend(q.After, func(name string, n note) bool {
-		if name != q.After && !n.Gone && !n.Began && (q.DueBy.IsZero() || n.dueBy(q)) {
+		if name != q.After && !n.Gone && !n.Began && (q.DueBy.IsZero() || n.dueBy(q) || s.unsure[name]) {
 			names = append(names, name)
 		}
 		return len(names) < limit
 	})
 	return names, nil
+}
+
+// finishBegun looks which spaces are there of those that a process announced and
+// then could not say more about. A store that stopped writing cannot.
+func (s *Store) finishBegun(ctx context.Context) error {
+	s.mu.RLock()
+	skip := len(s.begun) == 0 || s.failed != nil
+	s.mu.RUnlock()
+	if skip {
+		return nil
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.fail(s.settleBegun())
 }
 
 func (n *note) dueBy(q thole.SpacesQuery) bool {

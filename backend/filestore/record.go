@@ -78,7 +78,7 @@ func recordSum(r *thole.Record, value []byte) uint32 {
 // record is as the store wrote it. The error says what a person has to mend.
 func decodeRecord(data []byte) (r thole.Record, ours bool, err error) {
 	var e recordEnvelope
-	if thole.JSONDepth(data) > thole.MaxDepth+8 {
+	if thole.JSONDepth(data) > thole.MaxEventDepth+8 {
 		return r, false, fmt.Errorf("%w: it nests too deep", thole.ErrCorrupt)
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -86,6 +86,11 @@ func decodeRecord(data []byte) (r thole.Record, ours bool, err error) {
 	}
 	if e.Value == nil {
 		return r, false, fmt.Errorf(`%w: it has no "value"; add it, or delete the file to delete the record`, thole.ErrCorrupt)
+	}
+	for _, t := range []time.Time{e.Updated, e.Expires} {
+		if y := t.UTC().Year(); y < 0 || y > 9999 {
+			return r, false, fmt.Errorf("%w: it has a time in the year %d in UTC, which cannot be written; mend it", thole.ErrCorrupt, y)
+		}
 	}
 	value := compact(e.Value)
 	if len(value) > thole.MaxValueBytes {

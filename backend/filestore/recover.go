@@ -73,8 +73,12 @@ func (s *Store) load(name string) (*space, error) {
 	return sp, nil
 }
 
-// noteFoundGone notes that a space has no files any more.
+// noteFoundGone notes that a space has no files any more. Whoever removed them may
+// have died before that was durable, and what was seen to be gone must not return.
 func (s *Store) noteFoundGone(n note) error {
+	if err := s.disk.syncDirs(upTo(s.dir, filepath.Join(s.dir, spaceDir(n.Space), "journal"))); err != nil {
+		return err
+	}
 	if !n.Last.IsZero() {
 		s.tell("space %s was removed by hand", n.Space)
 	}
@@ -169,17 +173,19 @@ func (r *recovery) readSegment(first uint64, newest bool) error {
 		return err
 	}
 	sp.segments[len(sp.segments)-1].size = end
+	empty := end == 0 || newest && sp.head.Last.IsZero() // a head alone is left of a first commit that failed
 	// What a failed sync left behind the end of an older segment is nothing: the
 	// head of the next one says that no line is missing.
-	if end > 0 && (end == int64(len(data)) || !newest) {
+	if !empty && (end == int64(len(data)) || !newest) {
 		return nil
 	}
-	acknowledged := !r.note.Rewriting && r.note.Segment == first && end < r.note.Size && int64(len(data)) >= r.note.Size
+	n := &r.note
+	acknowledged := !n.Rewriting && !n.Last.IsZero() && n.Segment == first && end < n.Size && int64(len(data)) >= n.Size
 	if !newest || acknowledged {
 		return fmt.Errorf("%w: %s, at byte %d: a line that was acknowledged is damaged: restore the file, or cut it there to give up what follows", thole.ErrCorrupt, path, end)
 	}
 	r.tell("%s: cut %d bytes that a crash left after byte %d", path, int64(len(data))-end, end)
-	if end == 0 {
+	if empty {
 		sp.segments = sp.segments[:len(sp.segments)-1]
 		if err := r.disk.Remove(path); err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/faultfs"
 )
 
@@ -30,8 +31,7 @@ var rates = faultfs.Faults{
 }
 
 // TestNothingAcknowledgedIsLostUnderFaults runs random work on a disk with random
-// faults, crashes included, and looks at what is left. The build tag "faults"
-// makes it 1,000 schedules.
+// faults, crashes included, and looks at what is left.
 func TestNothingAcknowledgedIsLostUnderFaults(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("THOLE_SEED"); text != "" {
@@ -41,7 +41,8 @@ func TestNothingAcknowledgedIsLostUnderFaults(t *testing.T) {
 		}
 	}
 	counts := map[faultfs.Kind]int{}
-	acknowledged, epochs := 0, 0
+	acknowledged, expiring, unsure := 0, 0, 0
+	schedules := effort.Amount(60, 200, 1000)
 	for i := range schedules {
 		r := newSchedule(t, seed+uint64(i))
 		for range 4 {
@@ -51,7 +52,8 @@ func TestNothingAcknowledgedIsLostUnderFaults(t *testing.T) {
 			counts[k] += n
 		}
 		acknowledged += r.acknowledged
-		epochs += r.epochs
+		expiring += r.expiring
+		unsure += r.unsure
 		if t.Failed() {
 			t.Fatalf("schedule %d failed, THOLE_SEED=%d; the stores said:\n%s", i, r.seed, &r.log)
 		}
@@ -62,7 +64,10 @@ func TestNothingAcknowledgedIsLostUnderFaults(t *testing.T) {
 			t.Errorf("no %s was fired", k)
 		}
 	}
-	t.Logf("schedules: %d from THOLE_SEED=%d, commits acknowledged and found: %d", schedules, seed, acknowledged)
+	t.Logf("schedules: %d from THOLE_SEED=%d, commits acknowledged and found: %d, expiring records found in due spaces: %d, notes that lacked something: %d", schedules, seed, acknowledged, expiring, unsure)
+	if expiring == 0 || unsure == 0 {
+		t.Error("no record expired, or no note lacked anything")
+	}
 }
 
 // schedule is random work on one store, and what must be found of it.
@@ -76,7 +81,8 @@ type schedule struct {
 	stopped      bool // the store said that it writes nothing any more
 	spaces       map[string]*expected
 	acknowledged int
-	epochs       int
+	expiring     int          // records found in spaces that were due
+	unsure       int          // notes that lacked something
 	log          bytes.Buffer // what the stores said
 }
 
@@ -192,8 +198,11 @@ func (r *schedule) commit() {
 		}
 		for _, key := range r.rand.Perm(6)[:r.rand.IntN(4)] {
 			w := thole.Write{Key: fmt.Sprint("k/", key), Value: fmt.Appendf(nil, `{"id":%d,"text":%q}`, r.id, strings.Repeat("x", r.rand.IntN(100)))}
-			if r.rand.IntN(4) == 0 {
+			switch r.rand.IntN(8) {
+			case 0, 1:
 				w.Value = nil
+			case 2, 3:
+				w.Expires = someday
 			}
 			c.Writes = append(c.Writes, w)
 		}
@@ -291,11 +300,17 @@ func (r *schedule) verify() {
 		r.Errorf("open after recovery: got %v", err)
 		return
 	}
+	due, err := dueSpaces(r.Context(), r.store) // before anything else looks at a space
+	if err != nil {
+		r.Errorf("spaces that are due after recovery: got %v", err)
+	}
+	r.unsure += r.store.Unsure()
 	if err := r.store.Check(r.Context()); err != nil {
 		r.Errorf("check after recovery: got %v", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.spaces)) {
 		r.verifySpace(name, r.spaces[name])
+		r.verifyDue(name, due)
 	}
 	if err := r.store.Flush(r.Context()); err != nil {
 		r.Errorf("flush after recovery: got %v", err)
@@ -343,6 +358,18 @@ func (r *schedule) verifySpace(name string, e *expected) {
 			r.Errorf("record %s of %s: got %s of %v, want %s of %v", rec.Key, name, rec.Value, rec.Version, w.Value, w.Version)
 		}
 	}
+}
+
+// verifyDue fails if something expires in a space that did not count as due.
+func (r *schedule) verifyDue(name string, due []string) {
+	expiring, err := r.store.List(r.Context(), name, thole.ListQuery{DueBy: someday})
+	if err != nil {
+		r.Errorf("what expires in %s: got %v", name, err)
+	}
+	if len(expiring) > 0 && !slices.Contains(due, name) {
+		r.Errorf("%d records expire in %s, which was not due after recovery: %v were", len(expiring), name, due)
+	}
+	r.expiring += len(expiring)
 }
 
 // verifyJournal finds each event's commit: those that were acknowledged at their

@@ -79,6 +79,8 @@ type Store struct {
 
 	mu      sync.RWMutex // guards what follows and all that is in the spaces
 	notes   btree.Map[string, note]
+	begun   map[string]bool // whose note only announces them
+	unsure  map[string]bool // whose note lacks what the journal holds
 	spaces  map[string]*space
 	seen    stamp  // of the manifest
 	untold  []note // that could not be written yet; they go with the next
@@ -102,8 +104,9 @@ var (
 	_ thole.Watcher = (*Store)(nil)
 )
 
-// Open opens the store in the directory dir, which is created if its parent
-// exists. A store of an older format is migrated first.
+// Open opens the store in the directory dir, which is created, for its owner
+// alone, if its parent exists. New files and directories in it get the rights that
+// dir has when the store is opened. A store of an older format is migrated first.
 //
 // A store of a newer format and a network file system that the options do not
 // allow are errors.ErrUnsupported, a file instead of a directory is ErrInvalid.
@@ -135,12 +138,11 @@ func newStore(dir string, o *Options) (*Store, error) {
 		dir: dir, disk: disk{opts.FS}, opts: opts, log: opts.Log,
 		writing: make(chan struct{}, 1), wake: make(chan struct{}, 1), flushing: make(chan struct{}, 1), hurry: make(chan struct{}),
 		closed: make(chan struct{}), ended: make(chan struct{}),
-		spaces: map[string]*space{},
+		spaces: map[string]*space{}, begun: map[string]bool{}, unsure: map[string]bool{},
 	}
 	if opts.FS != nil {
 		return s, nil
 	}
-	s.disk = disk{osFS{}}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("file store %s: %w", dir, err)
@@ -157,6 +159,7 @@ func newStore(dir string, o *Options) (*Store, error) {
 			return nil, fmt.Errorf("%w: file store %s: there is no directory %s; create it first", thole.ErrInvalid, abs, filepath.Dir(abs))
 		}
 	}
+	s.disk = disk{newOSFS(info)}
 	return s, nil
 }
 
@@ -204,7 +207,10 @@ func (s *Store) open(ctx context.Context) error {
 	if err := s.findSpaces(); err != nil {
 		return err
 	}
-	return s.settleBegun()
+	if err := s.settleBegun(); err != nil {
+		return err
+	}
+	return s.doubtNotes()
 }
 
 // private is the path of what git must not see.
@@ -327,15 +333,18 @@ func (s *Store) usable(ctx context.Context) error {
 	}
 }
 
-// fail remembers an error after which nothing may be written, and returns what
-// the caller is told.
+// fail remembers the first error after which nothing may be written, and returns
+// what the caller is told.
 func (s *Store) fail(err error) error {
-	if broken(err) {
-		s.mu.Lock()
-		s.failed = s.explain(err)
-		s.mu.Unlock()
+	if !broken(err) {
+		return s.explain(err)
 	}
-	return s.explain(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		s.failed = s.explain(err)
+	}
+	return s.failed
 }
 
 // tell logs what was repaired or adopted and keeps it for Report.

@@ -10,6 +10,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest"
 	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/internal/effort"
 	"go.uber.org/goleak"
 )
 
@@ -61,14 +62,17 @@ func TestItKeepsTheContractOfBackends(t *testing.T) {
 
 // Here files are written all the time, and a segment holds few commits.
 func TestItKeepsTheContractWithSmallSegmentsAndNoLag(t *testing.T) {
+	effort.SlowUnderRace(t)
 	backendtest.Run(t, harness(filestore.Options{Lag: time.Nanosecond, SegmentBytes: 1000}))
 }
 
 func TestWhatBreaksTheContractIsRejected(t *testing.T) {
+	effort.SoakOnly(t)
 	backendtest.RejectBroken(t, harness(filestore.Options{}))
 }
 
 func TestItBehavesAsTheModel(t *testing.T) {
+	effort.SlowUnderRace(t)
 	backendtest.Model(t, harness(filestore.Options{}), 0)
 	backendtest.Model(t, harness(filestore.Options{Lag: time.Nanosecond, SegmentBytes: 1000}), 0)
 }

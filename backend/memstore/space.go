@@ -48,8 +48,11 @@ func (sp *space) record(key string) thole.Record {
 }
 
 // apply commits c, whose checks hold.
-func (sp *space) apply(c *thole.Commit) thole.Result {
-	result := sp.head.Advance(c)
+func (sp *space) apply(c *thole.Commit) (thole.Result, error) {
+	result, err := sp.head.Advance(c, thole.MaxSeq)
+	if err != nil {
+		return result, err
+	}
 	for i, e := range c.Events {
 		e.Position = result.First
 		e.Position.Seq += uint64(i)
@@ -66,7 +69,7 @@ func (sp *space) apply(c *thole.Commit) thole.Result {
 			Updated: c.Now, Expires: w.Expires, Notify: w.Notify,
 		})
 	}
-	return result
+	return result, nil
 }
 
 // append adds a copy of e at the end of the journal.

@@ -71,7 +71,10 @@ func (s *Store) apply(c *thole.Commit) thole.Result {
 	if conflict != nil {
 		return thole.Result{Conflict: conflict}
 	}
-	result := sp.apply(&local)
+	result, err := sp.apply(&local)
+	if err != nil {
+		return thole.Result{Err: fmt.Errorf("commit: %w", err)}
+	}
 	s.spaces.Set(c.Space, sp)
 	return result
 }

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -68,7 +69,10 @@ func parse(dsn string) (*config, error) {
 		}
 	}
 	if direct := take("direct"); direct != "" {
-		if c.direct, err = pgx.ParseConfig(direct); err != nil {
+		if c.direct, err = pgx.ParseConfig(direct); err == nil {
+			err = oneHost(c.direct)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%w: direct in the DSN: %w", thole.ErrInvalid, err)
 		}
 		harden(c.direct)
@@ -79,12 +83,27 @@ func parse(dsn string) (*config, error) {
 		}
 	}
 	u.RawQuery = q.Encode()
-	if c.pool, err = pgxpool.ParseConfig(u.String()); err != nil {
+	if c.pool, err = pgxpool.ParseConfig(u.String()); err == nil {
+		err = oneHost(c.pool.ConnConfig)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: the DSN of a postgres store: %w", thole.ErrInvalid, err)
 	}
 	c.pool.PingTimeout = pingTimeout
 	harden(c.pool.ConnConfig)
 	return c, nil
+}
+
+// oneHost refuses several hosts: only the first connection is asked whether it is to a
+// primary, and a later one could be to a standby, which shows an older state.
+// Fallbacks also hold the same host with and without TLS.
+func oneHost(c *pgx.ConnConfig) error {
+	for _, f := range c.Fallbacks {
+		if f.Host != c.Host || f.Port != c.Port {
+			return errors.New("it names several hosts; name one host, whose name or address follows the primary")
+		}
+	}
+	return nil
 }
 
 // harden bounds how long a dead network is believed in.

@@ -43,6 +43,17 @@ func as(t testing.TB, dsn, user, password, database string) string {
 	return u.String()
 }
 
+// severalHosts is dsn with a dead host before its own.
+func severalHosts(t testing.TB, dsn string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = "127.0.0.1:1," + u.Host
+	return u.String()
+}
+
 func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	server := pgtest.Start(t)
 	dsn := server.Database(t)
@@ -69,6 +80,9 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		{"a timeout that is none", with(t, dsn, "timeout", "soon"), thole.ErrInvalid, "30s"},
 		{"a schema that is no name", with(t, dsn, "schema", `a"b`), thole.ErrInvalid, "schema"},
 		{"a schema that ends a function", with(t, dsn, "schema", `a$$b`), thole.ErrInvalid, "schema"},
+		{"two hosts", severalHosts(t, dsn), thole.ErrInvalid, "one host"},
+		{"two hosts as a parameter", "postgres://thole:hunter2@/x?host=127.0.0.1,127.0.0.1&port=1,2", thole.ErrInvalid, "one host"},
+		{"two hosts of the direct connection", with(t, dsn, "direct", "postgres://thole:hunter2@127.0.0.1:1,127.0.0.1:2/x"), thole.ErrInvalid, "direct"},
 		{"wrong password", as(t, dsn, "thole", "hunter2", ""), thole.ErrInvalid, "password"},
 		{"no such user", as(t, dsn, "nobody", "hunter2", ""), thole.ErrInvalid, "user nobody"},
 		{"no such database", as(t, dsn, "", "", "nowhere"), thole.ErrNotFound, "createdb nowhere"},

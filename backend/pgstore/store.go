@@ -57,7 +57,8 @@ var (
 //	hints=off      no hints and signals
 //	pooler=on|off  whether there is a transaction pooler; default: found out
 //
-// Wrong or insufficient rights, a missing database, a store of a newer version
+// A DSN names one host, whose name or address follows the primary: several are
+// ErrInvalid. Wrong or insufficient rights, a missing database, a store of a newer version
 // or an older server are errors that say what to do; a server that cannot be
 // reached is ErrUnavailable.
 func Open(ctx context.Context, dsn string) (*Store, error) {

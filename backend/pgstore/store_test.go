@@ -10,6 +10,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest"
 	"github.com/thole-dev/thole/backend/pgstore"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/pgtest"
 	"go.uber.org/goleak"
 )
@@ -82,17 +83,30 @@ func pooled(t testing.TB) backendtest.Opener {
 
 func TestItKeepsTheContractOfBackends(t *testing.T) { backendtest.Run(t, direct(t)) }
 
-func TestItKeepsTheContractBehindAPooler(t *testing.T) { backendtest.Run(t, pooled(t)) }
+func TestItKeepsTheContractBehindAPooler(t *testing.T) {
+	effort.SlowUnderRace(t)
+	backendtest.Run(t, pooled(t))
+}
 
-func TestWhatBreaksTheContractIsRejected(t *testing.T) { backendtest.RejectBroken(t, direct(t)) }
+func TestWhatBreaksTheContractIsRejected(t *testing.T) {
+	effort.SlowUnderRace(t)
+	backendtest.RejectBroken(t, direct(t))
+}
 
 func TestWhatBreaksTheContractBehindAPoolerIsRejected(t *testing.T) {
+	effort.SoakOnly(t)
 	backendtest.RejectBroken(t, pooled(t))
 }
 
-func TestItBehavesAsTheModel(t *testing.T) { backendtest.Model(t, direct(t), 0) }
+func TestItBehavesAsTheModel(t *testing.T) {
+	effort.SlowUnderRace(t)
+	backendtest.Model(t, direct(t), 0)
+}
 
-func TestItBehavesAsTheModelBehindAPooler(t *testing.T) { backendtest.Model(t, pooled(t), 0) }
+func TestItBehavesAsTheModelBehindAPooler(t *testing.T) {
+	effort.SoakOnly(t)
+	backendtest.Model(t, pooled(t), 0)
+}
 
 // commit commits one event to a stream and fails the test on a conflict.
 func commit(t testing.TB, b thole.Backend, space, stream, data string) thole.Result {

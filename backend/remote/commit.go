@@ -23,7 +23,7 @@ func (b *Backend) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 	defer leave()
 	results := make([]thole.Result, 0, len(batch))
 	for part := range parts(batch) {
-		req := Request{Batch: part}
+		req := Request{Batch: part, Partial: true}
 		body, err := req.Encode()
 		if err != nil {
 			return nil, err

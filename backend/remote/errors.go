@@ -71,6 +71,36 @@ func ProblemOf(err error) Problem {
 	return p
 }
 
+// problemIn describes an error within an answer; nil: there is none. What only a
+// server's log may say is left out.
+func problemIn(err error) *Problem {
+	if err == nil {
+		return nil
+	}
+	p := ProblemOf(err)
+	if p.Code == "internal" {
+		p.Detail = "something is wrong with the space; the server's log has it"
+	}
+	return &p
+}
+
+// err is the error that the client gets.
+func (p *Problem) err() error {
+	if p == nil {
+		return nil
+	}
+	return &refusal{Problem: *p, sentinel: sentinelOf(p.Code)}
+}
+
+func sentinelOf(code string) error {
+	for _, k := range Kinds() {
+		if k.Code == code {
+			return k.Err
+		}
+	}
+	return nil
+}
+
 // refusal is an error that the server answered with.
 type refusal struct {
 	Problem
@@ -101,12 +131,7 @@ func readRefusal(status int, header http.Header, body []byte) *refusal {
 	}
 	e.Status = status
 	fmt.Sscanf(header.Get("Retry-After"), "%d", &e.after)
-	for _, k := range Kinds() {
-		if k.Code == e.Code {
-			e.sentinel = k.Err
-			break
-		}
-	}
+	e.sentinel = sentinelOf(e.Code)
 	return e
 }
 

@@ -35,7 +35,7 @@ func fullRequest() *Request {
 		Spaces:  thole.SpacesQuery{After: "a", Limit: 5, DueBy: time.Unix(1, 0).UTC()},
 		Purge:   thole.Purge{All: true, Before: at, Streams: []string{"s"}, Events: []thole.Position{at}},
 		Chunk:   thole.Chunk{Head: thole.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 7}}}, Events: []thole.Event{e}, Records: []thole.Record{{Key: "k", Value: json.RawMessage(`[ ]`), Version: at, Updated: time.Unix(3, 0).UTC()}}, Done: true},
-		Signals: []thole.Signal{{Origin: "o", Space: "user:1", After: at, Event: e}},
+		Signals: []thole.Signal{{Origin: "o", Space: "user:1", Event: e}},
 	}
 }
 

@@ -20,6 +20,7 @@ type requestHead struct {
 	Purge   purge       `json:"purge,omitzero"`
 	Chunk   chunk       `json:"chunk,omitzero"`
 	Signals []signal    `json:"signals,omitempty"`
+	Partial bool        `json:"partial,omitempty"`
 }
 
 type answerHead struct {
@@ -64,6 +65,7 @@ type result struct {
 	First    thole.Position `json:"first,omitzero"`
 	Last     thole.Position `json:"last,omitzero"`
 	Conflict *conflict      `json:"conflict,omitempty"`
+	Error    *Problem       `json:"error,omitempty"`
 }
 
 type conflict struct {

@@ -23,7 +23,7 @@ func (r *Request) Encode() ([]byte, error) {
 	var w writer
 	h := requestHead{
 		Space: w.text(r.Space), Names: w.texts(r.Names),
-		Batch: convert(r.Batch, w.commit), Signals: convert(r.Signals, w.signal),
+		Batch: convert(r.Batch, w.commit), Signals: convert(r.Signals, w.signal), Partial: r.Partial,
 		List: listQuery(r.List), Read: readQuery(r.Read), Spaces: spacesQuery(r.Spaces), Purge: purge(r.Purge),
 		Chunk: chunk{
 			Head: r.Chunk.Head, Events: convert(r.Chunk.Events, w.event),
@@ -46,7 +46,7 @@ func DecodeRequest(data []byte) (*Request, error) {
 	}
 	req := &Request{
 		Space: h.Space, Names: h.Names,
-		Batch: convert(h.Batch, r.commit), Signals: convert(h.Signals, r.signal),
+		Batch: convert(h.Batch, r.commit), Signals: convert(h.Signals, r.signal), Partial: h.Partial,
 		List: thole.ListQuery(h.List), Read: thole.ReadQuery(h.Read), Spaces: thole.SpacesQuery(h.Spaces), Purge: thole.Purge(h.Purge),
 		Chunk: thole.Chunk{
 			Head: h.Chunk.Head, Events: convert(h.Chunk.Events, r.event),
@@ -61,7 +61,7 @@ func (a *Answer) Encode() ([]byte, error) {
 	var w writer
 	return w.message(answerHead{
 		Results: convert(a.Results, func(r thole.Result) result {
-			return result{r.First, r.Last, (*conflict)(r.Conflict)}
+			return result{r.First, r.Last, (*conflict)(r.Conflict), problemIn(r.Err)}
 		}),
 		Records: convert(a.Records, w.record),
 		Page:    page{convert(a.Page.Events, w.event), a.Page.Next},
@@ -80,7 +80,7 @@ func DecodeAnswer(data []byte) (*Answer, error) {
 	}
 	a := &Answer{
 		Results: convert(h.Results, func(r result) thole.Result {
-			return thole.Result{First: r.First, Last: r.Last, Conflict: (*thole.ConflictError)(r.Conflict)}
+			return thole.Result{First: r.First, Last: r.Last, Conflict: (*thole.ConflictError)(r.Conflict), Err: r.Error.err()}
 		}),
 		Records: convert(h.Records, r.record),
 		Page:    thole.Page{Events: convert(h.Page.Events, r.event), Next: h.Page.Next},

@@ -70,6 +70,7 @@ type Request struct {
 	Purge   thole.Purge
 	Chunk   thole.Chunk
 	Signals []thole.Signal
+	Partial bool // the client understands an answer of which a part is an error
 }
 
 // Answer is what a call gives. Each operation uses some of the fields.

@@ -8,22 +8,48 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// Get implements [thole.Backend].
+// Get implements [thole.Backend]. More than thole.MaxPage records, and more than
+// 16 MiB of them, come in several answers, each of one state of the space.
 func (b *Backend) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
-	a, err := b.ask(ctx, "/get", &Request{Space: space, Names: keys})
-	if err != nil {
-		return nil, err
+	all, limit := make([]thole.Record, 0, len(keys)), thole.MaxPage
+	for {
+		part := keys[len(all):min(len(keys), len(all)+limit)]
+		a, err := b.ask(ctx, "/get", &Request{Space: space, Names: part})
+		if errors.Is(err, thole.ErrTooLarge) && len(part) > 1 {
+			limit = (len(part) + 1) / 2
+			continue
+		}
+		if err == nil {
+			err = count("get", len(a.Records), len(part))
+		}
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, a.Records...); len(all) == len(keys) {
+			return all, nil
+		}
 	}
-	return a.Records, count("get", len(a.Records), len(keys))
 }
 
-// List implements [thole.Backend].
+// List implements [thole.Backend]. More than 16 MiB of records come in several
+// answers, as with Get.
 func (b *Backend) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
-	a, err := b.ask(ctx, "/list", &Request{Space: space, List: q})
-	if err != nil {
-		return nil, err
+	var all []thole.Record
+	want := thole.PageLimit(q.Limit)
+	for q.Limit = want; ; {
+		a, err := b.ask(ctx, "/list", &Request{Space: space, List: q})
+		if errors.Is(err, thole.ErrTooLarge) && q.Limit > 1 {
+			q.Limit = (q.Limit + 1) / 2
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, a.Records...); len(a.Records) < q.Limit || len(all) >= want {
+			return all, nil
+		}
+		q.After, q.Limit = all[len(all)-1].Key, min(q.Limit, want-len(all))
 	}
-	return a.Records, nil
 }
 
 // Read implements [thole.Backend].
@@ -35,13 +61,23 @@ func (b *Backend) Read(ctx context.Context, space string, q thole.ReadQuery) (th
 	return a.Page, nil
 }
 
-// Heads implements [thole.Backend].
+// Heads implements [thole.Backend]. Those of more than thole.MaxPage spaces come
+// in several answers.
 func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
-	a, err := b.ask(ctx, "/heads", &Request{Names: spaces})
-	if err != nil {
-		return nil, err
+	all := make([]thole.Head, 0, len(spaces))
+	for {
+		part := spaces[len(all):min(len(spaces), len(all)+thole.MaxPage)]
+		a, err := b.ask(ctx, "/heads", &Request{Names: part})
+		if err == nil {
+			err = count("heads", len(a.Heads), len(part))
+		}
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, a.Heads...); len(all) == len(spaces) {
+			return all, nil
+		}
 	}
-	return a.Heads, count("heads", len(a.Heads), len(spaces))
 }
 
 // Spaces implements [thole.Backend].

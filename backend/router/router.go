@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/thole-dev/thole"
 )
@@ -25,6 +26,8 @@ type Rule struct {
 type Backend struct {
 	rules []Rule
 	parts []thole.Backend // of the rules, each once
+
+	silence silence
 }
 
 // New returns a [Backend] that follows the rules in their order. It owns their
@@ -36,7 +39,7 @@ func New(rules ...Rule) (thole.Backend, error) {
 	if len(rules) == 0 {
 		return nil, fmt.Errorf("%w: a router needs at least one rule", thole.ErrInvalid)
 	}
-	b := &Backend{rules: slices.Clone(rules)}
+	b := &Backend{rules: slices.Clone(rules), silence: silence{until: make(map[int]time.Time)}}
 	for i, r := range rules {
 		if err := checkPattern(r.Pattern); err != nil {
 			return nil, err
@@ -59,12 +62,10 @@ func New(rules ...Rule) (thole.Backend, error) {
 }
 
 func checkPattern(p string) error {
-	kind, id, ok := strings.Cut(p, ":")
-	stars := strings.Count(p, "*")
-	if p == "*" || p == "global" || ok && kind != "" && id != "" && (stars == 0 || stars == 1 && id == "*") {
-		return nil
+	if err := thole.CheckSpacePattern(p); err != nil {
+		return fmt.Errorf("a rule: %w", err)
 	}
-	return fmt.Errorf("%w: %q names no spaces: use kind:*, one space such as project:shop, or *", thole.ErrInvalid, p)
+	return nil
 }
 
 // covers reports whether pattern p matches whatever q matches.
@@ -120,6 +121,11 @@ func (b *Backend) split(n int, name func(i int) string) ([][]int, error) {
 // each calls do for every backend that has something to do, at once if there are
 // several, and returns their errors.
 func (b *Backend) each(of [][]int, do func(part int, at []int) error) error {
+	return errors.Join(b.eachError(of, do)...)
+}
+
+// eachError is each with the error of every backend by its number.
+func (b *Backend) eachError(of [][]int, do func(part int, at []int) error) []error {
 	errs := make([]error, len(b.parts))
 	var wg sync.WaitGroup
 	for part, at := range of {
@@ -128,7 +134,7 @@ func (b *Backend) each(of [][]int, do func(part int, at []int) error) error {
 		}
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return errs
 }
 
 // Commit implements [thole.Backend]. A commit to a space without a rule is
@@ -197,7 +203,8 @@ func (b *Backend) Read(ctx context.Context, space string, q thole.ReadQuery) (th
 	return in.Read(ctx, space, q)
 }
 
-// Heads implements [thole.Backend].
+// Heads implements [thole.Backend]. If some of the backends do not answer, theirs
+// have no name, and the error is a *[thole.UnreachableError].
 func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
 	if len(spaces) == 0 {
 		return b.parts[0].Heads(ctx)
@@ -207,27 +214,44 @@ func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]thole.Head, er
 		return nil, err
 	}
 	heads := make([]thole.Head, len(spaces))
-	err = b.each(of, func(part int, at []int) error {
+	errs := b.eachError(of, func(part int, at []int) error {
 		names := make([]string, len(at))
 		for i, n := range at {
 			names[i] = spaces[n]
 		}
-		got, err := b.parts[part].Heads(ctx, names...)
-		if err != nil {
-			return err
-		}
-		for i, n := range at {
-			heads[n] = got[i]
-		}
-		return nil
+		return b.ask(ctx, part, func(ctx context.Context) error {
+			got, err := b.parts[part].Heads(ctx, names...)
+			if err != nil {
+				return err
+			}
+			for i, n := range at {
+				heads[n] = got[i]
+			}
+			return nil
+		})
 	})
-	if err != nil {
+	if err := b.answered(ctx, errs, count(of)); err != nil {
+		if errors.As(err, new(*thole.UnreachableError)) {
+			return heads, err
+		}
 		return nil, err
 	}
 	return heads, nil
 }
 
-// Spaces implements [thole.Backend]: those of all backends in one order.
+// count returns how many backends have something to do.
+func count(of [][]int) (n int) {
+	for _, at := range of {
+		if len(at) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Spaces implements [thole.Backend]: those of all backends in one order. If some
+// of the backends do not answer, theirs are missing, and the error is a
+// *[thole.UnreachableError].
 func (b *Backend) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
 	limit := thole.PageLimit(q.Limit)
 	lists := make([][]string, len(b.parts))
@@ -235,16 +259,19 @@ func (b *Backend) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, er
 	for part := range b.parts {
 		all[part] = []int{part}
 	}
-	err := b.each(all, func(part int, _ []int) (err error) {
-		lists[part], err = b.spacesOf(ctx, part, q, limit)
-		return err
+	errs := b.eachError(all, func(part int, _ []int) error {
+		return b.ask(ctx, part, func(ctx context.Context) (err error) {
+			lists[part], err = b.spacesOf(ctx, part, q, limit)
+			return err
+		})
 	})
-	if err != nil {
+	err := b.answered(ctx, errs, len(b.parts))
+	if err != nil && !errors.As(err, new(*thole.UnreachableError)) {
 		return nil, err
 	}
 	names := slices.Concat(lists...)
 	slices.Sort(names)
-	return names[:min(len(names), limit)], nil
+	return names[:min(len(names), limit)], err
 }
 
 // spacesOf lists up to limit spaces of one backend that live there.

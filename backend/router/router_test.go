@@ -16,6 +16,7 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/router"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/internal/effort"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,8 +67,14 @@ func overSQLite(t testing.TB) backendtest.Harness {
 
 func TestARouterOverMemoryKeepsTheContractOfBackends(t *testing.T) { backendtest.Run(t, overMemory) }
 func TestARouterOverSQLiteKeepsTheContractOfBackends(t *testing.T) { backendtest.Run(t, overSQLite) }
-func TestARouterBehavesAsTheModel(t *testing.T)                    { backendtest.Model(t, overSQLite, 0) }
+
+func TestARouterBehavesAsTheModel(t *testing.T) {
+	effort.SlowUnderRace(t)
+	backendtest.Model(t, overSQLite, 0)
+}
+
 func TestWhatBreaksTheContractIsRejectedThroughARouter(t *testing.T) {
+	effort.SoakOnly(t)
 	backendtest.RejectBroken(t, overSQLite)
 }
 

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 
 // Commit implements [thole.Backend]. The batch is one transaction. Checks are
 // evaluated before anything of their commit is written, so a conflict has
-// nothing to undo. After an error nothing of the batch is in the store, unless
+// nothing to undo. If one space cannot take its commits, the transaction is done
+// again without them. After an error nothing of the batch is in the store, unless
 // the error arose in the sync itself.
 func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
 	unlock, err := s.lock(ctx)
@@ -20,20 +22,47 @@ func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resul
 	}
 	defer unlock()
 	results := make([]thole.Result, len(batch))
-	err = s.writer.transact(ctx, func() error {
+	for {
+		sick := ""
+		err = s.writer.transact(ctx, func() error {
+			for i := range batch {
+				if results[i].Err != nil {
+					continue
+				}
+				var err error
+				if results[i], err = s.writer.apply(&batch[i]); err != nil {
+					sick = batch[i].Space
+					return err
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			s.writer.boundLog()
+			return results, nil
+		}
+		err = fmt.Errorf("commit: %w", s.explain(ctx, err))
+		if sick == "" || !ofSpace(err) {
+			return nil, err
+		}
+		// It was undone with all before it. The others do it again without that space.
 		for i := range batch {
-			var err error
-			if results[i], err = s.writer.apply(&batch[i]); err != nil {
-				return err
+			if batch[i].Space == sick {
+				results[i] = thole.Result{Err: err}
+			} else if results[i].Err == nil {
+				results[i] = thole.Result{}
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("commit: %w", s.explain(ctx, err))
 	}
-	s.writer.boundLog()
-	return results, nil
+}
+
+// ofSpace reports whether an error that arose at one space says nothing of others:
+// what is stored of it is damaged, or it has no room for more.
+func ofSpace(err error) bool {
+	if errors.Is(err, thole.ErrCorrupt) {
+		return true
+	}
+	return errors.Is(err, thole.ErrFull) && !full(err)
 }
 
 // apply commits one commit of the transaction's batch.
@@ -57,7 +86,10 @@ func (w *writer) apply(c *thole.Commit) (thole.Result, error) {
 	if err != nil || conflict != nil {
 		return thole.Result{Conflict: conflict}, err
 	}
-	result := sp.head.Advance(&local)
+	result, err := sp.head.Advance(&local, maxSeq)
+	if err != nil {
+		return thole.Result{Err: fmt.Errorf("commit: sqlite store %s: %w", w.file.path, err)}, nil // nothing was written yet
+	}
 	if err := w.touch(sp); err != nil {
 		return result, err
 	}
@@ -83,10 +115,6 @@ func (w *writer) apply(c *thole.Commit) (thole.Result, error) {
 
 // insert writes an event.
 func (w *writer) insert(sp *space, e *thole.Event) error {
-	if e.Position.Seq > maxSeq {
-		return fmt.Errorf("%w: sqlite store %s has room for %d positions in a space and no more; continue %s in another space",
-			thole.ErrFull, w.file.path, maxSeq, sp.head.Space)
-	}
 	st, err := w.stream(sp, e.Stream)
 	if err != nil {
 		return err
@@ -164,14 +192,6 @@ func micro(t time.Time) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(t.UnixMicro()).UTC()
-}
-
-func encodeEpochs(epochs []thole.Epoch) []byte {
-	b, err := json.Marshal(epochs)
-	if err != nil {
-		panic(err) // strings and integers only
-	}
-	return b
 }
 
 func encodeRefs(refs []string) ([]byte, error) {

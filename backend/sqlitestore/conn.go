@@ -23,10 +23,7 @@ type conn struct {
 // dial opens a connection. The pragmas that need a lock, or write, are left to
 // the caller.
 func dial(ctx context.Context, path, vfsName string, flags sqlite3.OpenFlag) (*conn, error) {
-	uri := url.URL{Scheme: "file", Path: path}
-	if vfsName != "" {
-		uri.RawQuery = url.Values{"vfs": {vfsName}}.Encode()
-	}
+	uri := url.URL{Scheme: "file", Path: path, RawQuery: url.Values{"vfs": {vfsName}}.Encode()}
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/backendtest/model"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 )
 
@@ -37,7 +38,7 @@ func FuzzDamagedFile(f *testing.F) {
 		}
 		defer s.Close()
 		checked := s.Check(t.Context())
-		if _, err := observe(t.Context(), s); err != nil && checked == nil && errors.Is(err, thole.ErrCorrupt) && strings.Contains(err.Error(), "is damaged") {
+		if _, err := model.Observe(t.Context(), s); err != nil && checked == nil && errors.Is(err, thole.ErrCorrupt) && strings.Contains(err.Error(), "is damaged") {
 			t.Errorf("Check found nothing, but: %v", err)
 		}
 		s.Commit(t.Context(), []thole.Commit{{Space: "project:golden", Events: []thole.Event{{Stream: "a", Type: "note.added"}}}})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/backendtest/model"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 )
 
@@ -97,7 +98,7 @@ func TestAfterAFailedSyncTheNextProcessDoesNotTrustThePageCache(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		got, err := observe(t.Context(), again)
+		got, err := model.Observe(t.Context(), again)
 		if err == nil {
 			err = again.Check(t.Context())
 		}

@@ -42,8 +42,11 @@ func TestAFileIsFullBeyondItsLastSpaceOrPosition(t *testing.T) {
 				}
 			}
 			for range 2 {
-				_, err := s.Commit(t.Context(), []thole.Commit{{Space: next(tt.fits), Events: []thole.Event{{Stream: "a", Type: "note.added"}}}})
-				if !errors.Is(err, thole.ErrFull) || !strings.Contains(err.Error(), path) {
+				results, err := s.Commit(t.Context(), []thole.Commit{{Space: next(tt.fits), Events: []thole.Event{{Stream: "a", Type: "note.added"}}}})
+				if err != nil {
+					t.Fatalf("commit beyond the last: got %v, want the error in its result", err)
+				}
+				if err := results[0].Err; !errors.Is(err, thole.ErrFull) || !strings.Contains(err.Error(), path) {
 					t.Fatalf("commit beyond the last: got %v, want ErrFull with the path", err)
 				}
 			}

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -31,6 +32,9 @@ func (s *Store) Load(ctx context.Context, name string, c thole.Chunk) error {
 }
 
 func (w *writer) load(name string, c *thole.Chunk) error {
+	if c.Head.Last.Seq > maxSeq {
+		return fmt.Errorf("%w: a sqlite store has room for %d positions in a space; keep this one in another store", thole.ErrFull, maxSeq)
+	}
 	if sp, err := w.space(name); err != nil {
 		return err
 	} else if sp.id != 0 {
@@ -84,8 +88,12 @@ func (w *writer) stage(name string, head thole.Head) (*space, error) {
 			return nil, err
 		}
 	}
+	epochs, err := json.Marshal(head.Epochs)
+	if err != nil {
+		return nil, err
+	}
 	s = w.prepare(`INSERT INTO space (name, staged, oldest, last, epochs) VALUES (?, 1, ?, ?, ?)`).text(name)
-	s.text(head.Oldest.String()).text(head.Last.String()).json(encodeEpochs(head.Epochs))
+	s.text(head.Oldest.String()).text(head.Last.String()).json(epochs)
 	return sp, w.created(sp, s.exec())
 }
 

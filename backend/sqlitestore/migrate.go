@@ -22,6 +22,8 @@ func Migrate(ctx context.Context, path string, dryRun bool) ([]string, error) {
 	if _, err := os.Stat(f.path); err != nil {
 		return nil, fmt.Errorf("migrate: %w: sqlite store %s", thole.ErrNotFound, f.path)
 	}
+	f.mount(nil)
+	defer f.unmount()
 	c, err := dial(ctx, f.path, f.vfs, sqlite3.OPEN_READWRITE)
 	if err != nil {
 		return nil, f.explain(ctx, err)

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/thole-dev/thole"
@@ -13,8 +14,9 @@ import (
 // file of the store holds it any more. That takes time and space in proportion
 // to the whole store, and commits wait meanwhile.
 //
-// If erasing fails after the removal, the error says so; the next Purge that
-// erases finishes it.
+// If erasing fails after the removal, the error says so, and erasing is owed, see
+// owed.go: the next Purge finishes it, whatever it names. Repeated for a whole space, it
+// succeeds then.
 func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -26,17 +28,33 @@ func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
 		return fmt.Errorf("purge %s: %w", name, s.explain(ctx, err))
 	}
 	defer w.Exec(`PRAGMA secure_delete = OFF`)
-	err = w.transact(ctx, func() error { return w.purge(name, p) })
+	var owed, begun bool // by an earlier purge: some erasing, and that of this space
+	missing := false
+	err = w.transact(ctx, func() (err error) {
+		if owed, begun, err = w.owed(name); err != nil {
+			return err
+		}
+		if err = w.purge(name, p); errors.Is(err, thole.ErrNotFound) {
+			missing = true
+			return nil
+		}
+		if trims := !p.All && !p.Before.IsZero(); err != nil || trims {
+			return err
+		}
+		owed = true
+		return w.owe(name)
+	})
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", name, s.explain(ctx, err))
 	}
 	w.forget()
-	if !p.All && !p.Before.IsZero() {
+	if !owed {
 		w.boundLog()
-		return nil
+	} else if err := s.scrub(ctx); err != nil {
+		return fmt.Errorf("purge %s: what was removed has left traces in the file; purge again to erase them: %w", name, s.explain(ctx, err))
 	}
-	if err := s.scrub(ctx); err != nil {
-		return fmt.Errorf("purge %s: it was removed, but its traces in the file are left until the next purge: %w", name, s.explain(ctx, err))
+	if missing && !(begun && p.All) {
+		return fmt.Errorf("purge %s: %w", name, thole.ErrNotFound)
 	}
 	return nil
 }
@@ -58,7 +76,12 @@ func (s *Store) scrub(ctx context.Context) error {
 		return err
 	}
 	defer resume()
-	err = w.truncateLog(ctx)
+	if err = w.truncateLog(ctx); err == nil {
+		err = w.transact(ctx, w.settle)
+	}
+	if err == nil {
+		err = w.truncateLog(ctx) // of the names that were owed
+	}
 	w.measureLog()
 	return err
 }

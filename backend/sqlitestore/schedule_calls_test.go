@@ -7,22 +7,23 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/backendtest/model"
 )
 
 // commit commits a batch and keeps the books.
 func (s *schedule) commit(on *instance) error {
-	batch, next := s.batch(), s.base.clone()
+	batch, next := s.batch(), s.base.Clone()
 	want := make([]thole.Result, len(batch))
 	for i, c := range batch {
 		var err error
-		if want[i], err = next.commit(c); err != nil {
+		if want[i], err = next.Commit(c); err != nil {
 			return err
 		}
 	}
 	var got []thole.Result
 	wasStopped := on.stopped
 	err := s.try(on, fmt.Sprintf("commit %s", show(batch)), func(ctx context.Context) (err error) {
-		got, err = on.Commit(ctx, s.base.placed(batch))
+		got, err = on.Commit(ctx, s.base.Placed(batch))
 		return err
 	})
 	if err == nil && wasStopped {
@@ -32,32 +33,12 @@ func (s *schedule) commit(on *instance) error {
 		return s.unknown(on, next, err)
 	}
 	for i := range got {
-		if err := next.expect(batch[i].Space, got[i], want[i]); err != nil {
+		if err := next.Expect(batch[i].Space, got[i], want[i]); err != nil {
 			return fmt.Errorf("commit %d of %s: %w", i, show(batch), err)
 		}
 	}
 	s.commits++
 	s.acknowledged(next)
-	return nil
-}
-
-// expect checks a result, and takes the epoch of a new space from it.
-func (w world) expect(space string, got, want thole.Result) error {
-	if (got.Conflict == nil) != (want.Conflict == nil) {
-		return fmt.Errorf("conflict: got %v, want %v", got.Conflict, want.Conflict)
-	}
-	if got.Conflict != nil {
-		return nil
-	}
-	r := w[space]
-	if r.Epoch == "" {
-		r.Epoch = got.Last.Epoch
-	}
-	w.place(space, &want.First)
-	w.place(space, &want.Last)
-	if got != want {
-		return fmt.Errorf("result: got %+v, want %+v", got, want)
-	}
 	return nil
 }
 
@@ -68,11 +49,11 @@ func (s *schedule) purgeOn(on *instance) error {
 	if r == nil {
 		return nil
 	}
-	next, p := s.base.clone(), s.purge(r)
-	next.purge(name, p)
-	s.base.place(name, &p.Before)
+	next, p := s.base.Clone(), s.purge(r)
+	next.Purge(name, p)
+	s.base.Place(name, &p.Before)
 	for i := range p.Events {
-		s.base.place(name, &p.Events[i])
+		s.base.Place(name, &p.Events[i])
 	}
 	err := s.try(on, fmt.Sprintf("purge %s %+v", name, p), func(ctx context.Context) error { return on.Purge(ctx, name, p) })
 	if err != nil {
@@ -84,8 +65,8 @@ func (s *schedule) purgeOn(on *instance) error {
 
 // acknowledged notes that a call led to next. What it wrote is in the place of
 // what failed calls wrote before.
-func (s *schedule) acknowledged(next world) {
-	if s.base.differs(next) != nil {
+func (s *schedule) acknowledged(next model.World) {
+	if s.base.Differs(next) != nil {
 		s.pending = nil
 	}
 	s.base = next
@@ -93,7 +74,7 @@ func (s *schedule) acknowledged(next world) {
 
 // unknown notes that a call failed which would have led to next. The store that
 // goes on must show one or the other; what power loss leaves may be the other.
-func (s *schedule) unknown(on *instance, next world, err error) error {
+func (s *schedule) unknown(on *instance, next model.World, err error) error {
 	if errors.Is(err, errUnexplained) {
 		return err
 	}
@@ -106,11 +87,11 @@ func (s *schedule) unknown(on *instance, next world, err error) error {
 	if err != nil {
 		return err
 	}
-	before := s.base.differs(got)
+	before := s.base.Differs(got)
 	if before == nil {
 		return nil
 	}
-	if err := next.differs(got); err != nil {
+	if err := next.Differs(got); err != nil {
 		return fmt.Errorf("after a failed call: the state is neither that before it (%w) nor that after it (%w)", before, err)
 	}
 	s.base, s.pending = next, nil
@@ -118,9 +99,9 @@ func (s *schedule) unknown(on *instance, next world, err error) error {
 }
 
 // observe reads all there is, without faults.
-func (s *schedule) observe(on *instance) (world, error) {
+func (s *schedule) observe(on *instance) (model.World, error) {
 	defer s.disk.pause()()
-	got, err := observe(context.Background(), on)
+	got, err := model.Observe(context.Background(), on)
 	if s.disk.isOff() {
 		return nil, errPower
 	}
@@ -146,7 +127,7 @@ func (s *schedule) read(on *instance) error {
 		return nil
 	}
 	s.reads++
-	return r.answer(q, page)
+	return r.Answer(q, page)
 }
 
 // show names commits shortly.

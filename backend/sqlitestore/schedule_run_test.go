@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/thole-dev/thole/backend/backendtest/model"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 )
 
@@ -27,9 +28,9 @@ type schedule struct {
 	now    time.Time
 	values int
 
-	base    world   // what was acknowledged
-	pending []world // what may be there instead: base and one failed call
-	struck  int     // faults that were seen to strike
+	base    model.World   // what was acknowledged
+	pending []model.World // what may be there instead: base and one failed call
+	struck  int           // faults that were seen to strike
 	report
 	done []string // the latest steps, to tell how it came to a failure
 }
@@ -61,7 +62,7 @@ var errPower = errors.New("the power is off")
 // runSchedule runs the schedule of a seed below the directory root and returns
 // the first thing that is wrong.
 func runSchedule(seed uint64, root string, lies lie) (report, error) {
-	s := &schedule{rand: rand.New(rand.NewPCG(seed, 2)), root: root, lies: lies, base: world{}, now: time.UnixMicro(1e15).UTC()}
+	s := &schedule{rand: rand.New(rand.NewPCG(seed, 2)), root: root, lies: lies, base: model.World{}, now: time.UnixMicro(1e15).UTC()}
 	err := s.run()
 	if err != nil {
 		err = fmt.Errorf("the latest steps:\n%s\n%w", strings.Join(s.done, "\n"), err)
@@ -244,13 +245,13 @@ func (s *schedule) openFirst() error {
 }
 
 // settle finds out which of the states that may be is.
-func (s *schedule) settle(got world) error {
-	first := s.base.differs(got)
+func (s *schedule) settle(got model.World) error {
+	first := s.base.Differs(got)
 	if first == nil {
 		return nil // what failed is not in the way of anything, but may still be in the log
 	}
 	for _, w := range s.pending {
-		if w.differs(got) == nil {
+		if w.Differs(got) == nil {
 			s.base, s.pending = w, nil
 			return nil
 		}
@@ -295,7 +296,7 @@ func (s *schedule) recovered(files map[string][]byte) (map[string][]byte, error)
 		return nil, fmt.Errorf("open what power loss left: %w", err)
 	}
 	defer store.Close()
-	got, err := observe(ctx, store)
+	got, err := model.Observe(ctx, store)
 	if err == nil {
 		err = s.settle(got)
 	}

@@ -3,11 +3,11 @@ package sqlitestore_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/backendtest/model"
 )
 
 func pick[T any](s *schedule, of ...T) T { return of[s.rand.IntN(len(of))] }
@@ -68,43 +68,24 @@ func (s *schedule) checks(c *thole.Commit) (checks []thole.Check) {
 	}
 	for range s.rand.IntN(3) {
 		k := thole.Check{Stream: s.stream()}
-		k.At = r.version(k.Stream)
+		k.At = r.Version(k.Stream)
 		if len(c.Writes) > 0 && s.rand.IntN(2) == 0 {
 			k = thole.Check{Key: c.Writes[0].Key}
 			k.At = r.Records[k.Key].Version
 		}
 		if s.rand.IntN(10) == 0 {
-			k.At = at(1 + s.rand.Uint64N(r.Last))
+			k.At = model.At(1 + s.rand.Uint64N(r.Last))
 		}
 		checks = append(checks, k)
 	}
 	return checks
 }
 
-// placed returns the batch as the store needs it: checks with true epochs.
-func (w world) placed(batch []thole.Commit) []thole.Commit {
-	out := slices.Clone(batch)
-	for i := range out {
-		out[i].Checks = slices.Clone(out[i].Checks)
-		for k := range out[i].Checks {
-			w.place(out[i].Space, &out[i].Checks[k].At)
-		}
-	}
-	return out
-}
-
-// place gives a position of a space its true epoch.
-func (w world) place(name string, p *thole.Position) {
-	if !p.IsZero() {
-		p.Epoch = w[name].Epoch
-	}
-}
-
 // purge makes a purge of a space that exists.
-func (s *schedule) purge(r *realm) (p thole.Purge) {
+func (s *schedule) purge(r *model.Space) (p thole.Purge) {
 	switch n := s.rand.IntN(10); {
 	case n < 6:
-		p.Before = at(r.Oldest + s.rand.Uint64N(r.Last+2-r.Oldest))
+		p.Before = model.At(r.Oldest + s.rand.Uint64N(r.Last+2-r.Oldest))
 	case n < 7:
 		p.Streams = []string{s.stream(), "thread/2"}
 	case n < 9 && len(r.Events) > 0:
@@ -122,31 +103,4 @@ func (s *schedule) query() thole.ReadQuery {
 		q.Stream = s.stream()
 	}
 	return q
-}
-
-// answer checks a page against what the space holds.
-func (r *realm) answer(q thole.ReadQuery, page thole.Page) error {
-	var want []thole.Event
-	for _, e := range r.Events {
-		if q.Match(e) {
-			want = append(want, e)
-		}
-	}
-	if q.Backward {
-		slices.Reverse(want)
-	}
-	want = want[:min(len(want), thole.PageLimit(q.Limit))]
-	if len(page.Events) > len(want) || page.Next.IsZero() && len(page.Events) < len(want) {
-		return fmt.Errorf("read %+v: got %d events, want %d", q, len(page.Events), len(want))
-	}
-	for i, got := range page.Events {
-		if got.Position.Epoch != r.Epoch {
-			return fmt.Errorf("read %+v: got an event at %s, want epoch %s", q, got.Position, r.Epoch)
-		}
-		got.Position.Epoch = anEpoch
-		if err := sameEvent(got, want[i]); err != nil {
-			return fmt.Errorf("read %+v: %w", q, err)
-		}
-	}
-	return nil
 }

@@ -59,8 +59,21 @@ type Store struct {
 // file names a database.
 type file struct {
 	path string
-	vfs  string // its registered name; "" is the driver's own
+	vfs  string // its name while it is mounted
 }
+
+// mount registers the file system through which SQLite sees f; below it is the
+// operating system's if nil. SQLite finds it by name; the address makes the name
+// unique while f lives.
+func (f *file) mount(below vfs.VFS) {
+	if below == nil {
+		below = privateFiles{vfs.Find("os").(vfs.VFSFilename)}
+	}
+	f.vfs = fmt.Sprintf("thole-%p", f)
+	vfs.Register(f.vfs, fileSystem{below})
+}
+
+func (f *file) unmount() { vfs.Unregister(f.vfs) }
 
 var (
 	_ thole.Backend = (*Store)(nil)
@@ -69,7 +82,8 @@ var (
 )
 
 // Open opens the store in the file at path; a missing file, but no missing
-// directory, is created. A store of an older version is migrated first.
+// directory, is created, for its owner alone. A store of an older version is
+// migrated first.
 //
 // Errors name the path and what to do. A file that is damaged or no database
 // is ErrCorrupt, one that a newer version wrote is errors.ErrUnsupported, one
@@ -81,27 +95,21 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		opts: opts, writing: make(chan struct{}, 1), closed: make(chan struct{}),
+		file: f, opts: opts, writing: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
-	below := opts.VFS
-	if below == nil {
-		below = vfs.Find("os")
-	}
-	// SQLite finds a VFS by name; the address makes it unique while s lives.
-	f.vfs = fmt.Sprintf("thole-%p", s)
-	vfs.Register(f.vfs, fileSystem{below})
-	s.file = f
-	db, err := f.open(ctx, opts.CacheBytes/4)
+	s.mount(opts.VFS)
+	db, err := s.file.open(ctx, opts.CacheBytes/4)
 	if err != nil {
-		vfs.Unregister(f.vfs)
-		return nil, f.explain(ctx, err)
+		s.unmount()
+		return nil, s.explain(ctx, err)
 	}
-	s.readers = newPool(f, opts.Readers, opts.CacheBytes*3/4)
+	s.readers = newPool(s.file, opts.Readers, opts.CacheBytes*3/4)
 	s.writer = newWriter(db, &s.file, s.readers)
 	if err := syncDir(opts.VFS, filepath.Dir(f.path)); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("sqlite store %s: sync its directory: %w", f.path, err)
 	}
+	s.scrubOwed(ctx)
 	return s, nil
 }
 
@@ -119,7 +127,7 @@ func (s *Store) Close() error {
 			s.err = err
 		}
 		s.err = s.explain(context.Background(), s.err)
-		vfs.Unregister(s.vfs)
+		s.unmount()
 	})
 	return s.err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/internal/effort"
 	"go.uber.org/goleak"
 )
 
@@ -54,10 +55,12 @@ func TestItKeepsTheContractOfBackends(t *testing.T) {
 }
 
 func TestWhatBreaksTheContractIsRejected(t *testing.T) {
+	effort.SlowUnderRace(t)
 	backendtest.RejectBroken(t, fresh)
 }
 
 func TestItBehavesAsTheModel(t *testing.T) {
+	effort.SlowUnderRace(t)
 	backendtest.Model(t, fresh, 0)
 }
 

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -231,8 +232,12 @@ func (w *writer) created(sp *space, err error) error {
 func (w *writer) writeHeads() error {
 	for _, sp := range w.dirty {
 		sp.dirty = false
+		epochs, err := json.Marshal(sp.head.Epochs)
+		if err != nil {
+			return err
+		}
 		s := w.prepare(`UPDATE space SET oldest = ?, last = ?, epochs = ? WHERE id = ?`)
-		s.text(sp.head.Oldest.String()).text(sp.head.Last.String()).json(encodeEpochs(sp.head.Epochs)).int(sp.id)
+		s.text(sp.head.Oldest.String()).text(sp.head.Last.String()).json(epochs).int(sp.id)
 		if err := s.exec(); err != nil {
 			return err
 		}

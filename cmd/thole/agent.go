@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +21,6 @@ import (
 // chat is a conversation with the agent on a terminal.
 type chat struct {
 	coder
-	space  string
 	thread string
 	resume string
 }
@@ -42,6 +40,9 @@ line. What is said and done is kept in the store; go on with a conversation with
 	cmd.Flags().StringVar(&c.thread, "thread", "", "go on with this conversation")
 	cmd.Flags().StringVar(&c.resume, "resume", "", "go on with this run, which crashed, failed or was cancelled")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := c.place(cmd); err != nil {
+			return err
+		}
 		return c.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), strings.Join(args, " "))
 	}
 	return cmd
@@ -59,14 +60,13 @@ func (c *chat) run(ctx context.Context, in io.Reader, out io.Writer, prompt stri
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	if c.space == "" {
-		dir, err := filepath.Abs(c.dir)
-		if err != nil {
+		if err := c.own(); err != nil {
 			return err
 		}
-		c.space = "project:" + filepath.Base(dir)
 	}
 	sp := st.Space(c.space).As("user:" + userName())
 	if c.resume != "" {
+		fmt.Fprintf(os.Stderr, "%s\n%s", sb.Confined(), c.placed)
 		return c.follow(ctx, sp, out, func() error {
 			_, err := coding.Resume(ctx, sp, c.resume)
 			return err
@@ -79,7 +79,7 @@ func (c *chat) run(ctx context.Context, in io.Reader, out io.Writer, prompt stri
 		}
 		c.thread = t.ID
 	}
-	fmt.Fprintf(os.Stderr, "thread %s in %s\n", c.thread, c.space)
+	fmt.Fprintf(os.Stderr, "thread %s in %s\n%s\n%s", c.thread, c.space, sb.Confined(), c.placed)
 	turn := func(prompt string) error {
 		return c.follow(ctx, sp, out, func() error {
 			_, err := coding.Run(ctx, sp, c.thread, agent.Request{Prompt: prompt})
@@ -138,7 +138,7 @@ func lines(ctx context.Context, in io.Reader, turn func(string) error) error {
 		case line := <-read:
 			if line = strings.TrimSpace(line); line != "" {
 				if err := turn(line); err != nil {
-					fmt.Fprintln(os.Stderr, "thole:", err)
+					_ = sayf(os.Stderr, "thole: %v\n", err)
 				}
 			}
 		}
@@ -183,14 +183,14 @@ func show(out io.Writer, d *thole.Delivery) {
 	case d.Type == "message.delta" && d.IsSignal():
 		var delta thread.Delta
 		if json.Unmarshal(d.Data, &delta) == nil {
-			fmt.Fprint(out, delta.Text)
+			_ = sayf(out, "%s", delta.Text)
 		}
 	case d.Type == "tool.started":
 		var tool thread.ToolStarted
 		if json.Unmarshal(d.Data, &tool) == nil {
-			fmt.Fprintf(out, "\n· %s %s\n", tool.Name, clip(tool.Input, 100))
+			_ = sayf(out, "\n· %s %s\n", tool.Name, clip(tool.Input, 100))
 		}
 	case d.Type == "tool.failed", d.Type == "file.conflict":
-		fmt.Fprintf(out, "  ! %s\n", clip(d.Data, 200))
+		_ = sayf(out, "  ! %s\n", clip(d.Data, 200))
 	}
 }

@@ -107,8 +107,17 @@ func TestWrongUseOfTheCommandLineSaysWhatIsRight(t *testing.T) {
 		{"token create", []string{"usage: thole token create NAME"}},
 		{"token create x", []string{"--grant"}},
 		{"token create x --grant foo", []string{"PATTERN=ACCESS"}},
-		{"token create x --grant project:*=all", []string{`"all"`, "read, write or admin"}},
-		{"token revoke tok_none", []string{"tok_none", "not found"}},
+		{"token create x --grant project:*=all", []string{`"all"`, "read, write, work or admin"}},
+		{"token create x --grant PROJECT:a=read", []string{"PROJECT:a", "kind:*"}},
+		{"token create x --grant project:a,project:b=read", []string{"project:a,project:b", "kind:*"}},
+		{"token create x --grant *=read --expires 0", []string{"--expires 0s", "leave --expires out"}},
+		{"token create x --grant *=read --expires -1h", []string{"--expires -1h", "leave --expires out"}},
+		{"token create x --grant *=read --expires 1000000h", []string{"--expires", "leave --expires out"}},
+		{"token revoke tok_none", []string{"tok_none", "not the id of a token", "thole token list"}},
+		{"token revoke first", []string{"by its id", "first", "tok_"}},
+		{"token revoke tok_00000000000000000000000000000000", []string{"tok_0000", "not found"}},
+		{"serve --cors-origin null", []string{"--cors-origin", "null", "https://app.example"}},
+		{"serve --cors-origin https://app.example/", []string{"--cors-origin", "a slash"}},
 	} {
 		mustFail(t, dir, []string{"OPENAI_API_KEY="}, strings.Fields(c.args), c.says...)
 	}
@@ -327,6 +336,7 @@ func (s *server) hides(secrets ...string) {
 func TestASignalEndsAConversation(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), program, "agent")
 	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
 	in, err := cmd.StdinPipe() // stays open, as a terminal does
 	if err != nil {
 		t.Fatal(err)

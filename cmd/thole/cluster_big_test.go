@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/pgtest"
 )
 
-// The load of the test below: 32 clients of three servers for a minute, and then
+// The load of the test below: 32 clients of three servers for a while, and then
 // on until there are enough operations to check.
 const (
-	loadTime      = time.Minute
 	longestLoad   = 20 * time.Minute
 	killInterval  = 5 * time.Second
 	linearClients = 20
@@ -23,12 +23,13 @@ const (
 	lockClients   = 3
 	askers        = 1
 	workers       = 4
-	leastLinear   = 100_000
 )
 
 // Three servers on one PostgreSQL, one of which is killed every five seconds,
 // while PostgreSQL restarts once.
 func TestSeveralServersAreOneWhileTheyAreKilled(t *testing.T) {
+	leastLinear := effort.Amount(10_000, 10_000, 100_000)
+	loadTime := effort.Amount(20*time.Second, 20*time.Second, time.Minute)
 	pg := pgtest.Own(t)
 	c := startCluster(t, same(pg.Database(t), 3))
 	ledgers := []string{"project:ledger0", "project:ledger1"}

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/effort"
 )
 
 // balancer is a load balancer as simple as they come: it asks every member for
@@ -120,7 +122,7 @@ func TestARollingRestartFailsNoRequestAndCostsAWatcherNothing(t *testing.T) {
 			}
 		})
 	}
-	const rounds = 2
+	rounds := effort.Amount(1, 1, 3)
 	for range rounds {
 		for i, s := range c.Members {
 			s.Terminate()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -26,9 +27,15 @@ import (
 type coder struct {
 	app   *app
 	dir   string
+	space string
 	model string
 	lease time.Duration
 	stall time.Duration
+
+	passEnv, read, write []string // of the sandbox
+	unconfined           bool
+
+	placed string // a line that says where the state is, if place chose it
 }
 
 func (c *coder) flags(cmd *cobra.Command, dir string) {
@@ -36,6 +43,10 @@ func (c *coder) flags(cmd *cobra.Command, dir string) {
 	f.StringVar(&c.dir, "dir", dir, "the project that the agent works on")
 	f.StringVar(&c.model, "model", "sample", "openai:MODEL[@URL], anthropic:MODEL[@URL], script:FILE, or the sample's script")
 	f.DurationVar(&c.stall, "stall", time.Minute, "how long the model's service may send nothing before an attempt is given up")
+	f.StringArrayVar(&c.passEnv, "bash-env", nil, "name of a variable that the agent's commands get; may be given more than once")
+	f.StringArrayVar(&c.read, "bash-read", nil, "absolute path that the agent's commands may read; may be given more than once")
+	f.StringArrayVar(&c.write, "bash-write", nil, "absolute path that the agent's commands may change; may be given more than once")
+	f.BoolVar(&c.unconfined, "bash-unconfined", false, "let the agent's commands do whatever you may")
 	f.DurationVar(&c.lease, "lease", 30*time.Second, "how long a worker may be silent before its run counts as crashed")
 }
 
@@ -51,7 +62,13 @@ func (c *coder) open(group *run.Group) (*agent.Agent, *sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	sb, err := sandbox.Open(c.dir, &sandbox.Options{Supervisor: c.app.supervisor})
+	kept, err := c.app.keptIn()
+	if err != nil {
+		return nil, nil, err
+	}
+	sb, err := sandbox.Open(c.dir, &sandbox.Options{
+		Deny: kept, Supervisor: c.app.supervisor, PassEnv: c.passEnv, Read: c.read, Write: c.write, Unconfined: c.unconfined,
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,15 +91,24 @@ func devCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Start everything here: a store, the API on loopback, an agent and a sample",
-		Long: `Start a store (a SQLite file in .thole/), the API without tokens on loopback, and
-the reference coding agent. Without --dir and --model the agent plays recorded
-turns on a sample project that is laid out in ` + sampleDir + `/.`,
+		Long: `Start a store (a SQLite file in .thole/, see --store), the API without tokens on
+loopback, and the reference coding agent, which works on one folder for the runs of one
+space: other programs may work on other folders for other spaces of the same store. Without
+--dir and --model the agent plays recorded turns on a sample project that is laid out in
+` + sampleDir + `/, for any space project:….`,
 		Args: cobra.NoArgs,
 	}
 	s.flags(cmd)
 	c.flags(cmd, sampleDir)
+	cmd.Flags().StringVar(&c.space, "space", "", "space whose runs the agent takes, project:* for all such (default project:<name of the folder>; for the sample, all)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := onlyLoopback(s.listen); err != nil {
+			return err
+		}
+		if err := c.place(cmd); err != nil {
+			return err
+		}
+		if err := c.serves(); err != nil {
 			return err
 		}
 		out := cmd.OutOrStdout()
@@ -96,11 +122,12 @@ turns on a sample project that is laid out in ` + sampleDir + `/.`,
 		if err != nil {
 			return err
 		}
-		f := &fleet{agent: coding, group: group, grace: s.grace}
+		f := &fleet{agent: coding, group: group, space: c.space}
 		err = s.run(cmd.Context(), out, setup{
 			runner: f,
 			start: func(ctx context.Context, st *thole.Store, url string) error {
-				devHelp(out, c.dir, url)
+				c.help(out, url)
+				fmt.Fprintf(out, "  %s\n%s", sb.Confined(), c.placed)
 				return f.start(ctx, st)
 			},
 			stop: f.stop,
@@ -122,17 +149,52 @@ func onlyLoopback(listen string) error {
 	return fmt.Errorf("dev has no tokens, so it listens on loopback only, not on %q; use `thole serve`", host)
 }
 
-func devHelp(out io.Writer, dir, url string) {
+// anyProject stands for all spaces of projects.
+const anyProject = "project:*"
+
+// serves settles for which space the agent works on the folder. A folder of a
+// person's is changed for the runs of its own space only.
+func (c *coder) serves() error {
+	switch {
+	case c.space == anyProject:
+		return nil
+	case c.space != "":
+		return thole.CheckSpaceName(c.space)
+	case c.dir == sampleDir:
+		c.space = anyProject
+		return nil
+	}
+	return c.own()
+}
+
+// own makes the space that of the folder.
+func (c *coder) own() error {
+	dir, err := filepath.Abs(c.dir)
+	if err != nil {
+		return err
+	}
+	c.space = "project:" + filepath.Base(dir)
+	if err := thole.CheckSpaceName(c.space); err != nil {
+		return fmt.Errorf("the name of the folder names no space: %w; choose one with --space", err)
+	}
+	return nil
+}
+
+func (c *coder) help(out io.Writer, url string) {
 	program := "thole"
 	if strings.Contains(os.Args[0], "go-build") { // go run
 		program = "go run ./cmd/thole"
 	}
+	runs, tail := "space "+c.space, c.space
+	if c.space == anyProject {
+		runs, tail = "any space project:…", "project:sample"
+	}
 	fmt.Fprintf(out, `
-The agent works on %s/ for runs in any space project:…
-  follow everything   %s tail project:sample --server %s --after=
+The agent works on %s/ for runs in %s
+  follow everything   %s tail %s --server %s --after=
   the API             %s/docs
-`, dir, program, url, url)
-	if dir == sampleDir {
+`, c.dir, runs, program, tail, url, url)
+	if _, err := os.Stat("examples/turns.sh"); err == nil && c.dir == sampleDir && c.model == "sample" {
 		fmt.Fprintf(out, "  the sample's turns  examples/turns.sh %s\n", url)
 	}
 }
@@ -141,7 +203,7 @@ The agent works on %s/ for runs in any space project:…
 type fleet struct {
 	agent *agent.Agent
 	group *run.Group
-	grace time.Duration
+	space string // whose runs they take, or anyProject
 
 	mu     sync.Mutex
 	ctx    context.Context // set by start; ends with stop
@@ -157,9 +219,13 @@ func (f *fleet) start(ctx context.Context, st *thole.Store) error {
 	f.store, f.spaces = st, make(map[string]bool)
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	f.mu.Unlock()
+	if f.space != anyProject {
+		f.Queued(f.space, "")
+		return nil
+	}
 	for after := ""; ; {
 		names, err := st.Spaces(ctx, thole.SpacesQuery{After: after})
-		if err != nil {
+		if err != nil && !errors.As(err, new(*thole.UnreachableError)) {
 			return err
 		}
 		for _, name := range names {
@@ -176,7 +242,8 @@ func (f *fleet) start(ctx context.Context, st *thole.Store) error {
 func (f *fleet) Queued(space, _ string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.store == nil || f.ctx.Err() != nil || f.spaces[space] || !strings.HasPrefix(space, "project:") {
+	ours := space == f.space || f.space == anyProject && strings.HasPrefix(space, "project:")
+	if !ours || f.store == nil || f.ctx.Err() != nil || f.spaces[space] {
 		return
 	}
 	f.spaces[space] = true

@@ -45,6 +45,8 @@ type doctor struct {
 	store    *thole.Store
 	p        printer
 	problems int
+	ahead    string // of a space: what was written furthest in the future, and
+	aheadBy  time.Duration
 	err      error // of printing
 }
 
@@ -75,11 +77,22 @@ func (d *doctor) examine(ctx context.Context) error {
 	n := 0
 	for after := ""; ; {
 		names, err := d.store.Spaces(ctx, thole.SpacesQuery{After: after})
-		if err != nil {
+		var away *thole.UnreachableError
+		switch {
+		case errors.As(err, &away):
+			if after == "" { // once
+				for _, s := range away.Stores {
+					d.say("problem", "", "the store of %s does not answer; its spaces are not examined: %v", strings.Join(s.Spaces, ", "), s.Err)
+				}
+			}
+		case err != nil:
 			return err
 		}
 		for _, name := range names {
-			if err := d.space(ctx, d.store.Space(name)); err != nil {
+			err := d.space(ctx, d.store.Space(name))
+			if errors.Is(err, thole.ErrCorrupt) { // the others may be well
+				d.say("problem", name, "%v; the rest of the space is not examined", err)
+			} else if err != nil {
 				return err
 			}
 			n++
@@ -114,6 +127,7 @@ func (d *doctor) space(ctx context.Context, sp *thole.Space) error {
 		return err
 	}
 	before := d.problems
+	d.ahead, d.aheadBy = "", 0
 	events, err := d.journal(ctx, sp, head)
 	if err != nil {
 		return err
@@ -121,6 +135,9 @@ func (d *doctor) space(ctx context.Context, sp *thole.Space) error {
 	records, err := d.records(ctx, sp, head)
 	if err != nil {
 		return err
+	}
+	if d.ahead != "" {
+		d.say("note", sp.Name(), "%s is from a time %v ahead of this machine's clock: a machine that writes here had a wrong clock, or this one's is behind and what it writes with a ttl ends too early", d.ahead, d.aheadBy.Round(time.Second))
 	}
 	if d.problems == before {
 		d.say("ok", sp.Name(), "%d events, %d commits without one, %d records, up to %s",
@@ -151,6 +168,7 @@ func (d *doctor) journal(ctx context.Context, sp *thole.Space, head thole.Head) 
 			return n, err
 		}
 		n++
+		d.dated(e.Time, "event "+e.Position.String())
 		in, known := epochs[e.Position.Epoch]
 		switch {
 		case !known || e.Position.Seq < in.First || e.Position.Seq > in.Last:
@@ -169,12 +187,13 @@ func (d *doctor) journal(ctx context.Context, sp *thole.Space, head thole.Head) 
 // there are.
 func (d *doctor) records(ctx context.Context, sp *thole.Space, head thole.Head) (int, error) {
 	n := 0
-	c := concepts{doctor: d, sp: sp}
+	c := concepts{doctor: d, sp: sp, listed: make(map[string]bool), loose: make(map[string]int)}
 	for r, err := range sp.Records(ctx, "") {
 		if err != nil {
 			return n, err
 		}
 		n++
+		d.dated(r.Updated, "record "+r.Key)
 		if !json.Valid(r.Value) {
 			d.say("problem", sp.Name(), "record %s does not hold JSON", r.Key)
 		}
@@ -192,23 +211,33 @@ func (d *doctor) records(ctx context.Context, sp *thole.Space, head thole.Head) 
 	return n, nil
 }
 
+// dated remembers what carries the time that is furthest ahead of the machine's
+// clock, if that is more than clocks may differ.
+func (d *doctor) dated(t time.Time, what string) {
+	const allowed = 5 * time.Second
+	if by := time.Until(t.Round(0)); by > max(allowed, d.aheadBy) {
+		d.ahead, d.aheadBy = what, by
+	}
+}
+
 // lease notes a lease whose holder is gone, and finds a beat without an owner.
 func (d *doctor) lease(ctx context.Context, sp *thole.Space, r thole.Record) error {
-	if base, ok := strings.CutSuffix(r.Key, "/owner"); ok {
+	base, part, ok := thole.LeaseOf(r.Key)
+	if !ok {
+		return nil
+	}
+	if part == "owner" {
 		beat, err := sp.Get(ctx, base+"/beat")
 		if err == nil && !beat.Exists() {
 			d.say("note", sp.Name(), "the holder of lease %s, who has it since %s, is silent; it will be swept or taken over", base, stamp(r.Updated))
 		}
 		return err
 	}
-	if base, ok := strings.CutSuffix(r.Key, "/beat"); ok {
-		owner, err := sp.Get(ctx, base+"/owner")
-		if err == nil && !owner.Exists() {
-			d.say("problem", sp.Name(), "lease %s has a beat but no owner", base)
-		}
-		return err
+	owner, err := sp.Get(ctx, base+"/owner")
+	if err == nil && !owner.Exists() {
+		d.say("problem", sp.Name(), "lease %s has a beat but no owner", base)
 	}
-	return nil
+	return err
 }
 
 func stamp(t time.Time) string { return t.Local().Format(time.DateTime) }

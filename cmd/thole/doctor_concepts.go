@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/url"
-	"reflect"
 	"strings"
 
 	"github.com/thole-dev/thole"
@@ -22,6 +20,9 @@ type concepts struct {
 	sp    *thole.Space
 	owner string // the thread or run that was seen last
 	open  int    // decisions without an outcome
+
+	listed map[string]bool // chunks of the blobs
+	loose  map[string]int  // bytes of the chunks that no blob lists
 }
 
 func (c *concepts) record(ctx context.Context, rec thole.Record) error {
@@ -49,6 +50,17 @@ func (c *concepts) record(ctx context.Context, rec thole.Record) error {
 		c.say("note", c.sp.Name(), "a commit to another space waits for its delivery since %s (%s)", stamp(rec.Updated), rec.Key)
 	case kind == "decision-open":
 		c.open++
+	case kind == "blob" || kind == "upload": // one before, the other behind the chunks
+		var lists struct{ Chunks []string }
+		if err := rec.As(&lists); err != nil {
+			c.say("problem", c.sp.Name(), "record %s cannot be read: %v", rec.Key, err)
+		}
+		for _, name := range lists.Chunks {
+			c.listed[name] = true
+			delete(c.loose, name)
+		}
+	case kind == "chunk" && !c.listed[id]:
+		c.loose[id] = len(rec.Value)
 	}
 	return nil
 }
@@ -56,6 +68,13 @@ func (c *concepts) record(ctx context.Context, rec thole.Record) error {
 func (c *concepts) end() {
 	if c.open > 0 {
 		c.say("note", c.sp.Name(), "%d decisions have no outcome; see `thole get %s decision-open/`", c.open, c.sp.Name())
+	}
+	if len(c.loose) > 0 {
+		bytes := 0
+		for _, n := range c.loose {
+			bytes += n
+		}
+		c.say("note", c.sp.Name(), "%d chunks (%d bytes) belong to no blob: an earlier version kept them of uploads that failed", len(c.loose), bytes)
 	}
 }
 
@@ -116,14 +135,9 @@ func (c *concepts) document(ctx context.Context, docs *document.Documents, name 
 		return // its past was purged
 	case err != nil:
 		c.say("problem", c.sp.Name(), "document %s at %s: %v", name, rec.Version, err)
-	case now.Version == rec.Version && (past.Version != rec.Version || !sameJSON(now.Value, past.Value)):
+	case now.Version == rec.Version && (past.Version != rec.Version || !document.Equal(now.Value, past.Value)):
 		c.say("problem", c.sp.Name(), "document %s is not what its events add up to at %s", name, rec.Version)
 	}
-}
-
-func sameJSON(a, b json.RawMessage) bool {
-	var x, y any
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // run checks that who works has a lease, and that the thread is there.
@@ -143,9 +157,10 @@ func (c *concepts) run(ctx context.Context, rec thole.Record) error {
 	if r.Status != run.Queued && !recs[1].Exists() {
 		c.say("problem", c.sp.Name(), "%s is %s but nobody holds its lease", rec.Key, r.Status)
 	}
-	// A queued one ends when a worker or a reader comes upon it.
-	if r.Status != run.Queued && !recs[2].Exists() {
-		c.say("problem", c.sp.Name(), "%s is %s in thread %s, which is gone", rec.Key, r.Status, r.Thread)
+	// A queued one ends when a worker or a reader comes upon it, an active one when
+	// its worker does or its lease runs out.
+	if r.Status != run.Queued && recs[1].Exists() && !recs[2].Exists() {
+		c.say("note", c.sp.Name(), "%s is %s in thread %s, which is gone; it ends with its lease", rec.Key, r.Status, r.Thread)
 	}
 	return nil
 }

@@ -21,3 +21,14 @@ func FuzzGrantFromOutside(f *testing.F) {
 		}
 	})
 }
+
+func TestAGrantWithTwoAccessesIsRefused(t *testing.T) {
+	for _, s := range []string{"project:a=read=write", "project:a=admin=read", "user:*=work=write@thrd_019b76da000070008000000000000001"} {
+		if g, err := parseGrant(s); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("%s: got %+v, %v; want ErrInvalid", s, g, err)
+		}
+	}
+	if g, err := parseGrant("project:a=b=read"); err != nil || g.Space != "project:a=b" {
+		t.Errorf("a space with = in its name: got %+v, %v", g, err)
+	}
+}

@@ -7,12 +7,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/thole-dev/thole/internal/effort"
 )
 
 // TestTenThousandTurnsTakeThreeTimesTheirText posts 10,000 messages of 300
 // bytes over HTTP and looks at what the files take, before and after the log
 // was checkpointed.
 func TestTenThousandTurnsTakeThreeTimesTheirText(t *testing.T) {
+	effort.SlowUnderRace(t)
 	s := startServer(t, setup{})
 	const turns, size, clients = 10_000, 300, 16
 	const space = "/v1/spaces/project:growth"

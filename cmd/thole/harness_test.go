@@ -109,7 +109,7 @@ func startServer(t testing.TB, with setup) *server {
 	if err := os.MkdirAll(s.Project, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.args = []string{"dev", "--store", s.Store, "--dir", s.Project, "--listen", "127.0.0.1:0", "--lease", with.Lease.String()}
+	s.args = []string{"dev", "--store", s.Store, "--dir", s.Project, "--space", "project:*", "--listen", "127.0.0.1:0", "--lease", with.Lease.String()}
 	if with.Script != "" {
 		file := filepath.Join(with.Dir, "script.yaml")
 		if err := os.WriteFile(file, []byte(with.Script), 0o644); err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/effort"
 )
 
 // pause waits for a random time up to limit, so that kills hit anywhere.
@@ -30,14 +32,14 @@ func TestWhatWasAcknowledgedSurvivesAKillInEveryPhase(t *testing.T) {
 		{"idle", killIdle},
 	}
 	stores := []struct {
-		name  string
-		kills int // in each phase, at least
-		dsn   func(t *testing.T) string
+		name string
+		dsn  func(t *testing.T) string
 	}{
-		{"sqlite", 12, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") }},
-		{"file", 2, func(t *testing.T) string { return "file:" + filepath.Join(t.TempDir(), "store") }},
-		{"postgres", 2, func(t *testing.T) string { return clusterStore(t) }},
+		{"sqlite", func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") }},
+		{"file", func(t *testing.T) string { return "file:" + filepath.Join(t.TempDir(), "store") }},
+		{"postgres", func(t *testing.T) string { return clusterStore(t) }},
 	}
+	kills := effort.Amount(2, 2, 12) // in each phase, at least
 	for _, on := range stores {
 		t.Run(on.name, func(t *testing.T) {
 			table := make([]string, len(phases))
@@ -45,9 +47,9 @@ func TestWhatWasAcknowledgedSurvivesAKillInEveryPhase(t *testing.T) {
 			for i, p := range phases {
 				t.Run(p.name, func(t *testing.T) {
 					t.Parallel()
-					n := p.kill(t, newVictim(t, on.dsn(t), on.kills))
-					if n < on.kills {
-						t.Errorf("killed %d times in this phase, want at least %d", n, on.kills)
+					n := p.kill(t, newVictim(t, on.dsn(t), kills))
+					if n < kills {
+						t.Errorf("killed %d times in this phase, want at least %d", n, kills)
 					}
 					table[i] = fmt.Sprintf("%s %d", p.name, n)
 				})

@@ -27,6 +27,7 @@ type linearServers struct {
 	client *http.Client // authorized; it must not send a request twice by itself
 	urls   []string
 	paths  sync.Map // of runs, by part and number
+	tokens sync.Map // of leases, by base and position
 	odd    sync.Map // answers that no operation should end with
 }
 
@@ -138,13 +139,25 @@ func (s *linearServers) record(ctx context.Context, path string, op *linear.Op) 
 	return end
 }
 
-// tokenOf is the position in a token, which sorts.
+// tokenOf is the position in a token, which sorts. The token is kept: it cannot
+// be made from its position.
 func (s *linearServers) tokenOf(token string) string {
 	f, err := thole.ParseFence(token)
 	if err != nil {
 		s.odd.Store(err.Error(), true)
 	}
+	s.tokens.Store(f.String(), token)
 	return f.Token.String()
+}
+
+// token is what tokenOf was given.
+func (s *linearServers) token(base, position string) string {
+	token, ok := s.tokens.Load(fenceOf(s.t, base, position).String())
+	if !ok {
+		s.odd.Store("no token of "+base+" at "+position, true)
+		return ""
+	}
+	return token.(string)
 }
 
 func (s *linearServers) lock(ctx context.Context, space, name string, op *linear.Op) linear.Outcome {
@@ -156,7 +169,7 @@ func (s *linearServers) lock(ctx context.Context, space, name string, op *linear
 		}
 		return end
 	}
-	fence := []string{"Thole-Fence", fenceOf(s.t, lockBase(name), op.If).String()}
+	fence := []string{"Thole-Fence", s.token(lockBase(name), op.If)}
 	if op.Do == linear.Release {
 		return s.send(ctx, "DELETE", space+"/locks/"+name, nil, nil, fence...)
 	}
@@ -198,7 +211,7 @@ func (s *linearServers) line(ctx context.Context, space, path, agent string, op 
 		op.Version = r.Status
 		return end
 	}
-	fence := fenceOf(s.t, fmt.Sprintf("run/%v", id), op.If).String()
+	fence := s.token(fmt.Sprintf("run/%v", id), op.If)
 	return s.send(ctx, "POST", path+"/finish", map[string]any{"status": "succeeded"}, nil, "Thole-Fence", fence)
 }
 

@@ -23,7 +23,7 @@ func main() {
 	err := root(supervisor).ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "thole:", err)
+		_ = sayf(os.Stderr, "thole: %v\n", err)
 		if hint := hint(err); hint != "" {
 			fmt.Fprintln(os.Stderr, hint)
 		}
@@ -37,6 +37,9 @@ type app struct {
 	json       bool
 	supervisor *sandbox.Supervisor
 }
+
+// defaultStore is the file of the store when --store is not given.
+const defaultStore = ".thole/thole.db"
 
 func root(supervisor *sandbox.Supervisor) *cobra.Command {
 	a := &app{supervisor: supervisor}
@@ -54,7 +57,7 @@ may be given more than once takes a line each.`,
 			return fromEnvironment(cmd.Flags())
 		},
 	}
-	c.PersistentFlags().StringArrayVar(&a.stores, "store", []string{"sqlite:.thole/thole.db"}, "where the state lives: mem:, sqlite:PATH, file:DIR, postgres://…, http(s)://HOST; or, given several times, which spaces live where: 'user:*=DSN'")
+	c.PersistentFlags().StringArrayVar(&a.stores, "store", []string{"sqlite:" + defaultStore}, "where the state lives: mem:, sqlite:PATH, file:DIR, postgres://…, http(s)://HOST; or, given several times, which spaces live where: 'user:*=DSN'; agent and dev on the project that you are in, without a .thole there, keep it in ~/.local/state/thole instead")
 	c.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON even on a terminal")
 	c.AddCommand(
 		devCommand(a), serveCommand(a), agentCommand(a),

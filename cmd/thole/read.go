@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,15 +45,18 @@ print that record; a key that ends in / lists the records below it.`,
 func printSpaces(cmd *cobra.Command, p printer, s *thole.Store, limit int) error {
 	after := ""
 	for limit > 0 {
-		names, err := s.Spaces(cmd.Context(), thole.SpacesQuery{After: after, Limit: min(limit, 500)})
-		if err != nil || len(names) == 0 {
-			return err
+		names, away := s.Spaces(cmd.Context(), thole.SpacesQuery{After: after, Limit: min(limit, 500)})
+		if away != nil && !errors.As(away, new(*thole.UnreachableError)) || len(names) == 0 {
+			return away
 		}
-		heads, err := s.Backend().Heads(cmd.Context(), names...)
-		if err != nil {
+		heads, err := s.Heads(cmd.Context(), names...)
+		if err != nil && !errors.As(err, new(*thole.UnreachableError)) {
 			return err
 		}
 		for _, h := range heads {
+			if h.Space == "" {
+				continue
+			}
 			if err := p.print(h, "%-40s %s", h.Space, h.Last); err != nil {
 				return err
 			}

@@ -2,10 +2,15 @@
 
 package main_test
 
-import "testing"
+import (
+	"testing"
 
-func TestAWatcherMissesNothingOver200CutsAndTwoRestarts(t *testing.T) {
+	"github.com/thole-dev/thole/internal/effort"
+)
+
+func TestAWatcherMissesNothingOverManyCutsAndTwoRestarts(t *testing.T) {
 	s := startServer(t, setup{})
-	watchThroughCuts(t, s, 200, []fault{{after: 70, do: s.Kill}, {after: 140, do: s.Terminate}})
+	cuts := effort.Amount(60, 60, 200)
+	watchThroughCuts(t, s, cuts, []fault{{after: cuts / 3, do: s.Kill}, {after: 2 * cuts / 3, do: s.Terminate}})
 	mustBeHealthy(t, s.Store)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole/examples"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/pgtest"
 )
 
@@ -29,7 +30,7 @@ export function Button({ label, onClick = () => {} }) {
 // TestDevPlaysTheSampleOnEveryStore plays the sample's turns with the program
 // itself on each kind of store. The events that are told must be the same.
 func TestDevPlaysTheSampleOnEveryStore(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil && os.Getenv("THOLE_TEST") != "all" {
+	if _, err := exec.LookPath("curl"); err != nil && effort.On() != effort.All {
 		t.Skip("turns.sh needs curl")
 	}
 	sqlite := func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") }

@@ -44,7 +44,7 @@ type server struct {
 func (s *server) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.listen, "listen", defaultListen, "address to listen on; port 0 picks a free one")
-	f.StringArrayVar(&s.origins, "cors-origin", nil, "web origin that may call from a browser; may be given more than once")
+	f.StringArrayVar(&s.origins, "cors-origin", nil, "web origin that may call from a browser, such as https://app.example; may be given more than once")
 	f.Int64Var(&s.maxBody, "max-body", 5<<20, "bytes that a request's body may have")
 	f.IntVar(&s.maxWatchers, "max-watchers", 10_000, "event streams that may be open on one space; 0: no bound")
 	f.IntVar(&s.rate, "rate", 0, "requests a second that one caller may make; 0: no bound")
@@ -61,7 +61,8 @@ func serveCommand(a *app) *cobra.Command {
 with ` + "`thole token create`" + `. Any number of processes may serve one PostgreSQL database, or
 one store on a disk of this machine. SIGTERM drains: readiness goes off; after
 --drain-delay, in which a load balancer notices, streams end and requests finish. A
-second SIGTERM does not wait. See docs/operations.md.`,
+second SIGTERM does not wait. It runs no agent: a run waits until a worker claims it, over
+the API or from a program on the same store. See docs/operations.md.`,
 		Args: cobra.NoArgs,
 	}
 	s.flags(c)
@@ -71,9 +72,21 @@ second SIGTERM does not wait. See docs/operations.md.`,
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		return s.run(cmd.Context(), cmd.OutOrStdout(), setup{
 			authenticate: func(st *thole.Store) rest.Authenticator { return auth.NewTokens(st) },
+			start: func(ctx context.Context, st *thole.Store, _ string) error {
+				return needsToken(ctx, cmd.OutOrStdout(), st)
+			},
 		})
 	}
 	return c
+}
+
+// needsToken says what to do first if there is no token.
+func needsToken(ctx context.Context, out io.Writer, st *thole.Store) error {
+	tokens, err := auth.List(ctx, st, "", 1)
+	if err != nil || len(tokens) > 0 {
+		return err
+	}
+	return sayf(out, "no token yet, so every request is refused: make one with `thole token create` on the same store\n")
 }
 
 // setup is in what dev and serve differ.
@@ -95,6 +108,11 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 	if s.maxBody < 1 || s.maxWatchers < 0 || s.rate < 0 || s.drainDelay < 0 {
 		return errors.New("--max-body takes 1 or more; --max-watchers, --rate and --drain-delay take 0 or more")
 	}
+	for _, origin := range s.origins {
+		if err := rest.CheckOrigin(origin); err != nil {
+			return fmt.Errorf("--cors-origin: %w", err)
+		}
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	secure, err := s.certificate()
 	if err != nil {
@@ -106,6 +124,7 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	counts.Clock(st.ClockLead)
 	opts := &rest.Options{
 		Origins: s.origins, MaxBody: s.maxBody, MaxWatchers: s.maxWatchers, Rate: s.rate, Version: versionString(),
 		Logger: log, Metrics: counts, Runner: with.runner,

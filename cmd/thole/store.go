@@ -15,9 +15,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend"
-	"github.com/thole-dev/thole/state/kv"
-	"github.com/thole-dev/thole/state/lock"
-	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/all"
 )
 
 // open opens the stores that --store names as one. With create, the folder of a
@@ -42,34 +40,53 @@ func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, ar
 	if err != nil {
 		return nil, err
 	}
-	// Whoever sweeps must know how each concept ends what expired.
-	run.Register(s)
-	lock.In(s.Space("global"))
-	kv.In(s.Space("global"))
+	all.Register(s)
 	return s, nil
 }
 
 // prepare looks for what a local store is kept in, or makes the folder for it.
 func prepare(store string, create bool) error {
 	_, dsn, _ := backend.CutRule(store)
-	kind, path, _ := strings.Cut(dsn, ":")
+	kind, path := local(dsn)
 	keptIn := path // what must be there to be read
-	switch {
-	case path == "":
+	switch kind {
+	case "":
 		return nil
-	case kind == "file":
+	case "file":
 		keptIn = filepath.Join(path, "thole.json") // an empty directory is no store
-	case kind != "sqlite":
-		return nil
 	}
 	if create {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := makeFolder(filepath.Dir(path)); err != nil {
 			return fmt.Errorf("%s store %s has no folder and none could be made: %w; name another with --store", kind, path, err)
 		}
 	} else if _, err := os.Stat(keptIn); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store %s:PATH", path, kind)
 	}
 	return nil
+}
+
+// local returns kind and path of a store that is kept in files here; else nothing.
+func local(dsn string) (kind, path string) {
+	kind, path, _ = strings.Cut(dsn, ":")
+	if path == "" || kind != "sqlite" && kind != "file" {
+		return "", ""
+	}
+	return kind, path
+}
+
+// makeFolder makes a folder, for its owner alone, if it is missing. A new .thole is
+// hidden from git, so that nobody commits what is in it.
+func makeFolder(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	if os.Mkdir(dir, 0o700) != nil {
+		return os.MkdirAll(dir, 0o700) // no error if it is there
+	}
+	if filepath.Base(dir) != ".thole" {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("# Thole's state; never under version control.\n*\n"), 0o600)
 }
 
 // notOpenedError is a store that its backend could not open, and why.
@@ -102,8 +119,7 @@ func (a *app) printer(w io.Writer) printer {
 // print writes v as a JSON line, or text.
 func (p printer) print(v any, format string, args ...any) error {
 	if !p.json {
-		_, err := fmt.Fprintf(p.w, format+"\n", args...)
-		return err
+		return sayf(p.w, format+"\n", args...)
 	}
 	enc := json.NewEncoder(p.w)
 	enc.SetEscapeHTML(false)

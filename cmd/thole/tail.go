@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/rest"
 )
 
 // tail is a watch from outside: over HTTP with --server, else on the store.
@@ -24,6 +25,7 @@ type tail struct {
 	after         string
 	from          bool // --after was given; "" then means from the oldest
 	live          bool // show signals too
+	away          bool // it was said that the server does not answer
 	print         func(space string, e thole.Event) error
 	warn          func(text string)
 }
@@ -55,9 +57,12 @@ which the run works.`,
 			}
 			return p.event(space, e)
 		}
-		t.warn = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "thole:", text) }
+		t.warn = func(text string) { _ = sayf(cmd.ErrOrStderr(), "thole: %s\n", text) }
 		var err error
 		if t.server != "" {
+			if !strings.Contains(t.server, "://") {
+				t.server = "http://" + t.server
+			}
 			err = t.overHTTP(cmd.Context(), args[0])
 		} else {
 			err = a.reading(cmd.Context(), func(s *thole.Store) error { return t.onStore(cmd.Context(), s.Space(args[0])) })
@@ -107,12 +112,16 @@ var errRefused = errors.New("the server refused")
 func (t *tail) overHTTP(ctx context.Context, space string) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		before := t.after
-		err := t.stream(ctx, space)
+		connected, err := t.stream(ctx, space)
 		if ctx.Err() != nil || errors.Is(err, errRefused) {
 			return err
 		}
 		if t.after != before {
 			wait = 100 * time.Millisecond
+		}
+		if !connected && wait > time.Second && !t.away { // not for the moment in which a server restarts
+			t.warn("no connection; trying again: " + err.Error())
+			t.away = true
 		}
 		select {
 		case <-time.After(wait):
@@ -122,9 +131,9 @@ func (t *tail) overHTTP(ctx context.Context, space string) error {
 	}
 }
 
-// stream reads one connection to its end. It moves t.after on, so that the next
-// connection resumes there.
-func (t *tail) stream(ctx context.Context, space string) error {
+// stream reads one connection to its end, and reports whether there was one. It
+// moves t.after on, so that the next connection resumes there.
+func (t *tail) stream(ctx context.Context, space string) (connected bool, err error) {
 	u := strings.TrimSuffix(t.server, "/") + "/v1/spaces/" + url.PathEscape(space) + "/events"
 	q := url.Values{}
 	if t.from {
@@ -135,7 +144,7 @@ func (t *tail) stream(ctx context.Context, space string) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u+"?"+q.Encode(), nil)
 	if err != nil {
-		return fmt.Errorf("%w: %v", errRefused, err)
+		return false, fmt.Errorf("%w: %v", errRefused, err)
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	if t.token != "" {
@@ -143,21 +152,29 @@ func (t *tail) stream(ctx context.Context, space string) error {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-		err := fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text)))
+		var p rest.Problem
+		if json.Unmarshal(text, &p) == nil && p.Detail != "" {
+			text = []byte(p.Detail)
+		}
+		err = fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text)))
 		if resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
 			err = fmt.Errorf("%w: %w", errRefused, err)
 		}
-		return err
+		return false, err
 	}
 	if !t.from {
 		t.after, t.from = resp.Header.Get("Thole-Position"), true // where "now" is
 	}
-	return t.frames(space, resp.Body)
+	if t.away {
+		t.warn("connected again")
+		t.away = false
+	}
+	return true, t.frames(space, resp.Body)
 }
 
 // frames prints the events of an SSE body.

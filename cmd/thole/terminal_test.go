@@ -3,7 +3,9 @@
 package main_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -29,5 +31,36 @@ func TestATerminalGetsTextAndAPipeGetsJSON(t *testing.T) {
 	}
 	if got := command(t, dir, nil, "version").Out; !strings.HasPrefix(got, "{") {
 		t.Errorf("through a pipe: got %q, want JSON", got)
+	}
+}
+
+// What others wrote does not reach a terminal as orders to it.
+func TestWhatAModelSaysDoesNotSteerTheTerminal(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "script.yaml")
+	evil := `a\e]0;title\a b\e[31m c\x9b2J d\u202ed e\re`
+	text := "turns:\n  - prompt: Go\n    steps:\n      - text: \"" + evil + "\"\n"
+	if err := os.WriteFile(script, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "p"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	store := "sqlite:" + filepath.Join(dir, "thole.db")
+	for _, args := range []string{
+		"agent --dir p --store " + store + " --model script:" + script + " Go",
+		"log project:p --store " + store,
+		"get project:p --store " + store,
+	} {
+		cmd := exec.CommandContext(t.Context(), "script", "-qec", program+" "+args, "/dev/null")
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", args, err, out)
+		}
+		said := strings.ReplaceAll(string(out), "\r\n", "\n") // the terminal's own
+		if i := strings.IndexAny(said, "\x1b\a\r\u009b\u202e"); i >= 0 {
+			t.Errorf("thole %s printed %q", args, said[i:min(len(said), i+20)])
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,14 +29,15 @@ func tokenCreateCommand(a *app) *cobra.Command {
 		Use:   "create NAME",
 		Short: "Create a token and print its secret, once",
 		Long: `Create a token. What it may do is said by grants: PATTERN=ACCESS, with a space,
-"kind:*" or "*" for the pattern and read, write or admin for the access, optionally
-narrowed to threads: 'project:shop=read@thrd_1,thrd_2'.`,
+"kind:*" or "*" for the pattern and read, write, work or admin for the access, optionally
+narrowed to threads: 'project:shop=read@thrd_1,thrd_2'. Each access includes the ones
+before it; work is for workers that claim runs of other people's private threads.`,
 		Example: "  thole token create ci --grant 'project:*=write' --expires 720h",
 		Args:    cobra.ExactArgs(1),
 	}
 	grants := c.Flags().StringArray("grant", nil, "what it may do; may be given more than once")
 	actor := c.Flags().String("actor", "", "who its holder acts as, such as user:42 (default token:<id>)")
-	expires := c.Flags().Duration("expires", 0, "how long it lives (default: until it is revoked)")
+	expires := c.Flags().Duration("expires", 0, "how long it lives, such as 720h; without it, until it is revoked")
 	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		t := auth.Token{Name: args[0], Actor: *actor}
 		for _, g := range *grants {
@@ -48,12 +50,16 @@ narrowed to threads: 'project:shop=read@thrd_1,thrd_2'.`,
 		if len(t.Grants) == 0 {
 			return errors.New("say what the token may do, for example --grant 'project:*=write'")
 		}
+		limited := cmd.Flags().Changed("expires")
+		if limited && (*expires <= 0 || *expires > thole.MaxTTL) {
+			return fmt.Errorf("--expires %v is not a time to live, such as 720h; leave --expires out for a token that lives until it is revoked", *expires)
+		}
 		s, err := a.open(cmd.Context(), true, nil)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
-		if *expires > 0 {
+		if limited {
 			t.Expires = s.Now().Add(*expires)
 		}
 		secret, t, err := auth.Create(cmd.Context(), s, t)
@@ -70,9 +76,13 @@ narrowed to threads: 'project:shop=read@thrd_1,thrd_2'.`,
 
 // parseGrant reads PATTERN=ACCESS[@THREAD,…].
 func parseGrant(s string) (auth.Grant, error) {
-	pattern, rest, ok := strings.Cut(s, "=")
-	if !ok {
+	i := strings.LastIndexByte(s, '=') // a space's name may hold one, the rest does not
+	if i < 0 {
 		return auth.Grant{}, fmt.Errorf("%w: grant %q is not PATTERN=ACCESS", thole.ErrInvalid, s)
+	}
+	pattern, rest := s[:i], s[i+1:]
+	if at := strings.LastIndexByte(pattern, '='); at >= 0 && auth.Access(pattern[at+1:]).Allows(auth.Read) {
+		return auth.Grant{}, fmt.Errorf("%w: grant %q gives two accesses; a token may have several grants", thole.ErrInvalid, s)
 	}
 	access, threads, narrowed := strings.Cut(rest, "@")
 	g := auth.Grant{Space: pattern, Access: auth.Access(access)}
@@ -96,7 +106,7 @@ func tokenListCommand(a *app) *cobra.Command {
 						return err
 					}
 					for _, t := range tokens {
-						if err := p.print(t, "%s  %-20s %-16s %s  %s", t.ID, t.Name, t.Actor, t.Created.Format(time.DateOnly), grantsText(t.Grants)); err != nil {
+						if err := p.print(t, "%s  %-20s %-16s made %s  %-28s %s", t.ID, t.Name, t.Actor, t.Created.Format(time.DateOnly), lifeText(t), grantsText(t.Grants)); err != nil {
 							return err
 						}
 					}
@@ -108,6 +118,14 @@ func tokenListCommand(a *app) *cobra.Command {
 			})
 		},
 	}
+}
+
+// lifeText says until when a token lives.
+func lifeText(t auth.Token) string {
+	if t.Expires.IsZero() {
+		return "never expires"
+	}
+	return "expires " + t.Expires.Format("2006-01-02 15:04") + " UTC"
 }
 
 func grantsText(grants []auth.Grant) string {
@@ -126,14 +144,44 @@ func tokenRevokeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Revoke a token everywhere at once",
-		Args:  cobra.ExactArgs(1),
+		Long: `Revoke a token by its id, which ` + "`thole token list`" + ` shows: names may occur more than
+once. What its holder has open, such as event streams, ends within moments.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			s, err := a.open(cmd.Context(), false, nil)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, s.Close()) }()
+			if thole.CheckID("tok", args[0]) != nil {
+				return notAnID(cmd.Context(), s, args[0])
+			}
 			return auth.Revoke(cmd.Context(), s, args[0])
 		},
 	}
+}
+
+// notAnID says that a token is revoked by its id, and which ids have the name that
+// was given.
+func notAnID(ctx context.Context, s *thole.Store, name string) error {
+	var ids []string
+	for after := ""; ; {
+		tokens, err := auth.List(ctx, s, after, thole.MaxPage)
+		if err != nil {
+			return err
+		}
+		for _, t := range tokens {
+			if t.Name == name {
+				ids = append(ids, t.ID)
+			}
+		}
+		if len(tokens) < thole.MaxPage {
+			break
+		}
+		after = tokens[len(tokens)-1].ID
+	}
+	if len(ids) == 0 {
+		return fmt.Errorf("%w: %q is not the id of a token (tok_…), and none has that name; see `thole token list`", thole.ErrInvalid, name)
+	}
+	return fmt.Errorf("%w: a token is revoked by its id; %q is the name of %s", thole.ErrInvalid, name, strings.Join(ids, ", "))
 }

@@ -12,11 +12,12 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/internal/effort"
 )
 
 // TestMain skips all where there is no git, unless everything must be tested.
 func TestMain(m *testing.M) {
-	if _, err := exec.LookPath("git"); err != nil && os.Getenv("THOLE_TEST") != "all" {
+	if _, err := exec.LookPath("git"); err != nil && effort.On() != effort.All {
 		fmt.Println("skipped: git is not installed")
 		os.Exit(0)
 	}

@@ -12,12 +12,16 @@ type Kind string
 
 // The kinds.
 const (
-	ShortWrite Kind = "short write"  // a part is written
-	NoSpace    Kind = "no space"     // ENOSPC: a part is written, or nothing is created
-	WriteError Kind = "write error"  // EIO: a part is written
-	ReadError  Kind = "read error"   // EIO
-	SyncError  Kind = "sync failure" // EIO: what was pending may never become durable
-	PowerLoss  Kind = "crash"        // everything fails from here on; go on with Crash
+	ShortWrite  Kind = "short write"  // a part is written
+	NoSpace     Kind = "no space"     // ENOSPC: a part is written, or nothing is created
+	WriteError  Kind = "write error"  // EIO: a part is written
+	ReadError   Kind = "read error"   // EIO
+	SyncError   Kind = "sync failure" // EIO: what was pending may never become durable
+	DeleteError Kind = "delete error" // EIO: a file or directory stays
+	CutError    Kind = "cut error"    // EIO: a file keeps its size
+	RenameError Kind = "rename error" // EIO: a name stays
+	Killed      Kind = "kill"         // everything fails for one Process from here on
+	PowerLoss   Kind = "crash"        // everything fails from here on; go on with Crash
 )
 
 // ErrCrashed is what everything returns after a crash.
@@ -55,6 +59,9 @@ type operation int
 
 const (
 	onOpen operation = iota // or anything else about names
+	onDelete
+	onRename
+	onCut
 	onRead
 	onWrite
 	onSync
@@ -70,6 +77,12 @@ func (o operation) kinds(grows bool) []Kind {
 		kinds = append(kinds, ShortWrite, NoSpace, WriteError)
 	case o == onSync:
 		kinds = append(kinds, SyncError)
+	case o == onDelete:
+		kinds = append(kinds, DeleteError)
+	case o == onCut:
+		kinds = append(kinds, CutError)
+	case o == onRename:
+		kinds = append(kinds, RenameError, NoSpace)
 	case grows:
 		kinds = append(kinds, NoSpace)
 	}
@@ -104,4 +117,11 @@ func (f *FS) strike(k Kind) error {
 	default:
 		return syscall.EIO
 	}
+}
+
+// Crashed reports whether the machine has crashed.
+func (f *FS) Crashed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
 }

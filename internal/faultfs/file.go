@@ -76,7 +76,7 @@ func (h *handle) Truncate(size int64) error {
 	defer h.fs.mu.Unlock()
 	err := h.begin()
 	if err == nil {
-		err = h.fs.fault(onOpen, false)
+		err = h.fs.fault(onCut, false)
 	}
 	if err == nil {
 		h.node.write(write{offset: size})

@@ -198,13 +198,16 @@ func pathError(op, path string, err error) error {
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }
 
-// OpenFile opens a file; of flags, os.O_CREATE and os.O_TRUNC count.
+// OpenFile opens a file; of flags, os.O_CREATE, os.O_EXCL and os.O_TRUNC count.
 func (f *FS) OpenFile(path string, flag int) (File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	parent, base, n, err := f.find(path)
 	if err == nil && n == nil && flag&os.O_CREATE == 0 {
 		err = fs.ErrNotExist
+	}
+	if err == nil && n != nil && flag&os.O_EXCL != 0 {
+		err = fs.ErrExist
 	}
 	if err == nil && n != nil && n.dir {
 		err = syscall.EISDIR
@@ -299,7 +302,7 @@ func (f *FS) Rename(from, to string) error {
 		err = fs.ErrExist
 	}
 	if err == nil {
-		err = f.fault(onOpen, true)
+		err = f.fault(onRename, true)
 	}
 	if err == nil {
 		f.change(nameOp{{fromDir, fromBase, nil}, {toDir, toBase, n}})
@@ -319,7 +322,7 @@ func (f *FS) Remove(path string) error {
 	case len(n.names) > 0:
 		err = syscall.ENOTEMPTY
 	default:
-		err = f.fault(onOpen, false)
+		err = f.fault(onDelete, false)
 	}
 	if err == nil {
 		f.change(nameOp{{parent, base, nil}})
@@ -341,14 +344,36 @@ func (f *FS) SyncDir(path string) error {
 	if err != nil {
 		return pathError("sync", path, err)
 	}
-	f.ops = slices.DeleteFunc(f.ops, func(op nameOp) bool {
-		touches := slices.ContainsFunc(op, func(c nameChange) bool { return c.dir == n })
-		if touches {
-			op.persist()
-		}
-		return touches
-	})
+	f.persistNames(n)
 	return nil
+}
+
+// persistNames makes the operations durable that touch a directory, and those
+// before them on the same names: no file system does them in another order.
+func (f *FS) persistNames(dir *node) {
+	type entry struct {
+		dir  *node
+		name string
+	}
+	names := map[entry]bool{}
+	durable := make([]bool, len(f.ops))
+	for i, op := range slices.Backward(f.ops) {
+		durable[i] = slices.ContainsFunc(op, func(c nameChange) bool { return c.dir == dir || names[entry{c.dir, c.name}] })
+		if durable[i] {
+			for _, c := range op {
+				names[entry{c.dir, c.name}] = true
+			}
+		}
+	}
+	var left []nameOp
+	for i, op := range f.ops {
+		if durable[i] {
+			op.persist()
+		} else {
+			left = append(left, op)
+		}
+	}
+	f.ops = left
 }
 
 func (n *node) info(name string) fs.FileInfo {

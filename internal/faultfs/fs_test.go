@@ -163,3 +163,48 @@ func TestOneHandleHoldsTheLock(t *testing.T) {
 		t.Errorf("locked: got %v", got)
 	}
 }
+
+func TestADirectoryThatWasMovedIsInOnePlaceAfterACrash(t *testing.T) {
+	for seed := range uint64(50) {
+		f := faultfs.New(seed)
+		f.Mkdir("/from")
+		f.Mkdir("/to")
+		f.SyncDir("/")
+		f.Mkdir("/from/d")
+		f.Rename("/from/d", "/to/d")
+		f.SyncDir("/to")
+		after := f.Crash()
+		if _, err := after.Stat("/from/d"); err == nil {
+			t.Fatalf("seed %d: the directory has its old name, too", seed)
+		}
+		if _, err := after.Stat("/to/d"); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+func TestAKillEndsOneProcessAndFreesItsLocks(t *testing.T) {
+	f := faultfs.New(1)
+	a, b := f.Process(), f.Process()
+	locks := make([]faultfs.File, 2)
+	for i, p := range []*faultfs.Process{a, b} {
+		h, err := p.OpenFile("/lock", os.O_CREATE|os.O_RDWR)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks[i] = h
+	}
+	if ok, err := locks[0].TryLock(); !ok || err != nil {
+		t.Fatalf("lock: got %v, %v", ok, err)
+	}
+	if ok, err := locks[1].TryLock(); ok || err != nil {
+		t.Fatalf("lock of the other one: got %v, %v", ok, err)
+	}
+	a.Kill()
+	if _, err := locks[0].WriteAt([]byte("x"), 0); !errors.Is(err, faultfs.ErrKilled) {
+		t.Errorf("write of the dead one: got %v, want ErrKilled", err)
+	}
+	if ok, err := locks[1].TryLock(); !ok || err != nil {
+		t.Errorf("lock of the other one after the kill: got %v, %v", ok, err)
+	}
+}

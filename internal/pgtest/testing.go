@@ -2,9 +2,10 @@ package pgtest
 
 import (
 	"context"
-	"os"
 	"sync"
 	"testing"
+
+	"github.com/thole-dev/thole/internal/effort"
 )
 
 // shared is the one server of a test process, started by who asks first. It
@@ -63,7 +64,7 @@ func (s *Server) Pooled(t testing.TB, dsn string) string {
 
 func asked(t testing.TB) {
 	t.Helper()
-	if os.Getenv("THOLE_TEST") != "all" {
+	if effort.On() != effort.All {
 		t.Skip("what needs PostgreSQL is tested with THOLE_TEST=all, as make test does")
 	}
 }

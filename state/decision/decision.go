@@ -8,13 +8,13 @@
 //
 // Record decision/<id> holds the decision; the small records
 // decision-open/<id> and decision-standing/<id> index those without an outcome
-// and the orders in force. Events go to stream decision.
+// and the orders in force, decision-key/<hash> those made under a key. The lease
+// decision-act/<id> is held by whoever acts now. Events go to stream decision.
 package decision
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -76,8 +76,20 @@ type Outcome struct {
 // Decisions are the decisions of one space.
 type Decisions struct{ sp *thole.Space }
 
+// Register tells the store how what this package keeps expires: the leases of
+// those who died while they acted, and that to which only a commit from outside
+// gives a time to live. [In] does it too.
+func Register(s *thole.Store) {
+	for _, kind := range []string{"decision", "decision-open", "decision-standing", "decision-key", "decision-act"} {
+		s.OnExpire(kind, thole.DeleteExpired)
+	}
+}
+
 // In returns the decisions of sp.
-func In(sp *thole.Space) *Decisions { return &Decisions{sp: sp} }
+func In(sp *thole.Space) *Decisions {
+	Register(sp.Store())
+	return &Decisions{sp: sp}
+}
 
 const (
 	all      = "decision/"
@@ -87,31 +99,31 @@ const (
 
 // Plan records what is about to be done. Once it returns the plan is durable,
 // and only then may the act begin. Nothing happens twice under one idempotency
-// key. ErrInvalid: there is no action.
+// key. ErrInvalid: there is no action; ErrTooLarge: the plan has more than 448 KiB.
 func (d *Decisions) Plan(ctx context.Context, p Plan) (Decision, error) {
-	dec, _, err := d.record(ctx, p, Planned, open)
+	dec, _, err := d.record(ctx, p, Planned, open, nil)
 	return dec, err
 }
 
 // Order records a standing order: a rule that holds until it is retired, and
 // that the index always shows.
 func (d *Decisions) Order(ctx context.Context, p Plan) (Decision, error) {
-	dec, _, err := d.record(ctx, p, Standing, standing)
+	dec, _, err := d.record(ctx, p, Standing, standing, nil)
 	return dec, err
 }
 
-// record stores a new decision; repeated: an earlier call had done so.
-func (d *Decisions) record(ctx context.Context, p Plan, status Status, index string) (dec Decision, repeated bool, err error) {
-	if p.Action == "" {
-		return Decision{}, false, fmt.Errorf("%w: a decision needs an action", thole.ErrInvalid)
+// record stores a new decision; repeated: an earlier call had done so. With lease
+// the caller is about to act, and gets the act's lease.
+func (d *Decisions) record(ctx context.Context, p Plan, status Status, index string, lease *thole.Fence) (dec Decision, repeated bool, err error) {
+	ctx = thole.Call(ctx, "decision."+string(status), p.Action)
+	if err := p.check(); err != nil {
+		return Decision{}, false, err
 	}
-	dec = Decision{ID: thole.NewID("dec"), Plan: p, Status: status, Actor: d.sp.Actor()}
-	res, err := d.sp.Update(ctx, func(tx *thole.Tx) error {
-		dec.Created = tx.Now()
-		tx.Put(all+dec.ID, dec, nil)
-		tx.Put(index+dec.ID, struct{}{}, nil)
-		tx.Emit(Stream, TypePlanned, dec).Refs = p.Refs
-		return nil
+	res, err := d.sp.Update(ctx, func(tx *thole.Tx) (err error) {
+		if err = d.propose(tx, &dec, p, status, index); err == nil && lease != nil {
+			*lease, err = begin(tx, dec.ID)
+		}
+		return err
 	})
 	if err != nil {
 		return Decision{}, false, fmt.Errorf("plan %.80q: %w", p.Action, err)
@@ -125,7 +137,34 @@ func (d *Decisions) record(ctx context.Context, p Plan, status Status, index str
 		return dec, true, err
 	}
 	dec.Version = res.Last
+	if lease != nil {
+		*lease = lease.At(res)
+	}
 	return dec, false, nil
+}
+
+func (p *Plan) check() error {
+	if p.Action == "" {
+		return fmt.Errorf("%w: a decision needs an action", thole.ErrInvalid)
+	}
+	return nil
+}
+
+// maxPlan leaves room in a decision's record for what comes of it.
+const maxPlan = thole.MaxValueBytes - 64<<10
+
+// propose makes *dec a new decision within tx. ErrTooLarge: its outcome might not
+// fit into its record.
+func (d *Decisions) propose(tx *thole.Tx, dec *Decision, p Plan, status Status, index string) error {
+	*dec = Decision{ID: thole.NewID("dec"), Plan: p, Status: status, Actor: d.sp.Actor(), Created: tx.Now()}
+	tx.Put(all+dec.ID, dec, nil)
+	tx.Put(index+dec.ID, struct{}{}, nil)
+	tx.Emit(Stream, TypePlanned, dec).Refs = p.Refs
+	rec, err := tx.Get(all + dec.ID)
+	if err == nil && len(rec.Value) > maxPlan {
+		err = fmt.Errorf("%w: the plan has %d bytes, the limit is %d; keep larger content as a blob", thole.ErrTooLarge, len(rec.Value), maxPlan)
+	}
+	return err
 }
 
 // repeated reads the event of an earlier call under the same idempotency key.
@@ -165,9 +204,12 @@ func read(id string, rec thole.Record) (Decision, error) {
 }
 
 // Resolve records what came of a decision: done, failed, or unknown, with a
-// result that may be nil. What is done or failed stays so: ErrConflict. A
-// standing order is retired with done. Other errors: ErrNotFound, ErrInvalid.
+// result that may be nil. What is done or failed stays so: ErrConflict, except
+// that the outcome which is there already, with the same result or none, may be
+// given again and changes nothing. A standing order is retired with done. Other
+// errors: ErrNotFound, ErrInvalid.
 func (d *Decisions) Resolve(ctx context.Context, id string, outcome Status, result any) (Decision, error) {
+	ctx = thole.Call(ctx, "decision.resolve", id)
 	if err := thole.CheckID("dec", id); err != nil {
 		return Decision{}, err
 	}
@@ -182,6 +224,7 @@ func (d *Decisions) Resolve(ctx context.Context, id string, outcome Status, resu
 		}
 	}
 	var dec Decision
+	var same bool // it is so already
 	res, err := d.sp.Update(ctx, func(tx *thole.Tx) error {
 		rec, err := tx.Get(all + id)
 		if err != nil {
@@ -191,12 +234,19 @@ func (d *Decisions) Resolve(ctx context.Context, id string, outcome Status, resu
 			return err
 		}
 		was := dec.Status
+		if same = was == outcome && (raw == nil || sameJSON(raw, dec.Result)); same {
+			return nil
+		}
 		if !was.leadsTo(outcome) {
 			return fmt.Errorf("%w: decision %s is %s, it cannot become %s", thole.ErrConflict, id, was, outcome)
+		}
+		if len(rec.Value) > maxPlan { // of an earlier version; decision.planned keeps them
+			dec.Rationale, dec.Input = "", nil
 		}
 		dec.Status, dec.Result, dec.Resolved, dec.Version = outcome, raw, tx.Now(), thole.Position{}
 		tx.Put(all+id, dec, nil)
 		tx.Delete(standing + id)
+		tx.Release(acts + id)
 		if outcome != Unknown {
 			tx.Delete(open + id)
 		}
@@ -209,7 +259,9 @@ func (d *Decisions) Resolve(ctx context.Context, id string, outcome Status, resu
 	if res.Repeated {
 		return d.Get(ctx, id)
 	}
-	dec.Version = res.Last
+	if !same {
+		dec.Version = res.Last
+	}
 	return dec, nil
 }
 
@@ -223,32 +275,4 @@ func (s Status) leadsTo(next Status) bool {
 		return next == Done
 	}
 	return false
-}
-
-// Do plans, acts and records the outcome: done with what act returns, or failed
-// with its error, which Do returns as well. An act that ends by a cancel may
-// have happened in part: unknown. A repeat under an idempotency key acts again
-// only if the act is idempotent and has no outcome; if it is not idempotent and
-// has none, that is ErrConflict.
-func (d *Decisions) Do(ctx context.Context, p Plan, act func(context.Context) (any, error)) (Decision, error) {
-	dec, repeated, err := d.record(ctx, p, Planned, open)
-	switch {
-	case err != nil || dec.Status != Planned:
-		return dec, err
-	case repeated && !p.Idempotent:
-		return dec, fmt.Errorf("%w: decision %s was made before and has no outcome", thole.ErrConflict, dec.ID)
-	}
-	result, acted := act(ctx)
-	outcome := Done
-	if acted != nil {
-		outcome, result = Failed, map[string]string{"error": acted.Error()}
-		if ctx.Err() != nil {
-			outcome = Unknown
-		}
-	}
-	resolved, err := d.Resolve(context.WithoutCancel(thole.WithoutIdempotencyKey(ctx)), dec.ID, outcome, result)
-	if err != nil {
-		resolved = dec // it stays among the unfinished ones
-	}
-	return resolved, errors.Join(acted, err)
 }

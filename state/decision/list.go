@@ -167,15 +167,17 @@ type Reconciled struct {
 	Replay   []Decision // idempotent: the caller does them again, then resolves them
 	Resolved []Decision // verified, one way or the other
 	Unknown  []Decision // nobody could tell: a person must
+	Acting   []Decision // under way in [Decisions.Do] or Once, or were up to 30 s ago: look again later
 }
 
 // Reconcile settles what a crash left unfinished. Idempotent acts are returned
 // for the caller to do again. Of any other, verify looks at reality and says
 // done, failed or unknown, with a result; when it cannot, or is nil, the
-// decision becomes unknown. Unknown ones are verified again. What another
-// process settles meanwhile is left to it. Errors of verify are kept as the
-// result; those of the store are returned.
-func (d *Decisions) Reconcile(ctx context.Context, verify func(context.Context, Decision) (Status, any, error), opts *ReconcileOptions) (Reconciled, error) {
+// decision becomes unknown. Unknown ones are verified again. What somebody acts on
+// is not touched. What another process settles meanwhile is left to it. Errors of verify are kept as the
+// result; those of the store are returned. It may be repeated: what is settled
+// stays so, and it needs no idempotency key.
+func (d *Decisions) Reconcile(ctx context.Context, verify Verify, opts *ReconcileOptions) (Reconciled, error) {
 	var r Reconciled
 	list := ListOptions{Incomplete: true}
 	for {
@@ -187,11 +189,19 @@ func (d *Decisions) Reconcile(ctx context.Context, verify func(context.Context, 
 			if opts != nil && opts.Select != nil && !opts.Select(dec) {
 				continue
 			}
-			if dec.Idempotent && dec.Status == Planned {
+			seen, err := d.look(ctx, dec.ID, false)
+			if err == nil && seen.acting {
+				r.Acting = append(r.Acting, dec)
+				continue
+			}
+			if err == nil && seen.Idempotent && seen.Status == Planned {
 				r.Replay = append(r.Replay, dec)
 				continue
 			}
-			now, err := d.settle(ctx, dec, verify)
+			now := seen.Decision
+			if err == nil {
+				now, err = d.settle(ctx, now, verify)
+			}
 			switch {
 			case errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrNotFound):
 			case err != nil:
@@ -208,7 +218,7 @@ func (d *Decisions) Reconcile(ctx context.Context, verify func(context.Context, 
 	}
 }
 
-func (d *Decisions) settle(ctx context.Context, dec Decision, verify func(context.Context, Decision) (Status, any, error)) (Decision, error) {
+func (d *Decisions) settle(ctx context.Context, dec Decision, verify Verify) (Decision, error) {
 	outcome, result := Unknown, any(nil)
 	if verify != nil {
 		var err error

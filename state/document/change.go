@@ -11,6 +11,7 @@ import (
 // Options of a change. The zero value makes no conditions.
 type Options struct {
 	IfMatch  thole.Position // only to this version; zero: to whatever is there
+	IfExists bool           // only if there is a document
 	IfAbsent bool           // only if there is no document yet
 }
 
@@ -129,6 +130,7 @@ func (d *Documents) Delete(ctx context.Context, name string, opts *Options) (boo
 	if err != nil {
 		return false, err
 	}
+	ctx = thole.Call(ctx, "document.delete", p.key)
 	existed := false
 	res, err := d.sp.Update(ctx, func(tx *thole.Tx) error {
 		rec, err := d.open(tx, p, opts)
@@ -156,14 +158,11 @@ func (d *Documents) open(tx *thole.Tx, p place, opts *Options) (thole.Record, er
 			return owner, fmt.Errorf("%s: %w", d.owner, thole.ErrNotFound)
 		}
 	}
-	rec, err := tx.Get(p.key)
-	if err != nil || opts == nil {
-		return rec, err
+	var o Options
+	if opts != nil {
+		o = *opts
 	}
-	if !opts.IfMatch.IsZero() && rec.Version != opts.IfMatch || opts.IfAbsent && rec.Exists() {
-		return rec, &thole.ConflictError{Space: d.sp.Name(), Check: thole.Check{Key: p.key, At: opts.IfMatch}, Actual: rec.Version}
-	}
-	return rec, nil
+	return tx.Require(p.key, thole.Condition{At: o.IfMatch, Exists: o.IfExists, Absent: o.IfAbsent})
 }
 
 // change commits what edit makes of the document's value, which edit may alter
@@ -173,6 +172,7 @@ func (d *Documents) change(ctx context.Context, name string, opts *Options, edit
 	if err != nil {
 		return Document{}, err
 	}
+	ctx = thole.Call(ctx, "document.change", p.key)
 	var doc Document
 	changed := false
 	res, err := d.sp.Update(ctx, func(tx *thole.Tx) error {
@@ -200,18 +200,22 @@ func (d *Documents) changeIn(tx *thole.Tx, p place, opts *Options, edit func(was
 	var r record
 	var before, value any
 	exists := rec.Exists()
-	if exists {
+	if !exists {
+		if err := d.kind().Check(p.name); err != nil {
+			return Document{}, false, err
+		}
+	} else {
 		if err := rec.As(&r); err != nil {
 			return Document{}, false, err
 		}
-		if before, err = decode("value", r.Value); err != nil {
+		if before, err = parse("value", r.Value); err != nil {
 			return Document{}, false, err
 		}
 		lifted, err := d.lifted(Document{Name: p.name, Value: r.Value, Schema: rec.Schema})
 		if err != nil {
 			return Document{}, false, err
 		}
-		if value, err = decode("value", lifted.Value); err != nil {
+		if value, err = parse("value", lifted.Value); err != nil {
 			return Document{}, false, err
 		}
 	}
@@ -238,7 +242,7 @@ func (d *Documents) changeIn(tx *thole.Tx, p place, opts *Options, edit func(was
 	r.Value = raw
 	if r.replayCost(c.Patch); r.due() {
 		c.Snapshot = thole.NewID("snap")
-		tx.Put(p.snapshots+c.Snapshot, raw, &thole.WriteOptions{Schema: schema})
+		tx.Put(thole.SnapshotKey(p.stream, c.Snapshot), raw, &thole.WriteOptions{Schema: schema})
 		r.Changes, r.Bytes = 0, 0
 	}
 	tx.Put(p.key, r, &thole.WriteOptions{Schema: schema})

@@ -7,7 +7,7 @@
 // Record document/<name> holds the value. Each change is an event
 // document.changed in stream document/<name> whose patch (RFC 6902) leads from
 // the version before to the new one. Every so often the whole value is kept as
-// well, in a disposable record under snap/document/<name>/, so that reading an
+// well, in a snapshot of the stream (see [thole.SnapshotKey]), so that reading an
 // old version costs about one document however long its history is:
 //
 //	changed    changed  changed  changed      changed  changed
@@ -68,17 +68,21 @@ type record struct {
 
 // Documents are the documents of one space, or those under one of its records.
 type Documents struct {
-	sp        *thole.Space
-	base      string // key of a document: base/<name>
-	stream    string // "": a stream for each document, named like its key
-	owner     string // "", or the record without which there are no documents
-	snapshots string // key of a snapshot: snapshots/<name>/<id>
-	shapes    map[string]Shape
+	sp     *thole.Space
+	base   string // key of a document: base/<name>
+	stream string // "": a stream for each document, named like its key
+	owner  string // "", or the record without which there are no documents
+	shapes map[string]Shape
 }
+
+// Register tells the store how documents expire, to which only a commit from
+// outside gives a time to live. [In] does it too.
+func Register(s *thole.Store) { s.OnExpire("document", thole.DeleteExpired) }
 
 // In returns the documents of sp.
 func In(sp *thole.Space) *Documents {
-	return &Documents{sp: sp, base: "document", snapshots: "snap/document"}
+	Register(sp.Store())
+	return &Documents{sp: sp, base: "document"}
 }
 
 // Under returns documents that belong to the record under key, such as
@@ -86,7 +90,7 @@ func In(sp *thole.Space) *Documents {
 // and without the owning record all operations are ErrNotFound. What deletes
 // that record deletes the documents.
 func Under(sp *thole.Space, key, stream string) *Documents {
-	return &Documents{sp: sp, base: key, stream: stream, owner: key, snapshots: key + "/snapshot"}
+	return &Documents{sp: sp, base: key, stream: stream, owner: key}
 }
 
 // With returns the same documents, of which those named in shapes have a schema
@@ -98,21 +102,27 @@ func (d *Documents) With(shapes map[string]Shape) *Documents {
 }
 
 // place is where one document is kept.
-type place struct{ name, key, stream, snapshots string }
+type place struct{ name, key, stream string }
 
 func (d *Documents) place(name string) (place, error) {
 	if name == "" {
 		return place{}, fmt.Errorf("%w: a document needs a name", thole.ErrInvalid)
 	}
 	escaped := "/" + url.PathEscape(name)
-	p := place{name: name, key: d.base + escaped, stream: d.stream, snapshots: d.snapshots + escaped + "/"}
+	p := place{name: name, key: d.base + escaped, stream: d.stream}
 	if p.stream == "" {
 		p.stream = p.key
 	}
-	if n := len(p.snapshots) + len(thole.NewID("snap")); n > thole.MaxNameBytes {
-		return place{}, fmt.Errorf("%w: document name %.40q… is %d bytes too long", thole.ErrTooLarge, name, n-thole.MaxNameBytes)
-	}
 	return p, nil
+}
+
+// kind is the kind of the documents' names. It counts when one is made.
+func (d *Documents) kind() thole.NameKind {
+	key := d.base + "/*"
+	if d.stream != "" {
+		return thole.NameKind{What: "document", Keys: []string{key}}
+	}
+	return thole.NameKind{What: "document", Keys: []string{thole.SnapshotKey(key, thole.NewID("snap"))}}
 }
 
 // GetOptions of [Documents.Get]. The zero value reads the current version.

@@ -107,9 +107,8 @@ func TestIntegersStayExact(t *testing.T) {
 		one := []document.Op{{Op: "increment", Path: "/n"}}
 		got, err := docs.Apply(ctx, "d", one, nil)
 		check(t, "2⁵³−1 + 1", got, err, `{"n":9007199254740992}`)
-		if err := errOf(docs.Apply(ctx, "d", one, nil)); !errors.Is(err, thole.ErrInvalid) {
-			t.Errorf("2⁵³ + 1: got %v, want ErrInvalid", err)
-		}
+		got, err = docs.Apply(ctx, "d", one, nil)
+		check(t, "2⁵³ + 1", got, err, `{"n":9007199254740993}`)
 	})
 }
 
@@ -153,7 +152,7 @@ func TestBadPatchesChangeNothing(t *testing.T) {
 		for _, op := range []document.Op{
 			{Op: "increment", Path: "/2"}, {Op: "increment", Path: "/0/a/0", By: "x"}, {Op: "increment", Path: ""},
 			{Op: "append", Path: "/0"}, {Op: "append", Path: "/0/a"}, {Op: "multiply", Path: "/0/a/0"},
-			{Op: "increment", Path: "/0/a/0", By: "1e999"},
+			{Op: "increment", Path: "/0/a/0", By: "1e1001"},
 		} {
 			if err := errOf(docs.Apply(ctx, "d", []document.Op{op}, nil)); !errors.Is(err, thole.ErrInvalid) {
 				t.Errorf("%+v: got %v, want ErrInvalid", op, err)

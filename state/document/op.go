@@ -3,9 +3,6 @@ package document
 import (
 	"encoding/json"
 	"fmt"
-	"math"
-	"math/big"
-	"strconv"
 
 	"github.com/thole-dev/thole"
 )
@@ -14,8 +11,9 @@ import (
 type Op struct {
 	Op   string `json:"op"`   // "increment" or "append"
 	Path string `json:"path"` // JSON Pointer (RFC 6901); objects on the way are made as needed
-	// By is what increment adds; "" is 1. A missing number counts as 0. Integers
-	// stay exact; a result beyond ±2⁵³ is ErrInvalid.
+	// By is what increment adds; "" is 1. A missing number counts as 0. The sum is
+	// exact, of integers and decimals of any size; one with more than
+	// thole.MaxNumberBytes digits is ErrInvalid.
 	By json.Number `json:"by,omitempty"`
 	// Value is what append adds to the end of a list. A missing list is empty.
 	Value json.RawMessage `json:"value,omitempty"`
@@ -49,33 +47,6 @@ func (op Op) apply(root any) (any, error) {
 		})
 	}
 	return nil, invalid("op %.40q is neither increment nor append", op.Op)
-}
-
-// sum adds two JSON numbers: exactly if both are integers, else as float64.
-func sum(a, by json.Number) (json.Number, error) {
-	if a == "" {
-		a = "0"
-	}
-	if by == "" {
-		by = "1"
-	}
-	// 20 characters hold every integer up to 2⁵³ and bound the work.
-	if len(a) <= 20 && len(by) <= 20 {
-		x, okX := new(big.Int).SetString(string(a), 10)
-		y, okY := new(big.Int).SetString(string(by), 10)
-		if okX && okY {
-			if x.Add(x, y).CmpAbs(big.NewInt(1<<53)) > 0 {
-				return "", invalid("%s + %s is beyond ±2⁵³", a, by)
-			}
-			return json.Number(x.String()), nil
-		}
-	}
-	x, errX := a.Float64()
-	y, errY := by.Float64()
-	if errX != nil || errY != nil || math.IsInf(x+y, 0) || math.IsNaN(x+y) {
-		return "", invalid("%.40s + %.40s is not a number", a, by)
-	}
-	return json.Number(strconv.FormatFloat(x+y, 'g', -1, 64)), nil
 }
 
 func invalid(format string, args ...any) error {

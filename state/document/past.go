@@ -112,12 +112,15 @@ func (d *Documents) whole(ctx context.Context, p place, c Change) (json.RawMessa
 	if c.Snapshot == "" {
 		return nil, false, nil
 	}
-	rec, err := d.sp.Get(ctx, p.snapshots+c.Snapshot)
+	rec, err := d.sp.Get(ctx, thole.SnapshotKey(p.stream, c.Snapshot))
+	if err == nil && !rec.Exists() && d.owner != "" { // an earlier version kept it below the owner
+		rec, err = d.sp.Get(ctx, d.owner+"/snapshot/"+p.key[len(d.base)+1:]+"/"+c.Snapshot)
+	}
 	return rec.Value, rec.Exists(), err
 }
 
 func replay(whole json.RawMessage, newestFirst [][]Operation) (json.RawMessage, error) {
-	value, err := decode("value", whole)
+	value, err := parse("value", whole)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +143,7 @@ func (d *Documents) Diff(ctx context.Context, name string, from, to thole.Positi
 			return nil, err
 		}
 		if doc.Exists {
-			if trees[i], err = decode("value", doc.Value); err != nil {
+			if trees[i], err = parse("value", doc.Value); err != nil {
 				return nil, err
 			}
 		}

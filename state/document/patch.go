@@ -73,7 +73,7 @@ func (op Operation) apply(root any, loose bool, budget *int) (any, error) {
 	var v any
 	switch op.Op {
 	case "add", "replace", "test":
-		if v, err = decode("value of patch", op.Value); err != nil {
+		if v, err = parse("value of patch", op.Value); err != nil {
 			return nil, err
 		}
 	case "move", "copy":

@@ -81,6 +81,13 @@ func (d *Documents) fit(name string, value any, stored int) (int, error) {
 		return 0, invalid("it has schema version %d, this program knows %d", stored, shape.Version)
 	}
 	if shape.Schema != nil {
+		raw, err := encode(value)
+		if err == nil {
+			err = thole.CheckJSON("value", raw) // before a schema computes with its numbers
+		}
+		if err != nil {
+			return 0, err
+		}
 		if err := shape.Schema.compiled.Validate(value); err != nil {
 			return 0, invalid("%v", err)
 		}

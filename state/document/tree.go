@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,11 @@ func decode(what string, raw json.RawMessage) (any, error) {
 	if err := thole.CheckJSON(what, raw); err != nil {
 		return nil, err
 	}
+	return parse(what, raw)
+}
+
+// parse is decode for what is stored already.
+func parse(what string, raw json.RawMessage) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber() // numbers keep all their digits
 	var v any
@@ -211,12 +215,7 @@ func equal(a, b any) bool {
 		return ok && slices.EqualFunc(a, b, equal)
 	case json.Number:
 		b, ok := b.(json.Number)
-		if !ok || a == b {
-			return ok
-		}
-		x, errX := a.Float64()
-		y, errY := b.Float64()
-		return errX == nil && errY == nil && x == y && math.Abs(x) < 1<<53 // beyond, floats blur integers
+		return ok && sameNumber(a, b)
 	}
 	return a == b
 }

@@ -97,8 +97,15 @@ func (e *StaleError) Unwrap() error { return thole.ErrConflict }
 // Files are the files of one space.
 type Files struct{ sp *thole.Space }
 
+// Register tells the store how what is known of files expires, to which only a
+// commit from outside gives a time to live. [In] does it too.
+func Register(s *thole.Store) { s.OnExpire("file", thole.DeleteExpired) }
+
 // In returns the files of sp.
-func In(sp *thole.Space) *Files { return &Files{sp: sp} }
+func In(sp *thole.Space) *Files {
+	Register(sp.Store())
+	return &Files{sp: sp}
+}
 
 // Hash returns the hash of a content.
 func Hash(content []byte) string {
@@ -158,6 +165,7 @@ type Contents struct{ Before, After []byte }
 // ErrInvalid (path, hashes, contents that do not have them), ErrTooLarge, those
 // of [thole.Space.Update].
 func (f *Files) Changed(ctx context.Context, path, before, after string, contents *Contents) (File, error) {
+	ctx = thole.Call(ctx, "file.changed", path)
 	if contents != nil {
 		for _, c := range []struct {
 			hash    string
@@ -181,8 +189,12 @@ func (f *Files) Changed(ctx context.Context, path, before, after string, content
 // changed it without telling, and it becomes a change by Outside. It never
 // fails for being stale: reality is right.
 func (f *Files) Found(ctx context.Context, path, hash string) (File, error) {
+	ctx = thole.Call(ctx, "file.found", path)
 	return f.change(ctx, path, "", hash, Change{Actor: Outside, Found: true})
 }
+
+// pathName is the kind of paths. It counts for files that were not known before.
+var pathName = thole.NameKind{What: "path", Keys: []string{"file/*"}}
 
 func (f *Files) change(ctx context.Context, path, before, after string, c Change) (File, error) {
 	k, err := key(path)
@@ -203,6 +215,11 @@ func (f *Files) change(ctx context.Context, path, before, after string, c Change
 		}
 		if now, err = read(path, rec); err != nil {
 			return err
+		}
+		if !now.Known {
+			if err := pathName.Check(path); err != nil {
+				return err
+			}
 		}
 		c.Path, c.Before, c.After, c.Previous = path, before, after, rec.Version
 		switch {
@@ -233,7 +250,11 @@ func (f *Files) change(ctx context.Context, path, before, after string, c Change
 // Conflict records that an edit could not be applied, or not all of it; the
 // file stays as it is. Path, hashes and what was rejected come from c.
 func (f *Files) Conflict(ctx context.Context, c Conflict) error {
+	ctx = thole.Call(ctx, "file.conflict", c.Path)
 	if _, err := key(c.Path); err != nil {
+		return err
+	}
+	if err := pathName.Check(c.Path); err != nil {
 		return err
 	}
 	for what, hash := range map[string]string{"base": c.Base, "ours": c.Ours, "theirs": c.Theirs} {

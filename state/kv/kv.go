@@ -57,12 +57,18 @@ type Change struct {
 // Store is the key-value storage of one space.
 type Store struct{ sp *thole.Space }
 
+// Register tells the store how keys expire. [In] does it too.
+func Register(s *thole.Store) { s.OnExpire("kv", expire) }
+
 // In returns the key-value storage of sp. It also makes sure that the keys that
 // expire in this process's store do so with an event of this package.
 func In(sp *thole.Space) *Store {
-	sp.Store().OnExpire("kv", expire)
+	Register(sp.Store())
 	return &Store{sp: sp}
 }
+
+// names is the kind of namespace and key together.
+var names = thole.NameKind{What: "namespace and key", Keys: []string{"kv/*/*"}}
 
 // name is the record key of namespace and key.
 func name(namespace, key string) (string, error) {
@@ -115,6 +121,7 @@ func (s *Store) Get(ctx context.Context, namespace, key string) (Entry, error) {
 type SetOptions struct {
 	TTL      time.Duration  // zero: does not expire. Every Set decides anew
 	IfMatch  thole.Position // only over this version; zero: whatever is there
+	IfExists bool           // only if there is something
 	IfAbsent bool           // only if there is nothing
 }
 
@@ -122,6 +129,7 @@ type SetOptions struct {
 // entry. A condition that does not hold is *ConflictError, which says what is
 // there. Errors: ErrInvalid, ErrTooLarge, and those of [thole.Space.Commit].
 func (s *Store) Set(ctx context.Context, namespace, key string, data any, opts *SetOptions) (Entry, error) {
+	ctx = thole.Call(ctx, "kv.set", namespace, key)
 	var o SetOptions
 	if opts != nil {
 		o = *opts
@@ -130,8 +138,11 @@ func (s *Store) Set(ctx context.Context, namespace, key string, data any, opts *
 	if err != nil {
 		return Entry{}, err
 	}
-	if o.TTL < 0 || o.IfAbsent && !o.IfMatch.IsZero() {
-		return Entry{}, fmt.Errorf("set %s: %w: a negative ttl, or if-match with if-absent", k, thole.ErrInvalid)
+	if err := thole.CheckTTL("a ttl", o.TTL); err != nil {
+		return Entry{}, fmt.Errorf("set %s: %w", k, err)
+	}
+	if o.IfAbsent && (o.IfExists || !o.IfMatch.IsZero()) {
+		return Entry{}, fmt.Errorf("set %s: %w: if-absent with another condition", k, thole.ErrInvalid)
 	}
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -143,7 +154,10 @@ func (s *Store) Set(ctx context.Context, namespace, key string, data any, opts *
 		if o.TTL > 0 {
 			rec.Expires = tx.Now().Add(o.TTL)
 		}
-		was, err := s.condition(tx, k, o.IfMatch, o.IfAbsent)
+		was, err := tx.Require(k, thole.Condition{At: o.IfMatch, Exists: o.IfExists, Absent: o.IfAbsent})
+		if err == nil && !was.Exists() {
+			err = names.Check(namespace, key)
+		}
 		if err != nil {
 			return err
 		}
@@ -166,27 +180,16 @@ func (s *Store) Set(ctx context.Context, namespace, key string, data any, opts *
 	return entry(namespace, key, rec), nil
 }
 
-// condition reads the record under k and compares its version with what the
-// caller expects. Tx.Get has made the rest of the commit depend on it.
-func (s *Store) condition(tx *thole.Tx, k string, match thole.Position, absent bool) (thole.Record, error) {
-	rec, err := tx.Get(k)
-	if err != nil {
-		return rec, err
-	}
-	if !match.IsZero() && rec.Version != match || absent && rec.Exists() {
-		return rec, &thole.ConflictError{Space: s.sp.Name(), Check: thole.Check{Key: k, At: match}, Actual: rec.Version}
-	}
-	return rec, nil
-}
-
 // DeleteOptions of [Store.Delete]. The zero value deletes without conditions.
 type DeleteOptions struct {
-	IfMatch thole.Position // only this version; zero: whatever is there
+	IfMatch  thole.Position // only this version; zero: whatever is there
+	IfExists bool           // only if there is something
 }
 
 // Delete removes what is under key and reports whether there was something; it
 // is no error if not. A condition that does not hold is *ConflictError.
 func (s *Store) Delete(ctx context.Context, namespace, key string, opts *DeleteOptions) (bool, error) {
+	ctx = thole.Call(ctx, "kv.delete", namespace, key)
 	var o DeleteOptions
 	if opts != nil {
 		o = *opts
@@ -197,7 +200,7 @@ func (s *Store) Delete(ctx context.Context, namespace, key string, opts *DeleteO
 	}
 	existed := false
 	res, err := s.sp.Update(ctx, func(tx *thole.Tx) error {
-		was, err := s.condition(tx, k, o.IfMatch, false)
+		was, err := tx.Require(k, thole.Condition{At: o.IfMatch, Exists: o.IfExists})
 		if existed = was.Exists(); err != nil || !existed {
 			return err
 		}

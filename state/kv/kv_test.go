@@ -124,7 +124,7 @@ func TestExpiryIsOneEvent(t *testing.T) {
 func TestListsAreCompleteForAnyNames(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		s, ctx := kv.In(e.Space("user:1")), t.Context()
-		keys := []string{"a", "a/b", "a b", "../..", "é", "a%2Fb", "💧", "a\x00b", "ab", "b"}
+		keys := []string{"a", "a/b", "a b", "../..", "é", "a%2Fb", "💧", "ab", "b"}
 		for _, k := range keys {
 			if _, err := s.Set(ctx, "odd/one", k, k, nil); err != nil {
 				t.Fatalf("%q: %v", k, err)

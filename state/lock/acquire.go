@@ -15,6 +15,7 @@ import (
 // (ErrDeadlock) when the wait could never end; ErrInvalid; the cause of ctx's
 // end. A caller that dies while it waits is skipped after a while.
 func (ls *Locks) Acquire(ctx context.Context, name string, opts *Options) (*Lock, error) {
+	ctx = thole.Call(ctx, "lock.acquire", name)
 	var o Options
 	if opts != nil {
 		o = *opts
@@ -23,16 +24,19 @@ func (ls *Locks) Acquire(ctx context.Context, name string, opts *Options) (*Lock
 	if err != nil {
 		return nil, err
 	}
-	if err := o.complete(ls.sp); err != nil {
+	if err := errors.Join(lockName.Check(name), o.complete(ls.sp)); err != nil {
 		return nil, err
 	}
 	a := &attempt{locks: ls, name: name, base: b, lease: b, opts: o}
 	if o.Mode == Intent {
+		if err := intentName.Check(name, o.Owner); err != nil {
+			return nil, err
+		}
 		a.lease = intentBase(b, o.Owner)
 	}
-	l, err := a.take(ctx)
+	l, err := a.try(ctx)
 	var held *HeldError
-	if !errors.As(err, &held) || o.Wait == 0 {
+	if !errors.As(err, &held) || o.Wait == 0 || o.Mode == Intent { // an intent stands in no line
 		return l, err
 	}
 	return a.wait(ctx)
@@ -46,6 +50,38 @@ type attempt struct {
 	lease  string // base of the lease to take
 	opts   Options
 	ticket string // in the queue; "": not in it
+	queued party  // as whom
+	again  bool   // the lock was taken by an earlier call, which did not leave this one's place
+
+	inWay []string        // owners for whom the last take gave up
+	dead  map[string]bool // those of which Options.Dead said so
+}
+
+// me is who wants the lock.
+func (a *attempt) me() party { return party{Owner: a.opts.Owner, Actor: a.locks.sp.Actor()} }
+
+// try is take, again for as long as those in the way turn out to be dead.
+func (a *attempt) try(ctx context.Context) (*Lock, error) {
+	for {
+		l, err := a.take(ctx)
+		var held *HeldError
+		if a.opts.Dead == nil || !errors.As(err, &held) {
+			return l, err
+		}
+		found := false
+		for _, owner := range a.inWay {
+			if !a.dead[owner] && a.opts.Dead(ctx, owner) {
+				found = true
+				if a.dead == nil {
+					a.dead = map[string]bool{}
+				}
+				a.dead[owner] = true
+			}
+		}
+		if !found {
+			return l, err
+		}
+	}
 }
 
 // take acquires the lock if it is the caller's turn; else *HeldError.
@@ -53,13 +89,21 @@ func (a *attempt) take(ctx context.Context) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	var fence thole.Fence
 	// Not to be cut off: who has the lock must know it, to give it back.
 	res, err := a.locks.sp.Update(context.WithoutCancel(ctx), func(tx *thole.Tx) error {
 		l, err := tx.Lease(a.lease)
 		if err != nil {
 			return err
 		}
-		mine := l.Holder == a.opts.Owner && (a.opts.Again || a.opts.Mode == Intent)
+		a.inWay = nil
+		if l.Alive = l.Alive && !a.dead[l.Holder]; l.Alive {
+			a.inWay = []string{l.Holder}
+		}
+		mine := l.IsOf(a.locks.sp.Actor(), a.opts.Owner) && (a.opts.Again || a.opts.Mode == Intent)
+		if a.opts.Mode == Intent && l.Alive && !mine {
+			return &HeldError{Name: a.name, Owner: l.Holder}
+		}
 		if a.opts.Mode == Exclusive {
 			before, err := a.ahead(tx)
 			if err != nil {
@@ -76,38 +120,40 @@ func (a *attempt) take(ctx context.Context) (*Lock, error) {
 			tx.Release(a.lease)
 			tx.Emit(a.base, TypeExpired, Change{Name: a.name, Owner: l.Holder, Mode: a.opts.Mode})
 		}
-		if err := tx.Acquire(a.lease, a.opts.Owner, a.opts.TTL); err != nil {
+		if fence, err = tx.Acquire(a.lease, a.opts.Owner, a.opts.TTL); err != nil {
 			return err
 		}
 		if a.ticket != "" {
-			if err := leave(tx, a.base, waiter{Ticket: a.ticket, Owner: a.opts.Owner}); err != nil {
+			if err := leave(tx, a.base, waiter{Ticket: a.ticket, party: a.queued}); err != nil {
 				return err
 			}
 		}
-		// The last event of the commit, so that its position is the token.
+		// The last event of the commit, so that its position is the first token.
 		tx.Emit(a.base, TypeAcquired, Change{Name: a.name, Owner: a.opts.Owner, Mode: a.opts.Mode})
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if res.Repeated {
-		if err := a.recall(ctx, res); err != nil {
+	if fence = fence.At(res); res.Repeated {
+		a.again = true
+		if fence, err = a.recall(ctx, res); err != nil {
 			return nil, err
 		}
 	}
 	return &Lock{
 		Name: a.name, Owner: a.opts.Owner, Mode: a.opts.Mode, TTL: a.opts.TTL,
-		Fence: thole.LeaseFence(a.lease, res), locks: a.locks, state: &state{},
+		Fence: fence, locks: a.locks, state: &state{},
 	}, nil
 }
 
 // recall finds out as whom an earlier call under the same idempotency key
-// acquired the lock.
-func (a *attempt) recall(ctx context.Context, res thole.Result) error {
+// acquired the lock, and gets a new fence for the old one, whose secret only the
+// lost answer had. ErrFenced: the lock was lost or given back since.
+func (a *attempt) recall(ctx context.Context, res thole.Result) (fence thole.Fence, err error) {
 	events, err := a.locks.sp.Repeat(ctx, res)
 	if err != nil {
-		return err
+		return fence, err
 	}
 	for _, e := range events {
 		var c Change
@@ -115,14 +161,21 @@ func (a *attempt) recall(ctx context.Context, res thole.Result) error {
 			continue
 		}
 		if err := e.As(&c); err != nil {
-			return err
+			return fence, err
 		}
 		a.opts.Owner = c.Owner
 		if c.Mode == Intent {
 			a.lease = intentBase(a.base, c.Owner)
 		}
 	}
-	return nil
+	again, err := a.locks.sp.Update(thole.WithoutIdempotencyKey(ctx), func(tx *thole.Tx) (err error) {
+		fence, err = tx.Reacquire(a.lease, res.Last, a.opts.TTL)
+		return err
+	})
+	if err != nil {
+		return fence, fmt.Errorf("lock %q: %w", a.name, err)
+	}
+	return fence.At(again), nil
 }
 
 // How long a waiter counts as alive without a sign of life, and how often it
@@ -160,12 +213,13 @@ func (a *attempt) wait(ctx context.Context) (*Lock, error) {
 		return nil, err
 	}
 	l, err := a.watch(ctx, inner, wake)
-	if err != nil && a.ticket != "" {
+	if a.ticket != "" && (err != nil || a.again) {
 		// Also when ctx has ended: those behind must not wait for a ghost.
 		_, end := sp.Update(context.WithoutCancel(inner), func(tx *thole.Tx) error {
-			return leave(tx, a.base, waiter{Ticket: a.ticket, Owner: a.opts.Owner})
+			return leave(tx, a.base, waiter{Ticket: a.ticket, party: a.queued})
 		})
-		if end != nil && !errors.Is(end, thole.ErrClosed) {
+		// Who has the lock is told so: the place is taken for dead soon anyway.
+		if err != nil && end != nil && !errors.Is(end, thole.ErrClosed) {
 			err = errors.Join(err, end)
 		}
 	}
@@ -184,7 +238,7 @@ func (a *attempt) watch(ctx, inner context.Context, wake <-chan struct{}) (*Lock
 	}
 	signed := time.Now()
 	for {
-		l, err := a.take(ctx)
+		l, err := a.try(ctx)
 		var held *HeldError
 		if !errors.As(err, &held) {
 			return l, err

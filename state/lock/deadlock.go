@@ -39,19 +39,20 @@ const maxChain = 40
 // that is read becomes a condition of the commit, so of two waits that close a
 // cycle at once one sees the other.
 func (a *attempt) deadlock(tx *thole.Tx) error {
-	seen := make(map[string]bool)
+	seen := make(map[party]bool)
 	var follow func(lock string, path []Wait) error
 	follow = func(lock string, path []Wait) error {
 		l, err := tx.Lease(lock)
-		if err != nil || !l.Alive || seen[l.Holder] || len(seen) >= maxChain {
+		holder := party{Owner: l.Holder, Actor: l.Actor}
+		if err != nil || !l.Alive || seen[holder] || len(seen) >= maxChain {
 			return err // a dead holder is about to be replaced
 		}
-		if l.Holder == a.opts.Owner {
+		if l.IsOf(a.locks.sp.Actor(), a.opts.Owner) {
 			return &DeadlockError{Cycle: path}
 		}
-		seen[l.Holder] = true
+		seen[holder] = true
 		var edges []edge
-		if _, err := tx.Load(edgesKey(l.Holder), &edges); err != nil {
+		if _, err := tx.Load(holder.edgesKey(), &edges); err != nil {
 			return err
 		}
 		for _, e := range edges {

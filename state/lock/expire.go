@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -24,7 +25,7 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 			if err := rec.As(&s); err != nil {
 				return err
 			}
-			return leave(tx, lock, waiter{Ticket: ticket, Owner: s.Owner})
+			return leave(tx, lock, waiter{Ticket: ticket, party: s.party})
 		}
 		return nil
 	})
@@ -43,7 +44,7 @@ func free(tx *thole.Tx, lease string) error {
 		c.Mode = Intent
 	}
 	if c.Name, err = url.PathUnescape(strings.TrimPrefix(lock, "lock/")); err != nil {
-		return err
+		return fmt.Errorf("%w: key %s: %w", thole.ErrCorrupt, lock, err)
 	}
 	tx.Release(lease)
 	tx.Emit(lock, TypeExpired, c)

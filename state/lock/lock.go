@@ -9,7 +9,7 @@
 //	<lock>/queue                  who waits, in order
 //	<lock>/wait/<ticket>          a waiter's sign of life; it expires
 //	<lock>/intent/<owner>/owner…  an announced intent, a lease of its own
-//	lockwaits/<owner>             what an owner waits for: the wait-for graph
+//	lockwaits/<actor>/<owner>     what an owner waits for: the wait-for graph
 //
 // Events lock.acquired, lock.released and lock.expired go to stream
 // lock/<escaped name>.
@@ -28,7 +28,7 @@ import (
 
 // The types of this package's events; each holds a [Change].
 const (
-	TypeAcquired = "lock.acquired" // its position is the fencing token
+	TypeAcquired = "lock.acquired" // its position is the fencing token, until the holder repeats its call
 	TypeReleased = "lock.released"
 	TypeExpired  = "lock.expired"
 )
@@ -55,10 +55,16 @@ type Change struct {
 // Locks are the locks of one space.
 type Locks struct{ sp *thole.Space }
 
+// Register tells the store how locks end whose holder died. [In] does it too.
+func Register(s *thole.Store) {
+	s.OnExpire("lock", expire)
+	s.OnExpire("lockwaits", thole.DeleteExpired)
+}
+
 // In returns the locks of sp. It also makes sure that locks whose holder died
 // are freed by this process's store.
 func In(sp *thole.Space) *Locks {
-	sp.Store().OnExpire("lock", expire)
+	Register(sp.Store())
 	return &Locks{sp: sp}
 }
 
@@ -68,17 +74,24 @@ type Options struct {
 	// as a tool call. Two calls with the same owner exclude each other like any
 	// two, and an owner that waits for itself is a deadlock. Default: the
 	// handle's actor and a new id, which are in no one's way but are not seen
-	// as the same owner in a search for deadlocks.
+	// as the same owner in a search for deadlocks. Others see the name, so it
+	// proves nothing: the same owner under another actor is another owner.
 	Owner string
-	TTL   time.Duration // how long without renewal; default DefaultTTL
+	TTL   time.Duration // how long without renewal, up to thole.MaxLease; default DefaultTTL
 	// Wait bounds the wait for others: 0 does not wait, negative waits until
 	// ctx ends.
 	Wait time.Duration
 	Mode Mode // default Exclusive
 	// Again takes a lock that Owner itself holds anew, such as after a restart:
-	// the earlier holder is fenced. Otherwise it is ErrDeadlock, or ErrConflict
+	// the earlier holder is fenced. It takes the same actor (see thole.Space.As),
+	// or a handle under the lock's fence, whose commits fail from then on, as the
+	// earlier holder's do: renew and release through another. Otherwise it is ErrDeadlock, or ErrConflict
 	// without Wait.
 	Again bool
+	// Dead, if set, reports whether an owner is known to be dead for good: its lock is
+	// taken over and its place in the queue passed over, although it gave a sign of
+	// life not long ago. It is asked about those who are in the way, outside of a Tx.
+	Dead func(ctx context.Context, owner string) bool
 }
 
 func (o *Options) complete(sp *thole.Space) error {
@@ -91,14 +104,21 @@ func (o *Options) complete(sp *thole.Space) error {
 	if o.Mode == "" {
 		o.Mode = Exclusive
 	}
-	if o.TTL < time.Millisecond {
-		return fmt.Errorf("%w: lock with ttl %v", thole.ErrInvalid, o.TTL)
+	if o.TTL < time.Millisecond || o.TTL > thole.MaxLease {
+		return fmt.Errorf("%w: a lock's ttl is 1ms to %v, not %v", thole.ErrInvalid, thole.MaxLease, o.TTL)
 	}
 	if o.Mode != Exclusive && o.Mode != Intent {
 		return fmt.Errorf("%w: lock mode %.40q is neither %s nor %s", thole.ErrInvalid, o.Mode, Exclusive, Intent)
 	}
-	return nil
+	return ownerName.Check(o.Owner)
 }
+
+// The kinds of names of this package.
+var (
+	lockName   = thole.NameKind{What: "lock", Keys: []string{signKey("lock/*", thole.NewID("wait"))}}
+	ownerName  = thole.NameKind{What: "owner of a lock", Keys: []string{"lockwaits/*"}}
+	intentName = thole.NameKind{What: "lock and owner", Keys: []string{"lock/*/intent/*/owner"}}
+)
 
 // HeldError says who has the lock. It unwraps to ErrConflict.
 type HeldError struct {
@@ -172,7 +192,8 @@ func leaseOf(name string, f thole.Fence) (lease string, mode Mode, err error) {
 }
 
 // Renew moves the end of the lock that f proves to ttl (0: DefaultTTL) from
-// now. ErrFenced: it is not held any more. ErrInvalid: f is not of this lock.
+// now; it may be repeated, and needs no idempotency key. ErrFenced: it is not held
+// any more. ErrInvalid: f is not of this lock.
 func (ls *Locks) Renew(ctx context.Context, name string, f thole.Fence, ttl time.Duration) error {
 	if _, _, err := leaseOf(name, f); err != nil {
 		return fmt.Errorf("renew: %w", err)
@@ -187,6 +208,7 @@ func (ls *Locks) Renew(ctx context.Context, name string, f thole.Fence, ttl time
 // it may be repeated. ErrFenced: another holds it by now. ErrInvalid: f is not
 // of this lock.
 func (ls *Locks) Release(ctx context.Context, name string, f thole.Fence) error {
+	ctx = thole.Call(ctx, "lock.release", name)
 	lease, mode, err := leaseOf(name, f)
 	if err != nil {
 		return fmt.Errorf("release: %w", err)
@@ -196,7 +218,7 @@ func (ls *Locks) Release(ctx context.Context, name string, f thole.Fence) error 
 		switch {
 		case err != nil || l.Holder == "":
 			return err
-		case l.Fence != f:
+		case !l.Fence.Is(f):
 			return fmt.Errorf("release lock %q: %w: it is held by %s", name, thole.ErrFenced, l.Holder)
 		}
 		tx.Release(lease)
@@ -208,15 +230,17 @@ func (ls *Locks) Release(ctx context.Context, name string, f thole.Fence) error 
 
 // Do holds the lock while fn runs: it acquires, keeps and, however fn ends,
 // releases it. What fn commits through sp is fenced; its ctx ends, with the
-// cause ErrFenced, when the lock is lost. Errors: those of Acquire, fn's own.
+// cause ErrFenced, when the lock is lost. An idempotency key is for what fn does: a
+// repeat takes the lock anew. Errors: those of Acquire, fn's own.
 func (ls *Locks) Do(ctx context.Context, name string, opts *Options, fn func(ctx context.Context, sp *thole.Space) error) (err error) {
-	l, err := ls.Acquire(ctx, name, opts)
+	own := thole.WithoutIdempotencyKey(ctx)
+	l, err := ls.Acquire(own, name, opts)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		// A cancelled caller must still give the lock back.
-		end := l.Release(context.WithoutCancel(thole.WithoutIdempotencyKey(ctx)))
+		end := l.Release(context.WithoutCancel(own))
 		if !errors.Is(end, thole.ErrFenced) {
 			err = errors.Join(err, end)
 		}

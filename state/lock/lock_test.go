@@ -445,8 +445,18 @@ func TestRepeatUnderIdempotencyKeyGetsTheSameLock(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got[0].Fence != got[1].Fence || got[0].Owner != got[1].Owner {
+		if got[0].Owner != got[1].Owner || got[0].Fence.Key != got[1].Fence.Key {
 			t.Errorf("repeat: got %+v, want %+v", got[1], got[0])
+		}
+		if err := got[0].Renew(t.Context()); !errors.Is(err, thole.ErrFenced) {
+			t.Errorf("the first answer's fence: got %v, want ErrFenced: only one of the two counts", err)
+		}
+		if err := got[1].Release(t.Context()); err != nil {
+			t.Errorf("the second answer's fence: got %v", err)
+		}
+		ctx := thole.WithIdempotencyKey(t.Context(), "once", "f")
+		if _, err := ls.Acquire(ctx, "f", nil); !errors.Is(err, thole.ErrFenced) {
+			t.Errorf("repeat after the release: got %v, want ErrFenced", err)
 		}
 	})
 }

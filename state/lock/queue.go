@@ -10,17 +10,24 @@ import (
 	"github.com/thole-dev/thole"
 )
 
+// party is who holds a lock or waits for it. Others see the owner and may use the
+// same, so owners of different actors are different parties.
+type party struct {
+	Owner string `json:"owner"`
+	Actor string `json:"actor,omitempty"` // "": written by an earlier version
+}
+
 // waiter is a place in a lock's queue.
 type waiter struct {
-	Ticket string    `json:"ticket"`
-	Owner  string    `json:"owner"`
-	Since  time.Time `json:"since,omitzero"`
+	Ticket string `json:"ticket"`
+	party
+	Since time.Time `json:"since,omitzero"`
 }
 
 // sign is the value of a waiter's record: enough to clean up after it.
 type sign struct {
-	Lock  string `json:"lock"` // base
-	Owner string `json:"owner"`
+	Lock string `json:"lock"` // base
+	party
 }
 
 // edge is a wait in the wait-for graph, kept under the one who waits.
@@ -32,7 +39,16 @@ type edge struct {
 
 func queueKey(base string) string        { return base + "/queue" }
 func signKey(base, ticket string) string { return base + "/wait/" + ticket }
-func edgesKey(owner string) string       { return "lockwaits/" + url.PathEscape(owner) }
+
+// edgesKey is where it is kept what p waits for. The names may be too long for a
+// key together, and an earlier version let holders have any name.
+func (p party) edgesKey() string {
+	name := p.Owner
+	if p.Actor != "" {
+		name = url.PathEscape(p.Actor) + "/" + p.Owner
+	}
+	return "lockwaits/" + thole.KeyPart(name, thole.MaxNameBytes-len("lockwaits/"))
+}
 
 // enough is how many waiters are looked at; each is a condition of the commit,
 // which is bounded.
@@ -58,7 +74,8 @@ func (a *attempt) ahead(tx *thole.Tx) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if alive.Exists() {
+		if alive.Exists() && !a.dead[w.Owner] {
+			a.inWay = append(a.inWay, w.Owner)
 			n++
 		}
 	}
@@ -76,8 +93,8 @@ func (a *attempt) enqueue(ctx context.Context) error {
 		if err := a.deadlock(tx); err != nil {
 			return err
 		}
-		me := waiter{Ticket: ticket, Owner: a.opts.Owner, Since: tx.Now()}
-		tx.Put(signKey(a.base, ticket), sign{Lock: a.base, Owner: me.Owner}, &thole.WriteOptions{Expires: tx.Now().Add(waiterTTL)})
+		me := waiter{Ticket: ticket, party: a.me(), Since: tx.Now()}
+		tx.Put(signKey(a.base, ticket), sign{Lock: a.base, party: me.party}, &thole.WriteOptions{Expires: tx.Now().Add(waiterTTL)})
 		var queue []waiter
 		if _, err := tx.Load(queueKey(a.base), &queue); err != nil {
 			return err
@@ -88,16 +105,16 @@ func (a *attempt) enqueue(ctx context.Context) error {
 		// A caller that was taken for dead starts over at the end.
 		tx.Put(queueKey(a.base), append(queue, me), nil)
 		var edges []edge
-		if _, err := tx.Load(edgesKey(me.Owner), &edges); err != nil {
+		if _, err := tx.Load(me.edgesKey(), &edges); err != nil {
 			return err
 		}
-		tx.Put(edgesKey(me.Owner), append(edges, edge{Lock: a.base, Name: a.name, Ticket: ticket}), nil)
+		tx.Put(me.edgesKey(), append(edges, edge{Lock: a.base, Name: a.name, Ticket: ticket}), nil)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait for lock %q: %w", a.name, err)
 	}
-	a.ticket = ticket
+	a.ticket, a.queued = ticket, a.me()
 	return nil
 }
 
@@ -126,10 +143,10 @@ func leave(tx *thole.Tx, base string, me waiter) error {
 	for _, w := range gone {
 		tx.Delete(signKey(base, w.Ticket))
 		var edges []edge
-		if _, err := tx.Load(edgesKey(w.Owner), &edges); err != nil {
+		if _, err := tx.Load(w.edgesKey(), &edges); err != nil {
 			return err
 		}
-		put(tx, edgesKey(w.Owner), slices.DeleteFunc(edges, func(e edge) bool { return is(e.Ticket) }))
+		put(tx, w.edgesKey(), slices.DeleteFunc(edges, func(e edge) bool { return is(e.Ticket) }))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/thole-dev/thole"
 )
@@ -14,12 +15,14 @@ import (
 // run.cancel_requested for each. Nothing starts in them afterwards. A queued one
 // is cancelled at once; a running one when its worker finishes, or when its
 // lease runs out. It is one commit for a tree of some dozens of runs; a larger
-// one is done from the top down. To cancel again changes nothing.
+// one is done from the top down, and a sweep goes on where a crash cut it short. To
+// cancel again changes nothing.
 //
 // It returns the run as it is then; repeated under an idempotency key, too.
 // Errors: ErrNotFound; ErrConflict when the run has ended; ErrInvalid for an
 // unknown cause.
 func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
+	ctx = thole.Call(ctx, "run.cancel", id)
 	if !slices.Contains([]string{ByUser, ByDisconnect, ByCredits, ByTimeout, BySuperseded, ByShutdown}, cause) {
 		return nil, fmt.Errorf("cancel run %s: %w: %.40q is no cause", id, thole.ErrInvalid, cause)
 	}
@@ -36,7 +39,7 @@ func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
 			return err
 		}
 		c := canceller{tx: tx, cause: cause}
-		err = c.cancel(r, false)
+		err = c.start(r, false)
 		rest = c.rest
 		return err
 	})
@@ -99,6 +102,47 @@ type canceller struct {
 	cause string
 	items int
 	rest  []string // what did not fit
+}
+
+// start is cancel of the run at the top of a tree. What does not fit into the commit
+// is noted in it: a sweep does it if this process dies before.
+func (c *canceller) start(r *Run, rollback bool) error {
+	err := c.cancel(r, rollback)
+	if err == nil && len(c.rest) > 0 {
+		noteCancel(c.tx, r.ID, c.cause)
+	}
+	return err
+}
+
+// cancelling is the last part of the key of the note, which expires soon, that the
+// runs below a run are being cancelled.
+const cancelling = "cancelling"
+
+// cancelTTL is how long the process that cancels a tree is left to it.
+const cancelTTL = 5 * time.Second
+
+type cancelNote struct {
+	Cause string `json:"cause"`
+}
+
+func noteCancel(tx *thole.Tx, root, cause string) {
+	tx.Put(key(root)+"/"+cancelling, cancelNote{Cause: cause}, &thole.WriteOptions{Expires: tx.Now().Add(cancelTTL)})
+}
+
+// finishCancel cancels what a crash may have left of the tree below root.
+func finishCancel(ctx context.Context, sp *thole.Space, root string, note thole.Record) error {
+	var n cancelNote
+	if err := note.As(&n); err != nil {
+		return err
+	}
+	if err := cancelTree(ctx, sp, []string{root}, n.Cause); err != nil {
+		return err
+	}
+	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+		tx.Delete(note.Key)
+		return nil
+	})
+	return err
 }
 
 // cancel asks r, which is as loaded in this Tx, and those below it to end.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/thread"
@@ -19,6 +17,9 @@ type ClaimOptions struct {
 	Name   string        // the agent that takes it, for a run that names none
 	Wait   time.Duration // how long to wait for one; 0: not at all
 	Holder string        // who takes it, for people; default a new id
+	// May says whether the caller may work in a run's thread. To it, the runs of
+	// other threads are not there. Nil: it may work in all.
+	May func(*thread.Thread) bool
 }
 
 // Claim takes the oldest run that waits for a worker of the agent and whose
@@ -30,6 +31,7 @@ type ClaimOptions struct {
 // the group is being drained; ErrInvalid for a Name; ctx's. A claim that is on its
 // way when ctx ends is returned.
 func (rs *Runs) Claim(ctx context.Context, opts *ClaimOptions) (*Handle, error) {
+	ctx = thole.Call(ctx, "run.claim")
 	var o ClaimOptions
 	if opts != nil {
 		o = *opts
@@ -37,8 +39,9 @@ func (rs *Runs) Claim(ctx context.Context, opts *ClaimOptions) (*Handle, error) 
 	if o.Holder == "" {
 		o.Holder = thole.NewID("worker")
 	}
-	if name := "agent:" + o.Name; len(name) > thole.MaxNameBytes || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return nil, fmt.Errorf("claim: %w: %.40q is no agent's name", thole.ErrInvalid, o.Name)
+	err := errors.Join(thole.AgentName.CheckOptional(o.Agent), thole.AgentName.CheckOptional(o.Name), holderName.Check(o.Holder))
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
 	}
 	if h, err := rs.Claimed(ctx); !errors.Is(err, thole.ErrNotFound) {
 		return h, err
@@ -85,7 +88,8 @@ func (rs *Runs) claim(ctx context.Context, o *ClaimOptions) (*Handle, error) {
 	return h, nil
 }
 
-// search takes the first run that it can.
+// search takes the first run that it can. One that cannot begin as it is stored
+// ends as failed, and holds up no other.
 func (rs *Runs) search(ctx context.Context, o *ClaimOptions) (*Handle, error) {
 	prefix := readyPrefix(o.Agent)
 	for after := ""; ; {
@@ -109,28 +113,41 @@ func (rs *Runs) search(ctx context.Context, o *ClaimOptions) (*Handle, error) {
 	}
 }
 
-// errLeftover is a ready record of a run that cannot begin.
-var errLeftover = errors.New("leftover")
+// Why a ready run is not taken.
+var (
+	errLeftover = errors.New("leftover") // it cannot begin
+	errNotOurs  = errors.New("not ours") // the caller may not work in its thread
+)
 
-// take starts the run that is ready; nil if somebody else was faster. It does so
+// take starts the run that is ready; nil if somebody else was faster, the caller
+// may not work in its thread, or it cannot begin. It does so
 // in the name of who asked, whose message that puts into the history.
 func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimOptions) (*Handle, error) {
 	var by ready
-	if err := rec.As(&by); err != nil {
-		return nil, err
-	}
+	_ = rec.As(&by) // one that cannot be read names nobody
 	sp := rs.sp.Because(id)
 	if by.AskedBy != "" {
 		sp = sp.InNameOf(by.AskedBy)
 	}
 	ctx = context.WithoutCancel(ctx) // as in Do
 	var r *Run
+	var fence thole.Fence
 	res, err := sp.Update(ctx, func(tx *thole.Tx) (err error) {
 		r, err = load(tx, id)
 		if isNone(err) || err == nil && !r.claimable() {
 			return errLeftover
 		} else if err != nil {
 			return err
+		}
+		if o.May != nil {
+			switch t, err := thread.Load(tx, r.Thread); {
+			case errors.Is(err, thole.ErrNotFound):
+				return errLeftover
+			case err != nil:
+				return err
+			case !o.May(t):
+				return errNotOurs
+			}
 		}
 		if r.Agent == "" {
 			r.Agent = o.Name
@@ -141,17 +158,22 @@ func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimO
 			return err
 		}
 		tx.Delete(rec.Key)
-		return tx.Acquire(key(id), o.Holder, rs.opts.Lease)
+		fence, err = tx.Acquire(key(id), o.Holder, rs.opts.Lease)
+		return err
 	})
 	switch {
+	case errors.Is(err, errNotOurs):
+		return nil, nil
 	case errors.Is(err, errLeftover):
 		return nil, discard(thole.WithoutIdempotencyKey(ctx), sp, id, rec.Key)
+	case sick(err):
+		return nil, fail(thole.WithoutIdempotencyKey(ctx), sp, id, rec.Key, err)
 	case err != nil:
 		return nil, err
 	case res.Repeated:
 		return rs.claimed(ctx, res)
 	}
-	return rs.handle(r, thole.LeaseFence(key(id), res)), nil
+	return rs.handle(r, fence.At(res)), nil
 }
 
 // claimable reports whether a worker that comes by may have the run.
@@ -182,9 +204,36 @@ func discard(ctx context.Context, sp *thole.Space, id, ready string) error {
 	return err
 }
 
+// sick reports whether an error of a commit is about what the commit reads and
+// writes, so that it would fail again.
+func sick(err error) bool {
+	return !errors.As(err, new(*thole.ReusedKeyError)) &&
+		(errors.Is(err, thole.ErrInvalid) || errors.Is(err, thole.ErrTooLarge) || errors.Is(err, thole.ErrCorrupt))
+}
+
+// fail ends a run that cannot begin, for the given reason. One that cannot end
+// either stays as it is, for doctor and those who mend it.
+func fail(ctx context.Context, sp *thole.Space, id, ready string, reason error) error {
+	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+		r, err := load(tx, id)
+		if isNone(err) || err == nil && !r.claimable() {
+			tx.Delete(ready)
+			return nil
+		} else if err != nil {
+			return err
+		}
+		return r.finish(tx, Failed, brief(reason.Error()))
+	})
+	if sick(err) {
+		return nil
+	}
+	return err
+}
+
 // Claimed returns the run that an earlier Claim under ctx's idempotency key
-// took, for a worker that lost the answer. Errors: ErrNotFound when there was
-// none, ErrFenced when the worker does not hold the run any more.
+// took, for a worker that lost the answer. The worker gets a new fence, and what
+// still uses the earlier one is fenced. Errors: ErrNotFound when there was none,
+// ErrFenced when the worker does not hold the run any more.
 func (rs *Runs) Claimed(ctx context.Context) (*Handle, error) {
 	res, repeats, err := rs.sp.Earlier(ctx)
 	if err == nil && !repeats {
@@ -219,9 +268,21 @@ func (rs *Runs) claimed(ctx context.Context, res thole.Result) (*Handle, error) 
 	if started.Run == "" {
 		return nil, errNoRun
 	}
-	h, err := rs.Attach(ctx, started.Run, thole.LeaseFence(key(started.Run), res))
-	if err == nil && added.Message != nil {
+	var fence thole.Fence
+	again, err := rs.sp.Update(ctx, func(tx *thole.Tx) (err error) {
+		fence, err = tx.Reacquire(key(started.Run), res.Last, rs.opts.Lease)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claimed earlier: %w", err)
+	}
+	r, err := rs.Peek(ctx, started.Run)
+	if err != nil {
+		return nil, fmt.Errorf("claimed earlier: %w", err)
+	}
+	h := rs.handle(r, fence.At(again)) // which another repeat may have fenced by now
+	if added.Message != nil {
 		h.request = added.Message.Blocks
 	}
-	return h, err
+	return h, nil
 }

@@ -26,9 +26,17 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 // Do starts a run, waits for its turn to come if it is queued, and calls fn to
 // do the work: see [Handle.Do]. No other worker can claim the run. When ctx
-// ends while it waits, the run is cancelled. Errors: those of [Runs.Start] and
-// [Handle.Do]; ErrClosed when the group is being drained.
+// ends while it waits, the run is cancelled.
+//
+// Under an idempotency key a repeat starts no run and does not call fn: it gives
+// the result of the first one (see [Runs.Started]), a failure with the reason that
+// was recorded; ErrConflict while that one has not ended. fn gets no key: what it
+// does is the run's.
+//
+// Errors: those of [Runs.Start] and [Handle.Do]; ErrClosed when the group is being
+// drained.
 func (rs *Runs) Do(ctx context.Context, threadID string, req Request, fn func(context.Context, *Handle) error) error {
+	keyed := thole.Call(ctx, "run.do", threadID)
 	place := rs.opts.Group.enter()
 	ctx, ok := place.work(thole.WithoutIdempotencyKey(ctx))
 	if !ok {
@@ -41,15 +49,21 @@ func (rs *Runs) Do(ctx context.Context, threadID string, req Request, fn func(co
 	holder := thole.NewID("worker")
 	var r *Run
 	var rest []string
+	var fence thole.Fence
 	// Not to be cut off: a run that began must be known here, to be ended.
-	res, err := rs.sp.Update(context.WithoutCancel(ctx), func(tx *thole.Tx) (err error) {
-		r, rest, err = rs.start(tx, threadID, req, holder)
+	res, err := rs.sp.Update(context.WithoutCancel(keyed), func(tx *thole.Tx) (err error) {
+		r, rest, fence, err = rs.start(tx, threadID, req, holder)
 		return err
 	})
+	if err == nil && res.Repeated {
+		if r, err = rs.repeated(ctx, res); err == nil {
+			return r.result()
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("run in %s: %w", threadID, err)
 	}
-	h := rs.handle(r, thole.LeaseFence(key(r.ID), res))
+	h := rs.handle(r, fence.At(res))
 	if err := cancelTree(ctx, rs.sp, rest, BySuperseded); err != nil {
 		h.persist(ctx, ByShutdown)
 		_, endErr := h.end(ctx, nil)
@@ -61,6 +75,19 @@ func (rs *Runs) Do(ctx context.Context, threadID string, req Request, fn func(co
 		}
 	}
 	return h.do(ctx, fn)
+}
+
+// result is how the run ended, as Do tells it who calls again.
+func (r *Run) result() error {
+	switch {
+	case !r.Ended():
+		return fmt.Errorf("run %s, of an earlier call under this idempotency key: %w: it is %s", r.ID, thole.ErrConflict, r.Status)
+	case r.Status == Succeeded:
+		return nil
+	case r.Cancel != nil:
+		return &CancelledError{Run: r.ID, Cause: r.Cancel.Cause}
+	}
+	return fmt.Errorf("run %s %s: %s", r.ID, r.Status, r.Error)
 }
 
 // await keeps the lease of a queued run until its turn has come, and begins it.
@@ -106,7 +133,7 @@ func (h *Handle) begin(ctx context.Context) error {
 				return fmt.Errorf("run %s: %w: it is %s", h.id, thole.ErrConflict, r.Status)
 			}
 			if _, err := thread.Load(tx, r.Thread); errors.Is(err, thole.ErrNotFound) {
-				gone = err
+				gone = h.goneError()
 				return r.drop(tx)
 			} else if err != nil {
 				return err
@@ -154,13 +181,17 @@ func news(ctx context.Context, w *thole.Watch) error {
 // run.
 //
 // Errors: fn's; *CancelledError; ErrFenced; those of the commit that ends the
-// run.
+// run. An idempotency key on ctx is ErrInvalid, before anything is done: what
+// claimed the run takes one.
 func (h *Handle) Do(ctx context.Context, fn func(context.Context, *Handle) error) error {
+	if err := thole.RefuseIdempotencyKey(ctx, "work on a run", "give it to the call that starts or claims the run"); err != nil {
+		return fmt.Errorf("run %s: %w", h.id, err)
+	}
 	place := h.place
 	if place == nil {
 		place = h.rs.opts.Group.enter()
 	}
-	ctx, ok := place.work(thole.WithoutIdempotencyKey(ctx))
+	ctx, ok := place.work(ctx)
 	if !ok { // the group has no more time for it
 		h.persist(ctx, ByShutdown)
 		r, err := h.end(ctx, nil)
@@ -175,7 +206,13 @@ func (h *Handle) Do(ctx context.Context, fn func(context.Context, *Handle) error
 
 func (h *Handle) do(ctx context.Context, fn func(context.Context, *Handle) error) error {
 	// The work's context ends with a cause of ours, not with ctx's.
-	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := func(cause error) {
+		if gone(cause) {
+			h.text.lose(cause)
+		}
+		cancel(cause)
+	}
 	helpers, enough := context.WithCancel(work)
 	h.text.setDriven(true)
 	var wg sync.WaitGroup
@@ -219,6 +256,8 @@ func (h *Handle) do(ctx context.Context, fn func(context.Context, *Handle) error
 	switch {
 	case endErr != nil:
 		return errors.Join(err, endErr)
+	case errors.Is(context.Cause(work), thole.ErrNotFound): // goneError
+		return context.Cause(work)
 	case r.Cancel != nil:
 		return &CancelledError{Run: h.id, Cause: r.Cancel.Cause}
 	}
@@ -273,7 +312,7 @@ func (h *Handle) end(ctx context.Context, err error) (*Run, error) {
 	})
 	if tries > 1 && (errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced)) {
 		// A try that failed may have happened.
-		if r, getErr := h.rs.peek(ctx, h.id); getErr == nil && r.Ended() && (r.Status == status || r.Cancel != nil) {
+		if r, getErr := h.rs.Peek(ctx, h.id); getErr == nil && r.Ended() && (r.Status == status || r.Cancel != nil) {
 			return r, nil
 		}
 	}
@@ -311,7 +350,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // keep renews the lease until ctx ends, and stops the work when another has it.
-// Other failures are tried again: a late holder may still write.
+// Other failures are tried again: a late holder may still write. It does so while
+// work in a thread that is gone comes to its end, too.
 func (h *Handle) keep(ctx context.Context, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(h.rs.opts.Heartbeat)
 	defer tick.Stop()
@@ -320,7 +360,7 @@ func (h *Handle) keep(ctx context.Context, stop context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := h.Heartbeat(ctx); errors.Is(err, thole.ErrFenced) {
+			if err := h.renew(ctx); errors.Is(err, thole.ErrFenced) {
 				stop(err)
 				return
 			}
@@ -350,7 +390,7 @@ func (h *Handle) follow(ctx context.Context, stop context.CancelCauseFunc) bool 
 	}
 	defer w.Close()
 	for {
-		r, err := h.rs.peek(ctx, h.id) // late is not lost: who is late must not end itself
+		r, err := h.rs.Peek(ctx, h.id) // late is not lost: who is late must not end itself
 		switch {
 		case errors.Is(err, thole.ErrNotFound) || err == nil && r.Ended():
 			stop(fmt.Errorf("run %s: %w: it has ended", h.id, thole.ErrFenced))
@@ -362,7 +402,7 @@ func (h *Handle) follow(ctx context.Context, stop context.CancelCauseFunc) bool 
 			return false
 		}
 		if ok, err := h.rs.sp.Get(ctx, thread.Key(h.thread)); err == nil && !ok.Exists() {
-			stop(fmt.Errorf("run %s: its thread %s: %w", h.id, h.thread, thole.ErrNotFound))
+			stop(h.goneError())
 			return true
 		}
 		if news(ctx, w) != nil {

@@ -412,7 +412,11 @@ func TestAWorkerWhoseThreadIsDestroyedEnds(t *testing.T) {
 		if !errors.Is(err, thole.ErrNotFound) {
 			t.Errorf("got %v, want ErrNotFound", err)
 		}
-		b.status(id, run.Failed)
+		if r := b.status(id, run.Cancelled); r.Cancel == nil || r.Cancel.Cause != run.BySuperseded {
+			t.Errorf("cancel: got %+v, want it superseded", r.Cancel)
+		}
+		b.e.Clock.Advance(10 * time.Second) // its context ended with the thread, perhaps before Destroy was through
+		b.sweep()
 		if recs, err := b.sp.List(t.Context(), thole.ListQuery{Prefix: "thread/"}); err != nil || len(recs) != 0 {
 			t.Errorf("left behind: %v (%v)", recs, err)
 		}
@@ -499,6 +503,95 @@ func TestEveryRunEndsExactlyOnce(t *testing.T) {
 		got := b.events()
 		if n := len(slices.DeleteFunc(got, func(s string) bool { return s != "finished" })); n != 20 {
 			t.Errorf("run.finished: got %d, want 20", n)
+		}
+	})
+}
+
+// A call that is repeated under its key, because its answer was lost, starts no
+// second run and gives what came of the first.
+func TestDoUnderAnIdempotencyKeyMakesOneRun(t *testing.T) {
+	each(t, func(b *bench) {
+		calls := 0
+		again := func(key string, end error) (first, second error) {
+			do := func() error {
+				return b.rs.Do(thole.WithIdempotencyKey(t.Context(), key, "f"), b.id, run.Request{Prompt: key}, func(ctx context.Context, h *run.Handle) error {
+					calls++
+					return errors.Join(h.Text(ctx, "said"), end)
+				})
+			}
+			first = do()
+			b.reopen()
+			return first, do()
+		}
+		if first, second := again("well", nil); first != nil || second != nil {
+			t.Errorf("a run that succeeds: got %v, then %v", first, second)
+		}
+		if first, second := again("badly", errors.New("no such file")); second == nil || !strings.Contains(second.Error(), first.Error()) {
+			t.Errorf("a run that fails: got %v, then %v", first, second)
+		}
+		var c *run.CancelledError
+		if _, second := again("not", &run.CancelledError{Cause: run.ByCredits}); !errors.As(second, &c) || c.Cause != run.ByCredits {
+			t.Errorf("a run that is cancelled: got %v", second)
+		}
+		if calls != 3 {
+			t.Errorf("the work was done %d times, want 3", calls)
+		}
+		if page, err := b.rs.List(t.Context(), b.id, nil); err != nil || len(page.Items) != 3 {
+			t.Errorf("%d runs, %v; want 3", len(page.Items), err)
+		}
+
+		ctx := thole.WithIdempotencyKey(t.Context(), "within", "f")
+		err := b.rs.Do(ctx, b.id, run.Request{Prompt: "x"}, func(_ context.Context, h *run.Handle) error {
+			return b.rs.Do(ctx, b.id, run.Request{Prompt: "x"}, func(context.Context, *run.Handle) error {
+				t.Error("the work was begun twice")
+				return nil
+			})
+		})
+		if !errors.Is(err, thole.ErrConflict) {
+			t.Errorf("while the first is under way: got %v, want ErrConflict", err)
+		}
+		if _, err := b.rs.Start(ctx, b.id, run.Request{Prompt: "x"}); !errors.As(err, new(*thole.ReusedKeyError)) {
+			t.Errorf("another operation under the key: got %v, want *ReusedKeyError", err)
+		}
+
+		release := make(chan struct{}) // the same for a run that waits in line first
+		running := make(chan struct{})
+		other := b.do(t.Context(), "first", func(context.Context, *run.Handle) error { close(running); <-release; return nil })
+		<-running
+		queued := thole.WithIdempotencyKey(t.Context(), "queued", "f")
+		did := make(chan error, 1)
+		go func() {
+			did <- b.rs.Do(queued, b.id, run.Request{Prompt: "second"}, func(context.Context, *run.Handle) error { return nil })
+		}()
+		close(release)
+		if err := errors.Join(<-other, <-did); err != nil {
+			t.Error(err)
+		}
+		if err := b.rs.Do(queued, b.id, run.Request{Prompt: "second"}, nil); err != nil { // nil would panic
+			t.Errorf("repeated: %v", err)
+		}
+	})
+}
+
+func TestAHandleRefusesAKeyThatItCannotHonour(t *testing.T) {
+	each(t, func(b *bench) {
+		b.start("go", run.Request{})
+		h := b.claim()
+		ctx := thole.WithIdempotencyKey(t.Context(), "k", "f")
+		for name, err := range map[string]error{
+			"Do":        h.Do(ctx, func(context.Context, *run.Handle) error { t.Error("it was begun"); return nil }),
+			"Text":      h.Text(ctx, "x"),
+			"Reasoning": h.Reasoning(ctx, "x"),
+		} {
+			if !errors.Is(err, thole.ErrInvalid) {
+				t.Errorf("%s: got %v, want ErrInvalid", name, err)
+			}
+		}
+		if err := h.Do(t.Context(), func(ctx context.Context, h *run.Handle) error { return h.Text(ctx, "hi") }); err != nil {
+			t.Errorf("without a key: %v", err)
+		}
+		if got, want := b.said(), "u:go a:hi"; got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }

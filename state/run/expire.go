@@ -13,14 +13,26 @@ const crashReason = "its worker's lease ran out"
 
 func deadlineKey(id string) string { return key(id) + "/deadline" }
 
-// Register tells the store how runs end whose lease or time ran out. Every
-// process that sweeps a store with runs must do so when it opens the store.
-// [In] does it too. Doing it again changes nothing.
-func Register(s *thole.Store) { s.OnExpire("run", expire) }
+// Register tells the store how runs end whose lease or time ran out or whose
+// thread is gone, and how threads do. Every process that sweeps a store with runs
+// must do so when it opens the store. [In] does it too. Doing it again changes
+// nothing.
+func Register(s *thole.Store) {
+	thread.Register(s)
+	s.OnExpire("run", expire)
+	s.OnExpire("ready", thole.DeleteExpired)
+	s.OnExpire("slot", thole.DeleteExpired)
+}
 
 // expire ends what a record run/<id>/… stood for.
 func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	id, what, _ := strings.Cut(strings.TrimPrefix(rec.Key, "run/"), "/")
+	switch what {
+	case thread.GoneNotice:
+		return endAll(ctx, sp.Store().Space(sp.Name()), id, rec)
+	case cancelling:
+		return finishCancel(ctx, sp.Store().Space(sp.Name()), id, rec)
+	}
 	var rest []string
 	cause := ByShutdown
 	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
@@ -39,7 +51,7 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 		case "deadline":
 			cause = ByTimeout
 			c := canceller{tx: tx, cause: cause}
-			err = c.cancel(r, false)
+			err = c.start(r, false)
 			rest = c.rest
 		}
 		return err
@@ -50,6 +62,71 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	return cancelTree(ctx, sp.Store().Space(sp.Name()), rest, cause)
 }
 
+// maxEnded bounds how many runs that wait in a thread that is gone one commit
+// ends.
+const maxEnded = 8
+
+// endAll ends the runs of a thread that is gone: those that wait are cancelled, the
+// active one is asked to end. The notice goes with the last of them.
+func endAll(ctx context.Context, sp *thole.Space, threadID string, notice thole.Record) error {
+	var gone thread.Gone
+	if err := notice.As(&gone); err != nil {
+		return err
+	}
+	slot := slotKey(&thread.Thread{ID: threadID, Owner: gone.Owner, RunScope: gone.RunScope})
+	var rest []string
+	for more := true; more; {
+		_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+			more, rest = false, nil
+			s, err := loadSlot(tx, slot)
+			if err != nil {
+				return err
+			}
+			ended := 0
+			for _, id := range s.waiting() {
+				r, err := load(tx, id)
+				if errors.Is(err, thole.ErrNotFound) || err == nil && r.Thread != threadID {
+					continue
+				} else if err != nil {
+					return err
+				}
+				if ended++; ended > maxEnded {
+					more = true
+					return nil
+				}
+				if err := r.drop(tx); err != nil {
+					return err
+				}
+			}
+			tx.Delete(notice.Key)
+			rest, err = endActive(tx, slot, threadID)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return cancelTree(ctx, sp, rest, BySuperseded)
+}
+
+// endActive asks the run that is active in the slot to end, if it is one of the
+// thread's. It returns those below it that did not fit into the commit.
+func endActive(tx *thole.Tx, slot, threadID string) (rest []string, _ error) {
+	s, err := loadSlot(tx, slot)
+	if err != nil || s.Active == "" {
+		return nil, err
+	}
+	r, err := load(tx, s.Active)
+	if errors.Is(err, thole.ErrNotFound) || err == nil && r.Thread != threadID {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	c := canceller{tx: tx, cause: BySuperseded, items: maxEnded * finishItems}
+	err = c.start(r, false)
+	return c.rest, err
+}
+
 // crash ends the run, whose worker is dead, and asks those below it to end: nobody
 // waits any more for what they do. It returns those that did not fit into the commit.
 func (r *Run) crash(tx *thole.Tx) (rest []string, err error) {
@@ -57,7 +134,7 @@ func (r *Run) crash(tx *thole.Tx) (rest []string, err error) {
 		return nil, err
 	}
 	c := canceller{tx: tx, cause: ByShutdown, items: finishItems}
-	err = c.cancel(r, false)
+	err = c.start(r, false)
 	return c.rest, err
 }
 

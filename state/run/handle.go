@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -29,16 +30,22 @@ type Handle struct {
 	place   *place        // in the group of who claimed it; nil: attached
 	text    text
 	commit  chan struct{} // capacity 1: held by the call that commits
+	doubts  doubts        // signals of which it is not known whether they were taken
+	renewed atomic.Int64  // when the lease was last known to be whole, from epoch
 }
+
+// epoch is what a Handle counts time from, by a clock that nobody sets.
+var epoch = time.Now()
 
 func (rs *Runs) handle(r *Run, f thole.Fence) *Handle {
 	sp := rs.sp.Because(r.ID).Under(f)
 	if r.Agent != "" {
-		sp = sp.As("agent:" + r.Agent)
+		sp = sp.As(actorOf(r.Agent))
 	}
 	h := &Handle{rs: rs, sp: sp, id: r.ID, thread: r.Thread, turn: r.Turn, fence: f,
 		request: r.asked, timeout: seconds(r.Timeout), commit: make(chan struct{}, 1)}
 	h.text.armed = make(chan struct{}, 1)
+	h.renewed.Store(int64(time.Since(epoch)))
 	return h
 }
 
@@ -47,7 +54,7 @@ func (rs *Runs) handle(r *Run, f thole.Fence) *Handle {
 // fence is not that of the run's lease, unless what is to come repeats, under
 // ctx's idempotency key, what was done while it was.
 func (rs *Runs) Attach(ctx context.Context, id string, fence thole.Fence) (*Handle, error) {
-	r, err := rs.peek(ctx, id)
+	r, err := rs.Peek(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
 	}
@@ -92,7 +99,7 @@ func (h *Handle) Space() *thole.Space { return h.sp }
 
 // Get returns the run. Unlike [Runs.Get] it does not end one whose lease has run
 // out: a worker that is late, and that nobody has replaced, may go on.
-func (h *Handle) Get(ctx context.Context) (*Run, error) { return h.rs.peek(ctx, h.id) }
+func (h *Handle) Get(ctx context.Context) (*Run, error) { return h.rs.Peek(ctx, h.id) }
 
 // Update is Space.Update under the run's fence, in one commit with all text so
 // far: for what belongs together, such as a decision and the start of its tool
@@ -129,15 +136,40 @@ func (h *Handle) unless(tx *thole.Tx) (*Run, error) {
 	return r, err
 }
 
-// Heartbeat renews the run's lease. Errors: ErrFenced. [Handle.Do] does it by
-// itself.
+// Heartbeat renews the run's lease, unless its thread is gone: then the lease runs
+// out, and the run ends with it. It may be repeated, so it ignores an idempotency
+// key. Errors: ErrFenced; a *CancelledError that is also ErrNotFound when the
+// thread is gone. [Handle.Do] does it by itself.
 func (h *Handle) Heartbeat(ctx context.Context) error {
-	return h.sp.Renew(ctx, h.fence, h.rs.opts.Lease)
+	head, err := h.rs.sp.Get(ctx, thread.Key(h.thread))
+	if err != nil {
+		return err
+	}
+	if !head.Exists() {
+		return h.goneError()
+	}
+	return h.renew(ctx)
+}
+
+func (h *Handle) renew(ctx context.Context) error {
+	at := int64(time.Since(epoch))
+	err := h.sp.Renew(ctx, h.fence, h.rs.opts.Lease)
+	if err == nil {
+		h.renewed.Store(at)
+	}
+	return err
+}
+
+// LeaseEnds returns when the lease ends if this worker does not renew it any more:
+// for what must end by then even if this process does not answer, such as a command.
+func (h *Handle) LeaseEnds() time.Time {
+	return epoch.Add(time.Duration(h.renewed.Load()) + h.rs.opts.Lease)
 }
 
 // Block adds a block to the response, or replaces the one with its id, and
 // returns its id.
 func (h *Handle) Block(ctx context.Context, b thread.Block) (string, error) {
+	ctx = thole.Call(ctx, "run.block", h.id)
 	if b.ID == "" {
 		b.ID = thole.NewID("blk")
 	}
@@ -171,6 +203,7 @@ func (h *Handle) repeated(ctx context.Context, res thole.Result, typ string, v a
 // Append commits a chunk of text at its offset: see thread.AppendText. It is
 // for workers that count for themselves; the others use [Handle.Text].
 func (h *Handle) Append(ctx context.Context, d thread.Delta) error {
+	ctx = thole.Call(ctx, "run.append", h.id)
 	d.Turn = h.turn
 	_, err := h.write(ctx, cuts, func(tx *thole.Tx) error { return thread.AppendText(tx, h.thread, d) })
 	return err
@@ -181,6 +214,7 @@ func (h *Handle) Append(ctx context.Context, d thread.Delta) error {
 // end for whoever watches. Errors: *CancelledError when the run is to end, so
 // that nothing starts any more.
 func (h *Handle) StartTool(ctx context.Context, name string, input json.RawMessage, operationID string) (string, error) {
+	ctx = thole.Call(ctx, "run.start_tool", h.id, name)
 	s := thread.ToolStarted{Turn: h.turn, Block: thole.NewID("blk"), Name: name, Input: input, OperationID: operationID}
 	res, err := h.write(ctx, cuts, func(tx *thole.Tx) error {
 		if _, err := h.unless(tx); err != nil {
@@ -201,32 +235,62 @@ func (h *Handle) StartTool(ctx context.Context, name string, input json.RawMessa
 // FinishTool records how a tool call ended, once. A run that is to end may
 // still do so: what happened, happened.
 func (h *Handle) FinishTool(ctx context.Context, block string, res thread.ToolResult) error {
+	ctx = thole.Call(ctx, "run.finish_tool", h.id, block)
 	_, err := h.write(ctx, goesOn, func(tx *thole.Tx) error {
 		return thread.FinishTool(tx, h.thread, h.turn, block, res)
 	})
 	return err
 }
 
-// AddUsage adds what a call to model cost to the run's usage.
-func (h *Handle) AddUsage(ctx context.Context, model string, u Usage) error {
-	_, err := h.write(ctx, goesOn, func(tx *thole.Tx) error {
-		r, err := h.live(tx)
-		if err != nil {
+// maxModels bounds the models of a run's usage, which is in its record.
+const maxModels = 64
+
+// addUsage adds to the run's usage, by model.
+func (r *Run) addUsage(usage map[string]Usage) error {
+	most := max(maxModels, len(r.Usage)) // one of an earlier version may have more
+	for model, u := range usage {
+		if err := modelName.CheckOptional(model); err != nil {
 			return err
+		}
+		if min(u.InputTokens, u.OutputTokens, u.TotalTokens) < 0 {
+			return fmt.Errorf("%w: the usage of model %.80q is negative", thole.ErrInvalid, model)
 		}
 		if r.Usage == nil {
 			r.Usage = make(map[string]Usage)
 		}
 		sum := r.Usage[model]
 		sum.Add(u)
-		r.Usage[model] = sum
-		return r.grow(tx)
+		if r.Usage[model] = sum; len(r.Usage) > most {
+			return fmt.Errorf("%w: the usage is of more than %d models", thole.ErrTooLarge, most)
+		}
+	}
+	return nil
+}
+
+// AddUsage adds what a call to model cost to the run's usage, even if its thread is
+// gone. Errors: ErrInvalid for a negative number, ErrTooLarge for the 65th model.
+func (h *Handle) AddUsage(ctx context.Context, model string, u Usage) error {
+	ctx = thole.Call(ctx, "run.add_usage", h.id, model)
+	_, err := h.sp.Update(ctx, func(tx *thole.Tx) error {
+		r, err := h.live(tx)
+		if err != nil {
+			return err
+		}
+		if err := r.addUsage(map[string]Usage{model: u}); err != nil {
+			return err
+		}
+		r.put(tx)
+		return nil
 	})
 	return err
 }
 
 // SetModel records which model was chosen for the run and emits run.updated.
 func (h *Handle) SetModel(ctx context.Context, model string) error {
+	ctx = thole.Call(ctx, "run.set_model", h.id)
+	if err := modelName.CheckOptional(model); err != nil {
+		return err
+	}
 	_, err := h.write(ctx, goesOn, func(tx *thole.Tx) error {
 		r, err := h.live(tx)
 		if err != nil {
@@ -251,17 +315,30 @@ func brief(reason string) string {
 }
 
 // Finish ends the run with status succeeded or failed, for the reason given; a
-// run that is to be cancelled becomes cancelled (or timed_out) instead. Text
+// run that is to be cancelled, or whose thread is gone, becomes cancelled (or
+// timed_out) instead. Text
 // that was streamed is kept. It returns the run as it is then. Errors:
 // ErrConflict when it had ended before, which changes nothing; ErrFenced.
 // [Handle.Do] does it by itself.
 func (h *Handle) Finish(ctx context.Context, status, reason string) (*Run, error) {
+	return h.FinishWith(ctx, status, reason, nil)
+}
+
+// FinishWith is Finish that adds usage, by model, in the same commit. Errors: those
+// of Finish and AddUsage, after which the run goes on.
+func (h *Handle) FinishWith(ctx context.Context, status, reason string, usage map[string]Usage) (*Run, error) {
+	ctx = thole.Call(ctx, "run.finish", h.id)
 	if status != Succeeded && status != Failed {
 		return nil, fmt.Errorf("finish run %s: %w: a worker's status is succeeded or failed, not %.40q", h.id, thole.ErrInvalid, status)
 	}
-	err := h.finish(ctx, status, brief(reason))
-	if errors.Is(err, thole.ErrConflict) { // the thread may have been destroyed just now
-		err = h.finish(ctx, status, brief(reason))
+	err := h.finish(ctx, status, brief(reason), usage)
+	if errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrNotFound) { // the thread may have been destroyed just now
+		err = h.finish(ctx, status, brief(reason), usage)
+	}
+	if errors.Is(err, thole.ErrFenced) { // the lease ends with the run
+		if r, peekErr := h.rs.Peek(ctx, h.id); peekErr == nil && r.Ended() {
+			err = fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
+		}
 	}
 	if h.place != nil && (err == nil || errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced)) {
 		h.place.leaveUnlessAtWork()
@@ -272,23 +349,48 @@ func (h *Handle) Finish(ctx context.Context, status, reason string) (*Run, error
 	return h.Get(ctx)
 }
 
-func (h *Handle) finish(ctx context.Context, status, reason string) error {
+func (h *Handle) finish(ctx context.Context, status, reason string, usage map[string]Usage) error {
 	_, err := thread.In(h.sp).Get(ctx, h.thread)
-	gone := errors.Is(err, thole.ErrNotFound) // destroyed: there is nothing to write to
-	if gone {
+	if errors.Is(err, thole.ErrNotFound) { // destroyed: there is nothing to write to
 		h.text.drop()
 	}
-	_, err = h.write(ctx, cuts, func(tx *thole.Tx) error {
+	_, err = h.commitText(ctx, cuts, func(tx *thole.Tx) error {
 		r, err := h.live(tx)
 		if err != nil {
 			return err
+		}
+		_, err = thread.Load(tx, h.thread)
+		gone := errors.Is(err, thole.ErrNotFound)
+		if err != nil && !gone {
+			return err
+		}
+		if gone && r.Cancel == nil { // what it did is lost: that is no success
+			r.Cancel = &Cancel{Cause: BySuperseded, Time: tx.Now()}
 		}
 		if !gone && status == Failed && r.Cancel == nil && reason != "" {
 			if _, err := thread.PutBlock(tx, h.thread, h.turn, thread.Block{Type: thread.Failure, Content: reason}); err != nil {
 				return err
 			}
 		}
+		if err := r.addUsage(usage); err != nil {
+			return err
+		}
 		return r.finish(tx, status, reason)
 	})
+	return err
+}
+
+// goneError is what a handle's methods return once the run's thread is gone: a
+// *CancelledError and thole.ErrNotFound in one.
+func (h *Handle) goneError() error {
+	return fmt.Errorf("%w: its thread %s: %w", &CancelledError{Run: h.id, Cause: BySuperseded}, h.thread, thole.ErrNotFound)
+}
+
+// there reports, as goneError, that the run's thread is gone.
+func (h *Handle) there(tx *thole.Tx) error {
+	_, err := thread.Load(tx, h.thread)
+	if errors.Is(err, thole.ErrNotFound) {
+		err = h.goneError()
+	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 // Queue returns the runs that wait in the thread's line, in the order in which
 // they will start; the first may be one whose turn has come and which no worker
 // has claimed yet. Where one run is active per owner, the line is that of the
-// owner. [Runs.Cancel] takes one out. Errors: ErrNotFound.
+// owner, with what others asked for behind the owner's. [Runs.Cancel] takes one out. Errors: ErrNotFound.
 func (rs *Runs) Queue(ctx context.Context, threadID string) ([]*Run, error) {
 	t, err := thread.In(rs.sp).Get(ctx, threadID)
 	if err != nil {
@@ -25,7 +25,7 @@ func (rs *Runs) Queue(ctx context.Context, threadID string) ([]*Run, error) {
 	if err := rec.As(&s); err != nil {
 		return nil, err
 	}
-	ids := s.Queue
+	ids := s.waiting()
 	if s.Active != "" {
 		ids = append([]string{s.Active}, ids...)
 	}
@@ -51,11 +51,17 @@ type Edit struct {
 // started or ended; ErrInvalid; *ConflictError when ifMatch, unless zero, is not
 // the run's version.
 func (rs *Runs) EditQueued(ctx context.Context, id string, e Edit, ifMatch thole.Position) (*Run, error) {
-	_, err := rs.sp.Update(ctx, func(tx *thole.Tx) error {
-		if !ifMatch.IsZero() {
-			tx.Check(thole.Check{Key: key(id), At: ifMatch})
+	ctx = thole.Call(ctx, "run.edit", id)
+	if e.Model != nil {
+		if err := modelName.CheckOptional(*e.Model); err != nil {
+			return nil, fmt.Errorf("edit run %s: %w", id, err)
 		}
+	}
+	_, err := rs.sp.Update(ctx, func(tx *thole.Tx) error {
 		r, err := load(tx, id)
+		if err == nil {
+			_, err = tx.Require(key(id), thole.Condition{At: ifMatch})
+		}
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func TestARepeatedCallOfAWorkerGivesTheFirstAnswer(t *testing.T) {
 			if h, err = b.rs.Claim(ctx, &run.ClaimOptions{Agent: "coder"}); err != nil {
 				return "", err
 			}
-			return h.ID() + h.Turn() + h.Fence().String() + h.Request()[0].Content, nil
+			return h.ID() + h.Turn() + h.Fence().Key + h.Request()[0].Content, nil
 		})
 		twice(b, "tool", func(ctx context.Context) (string, error) { return h.StartTool(ctx, "Bash", nil, "") })
 		twice(b, "block", func(ctx context.Context) (string, error) { return h.Block(ctx, thread.TextBlock("hi")) })
@@ -103,6 +103,27 @@ func TestARepeatedCallLosesNoTextThatWaits(t *testing.T) {
 		}
 		if got, want := b.said(), "u:go a:before a:T=done a:after a:wards"; got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestAKeyOfAWaitIsForOneName(t *testing.T) {
+	each(t, func(b *bench) {
+		r := b.start("go", run.Request{})
+		b.signal(r.ID, "a", 1)
+		b.signal(r.ID, "b", 2)
+		h, err := b.rs.Claim(t.Context(), &run.ClaimOptions{Agent: "coder"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.taken(h, "a", "k"); got != "1" {
+			t.Errorf("a: got %s, want 1", got)
+		}
+		if data, err := h.Wait(thole.WithIdempotencyKey(t.Context(), "k", "f"), "b"); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("another name under the key: got %s, %v; want ErrInvalid", data, err)
+		}
+		if got := b.taken(h, "a", "k") + b.taken(h, "b", "l"); got != "12" {
+			t.Errorf("a again, then b: got %s, want 12", got)
 		}
 	})
 }

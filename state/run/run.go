@@ -25,7 +25,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -77,6 +76,7 @@ type Run struct {
 	OnDisconnect string           `json:"on_disconnect,omitempty"` // continue or cancel
 	Parent       string           `json:"parent,omitempty"`        // the run whose sub-agent this is
 	ResumedFrom  string           `json:"resumed_from,omitempty"`  // the ended run that this one goes on from
+	ResumedBy    string           `json:"resumed_by,omitempty"`    // the run that goes on from this one
 	Request      []thread.Block   `json:"request,omitempty"`       // until it is in the thread's history
 	Options      json.RawMessage  `json:"options,omitempty"`       // for the agent
 	Timeout      int64            `json:"timeout,omitempty"`       // seconds from its start; 0: none
@@ -84,6 +84,7 @@ type Run struct {
 	Cancel       *Cancel          `json:"cancel,omitempty"`        // it is to end, or did
 	Error        string           `json:"error,omitempty"`         // why it failed
 	WaitingFor   string           `json:"waiting_for,omitempty"`   // the name of a signal
+	Signals      map[string]int   `json:"signals,omitempty"`       // how many of each name came and were not taken
 	Usage        map[string]Usage `json:"usage,omitempty"`         // by model
 	Created      time.Time        `json:"created_at"`
 	Started      time.Time        `json:"started_at,omitzero"`
@@ -95,6 +96,8 @@ type Run struct {
 	Ready    bool   `json:"ready,omitempty"`    // queued, and its turn has come
 	Reserved bool   `json:"reserved,omitempty"` // for the worker that holds its lease already
 	Children int    `json:"children,omitempty"` // sub-agents' runs so far
+	Inbox    string `json:"inbox,omitempty"`    // the run under whose key its signals lie; empty: itself
+	Takings  int    `json:"takings,omitempty"`  // how many notes there are of signals that it took
 
 	asked []thread.Block // what Request was when this Tx began it
 }
@@ -209,7 +212,23 @@ func readyPrefix(agent string) string {
 	if agent == "" {
 		return "ready/%/" // which no escaped name is
 	}
-	return "ready/" + url.PathEscape(agent) + "/"
+	const room = thole.MaxNameBytes - len("ready//run_") - 32
+	return "ready/" + thole.KeyPart(agent, room) + "/"
+}
+
+// The kinds of names that a run has beside its agent's.
+var (
+	modelName  = thole.NameKind{What: "model"}
+	holderName = thole.NameKind{What: "holder"}
+	signalName = thole.NameKind{What: "signal", Keys: []string{signalsOf(thole.NewID("run")) + "*/" + aPosition}}
+)
+
+// actorOf is whom an agent acts as.
+func actorOf(agent string) string {
+	if len("agent:")+len(agent) > thole.MaxNameBytes { // in a record of an earlier version
+		agent = thole.KeyPart(agent, 0)
+	}
+	return "agent:" + agent
 }
 
 func (r *Run) put(tx *thole.Tx) {
@@ -239,13 +258,14 @@ func (r *Run) emit(tx *thole.Tx, typ string, e Event) {
 
 func decode(id string, rec thole.Record) (*Run, error) {
 	if rec.Value == nil {
-		return nil, fmt.Errorf("run %s: %w", id, thole.ErrNotFound)
+		return nil, absent(id)
 	}
 	var r Run
 	if err := rec.As(&r); err != nil {
 		return nil, err
 	}
 	r.ID, r.Updated, r.Version = id, rec.Updated, rec.Version
+	r.Timeout = min(r.Timeout, int64(thole.MaxTTL/time.Second)) // one of an earlier version may be longer than a time.Duration
 	return &r, nil
 }
 
@@ -265,26 +285,45 @@ func load(tx *thole.Tx, id string) (*Run, error) {
 // that is gone, as cancelled. Errors: ErrNotFound, ErrInvalid
 // for a bad id.
 func (rs *Runs) Get(ctx context.Context, id string) (*Run, error) {
-	r, err := rs.peek(ctx, id)
+	r, err := rs.Peek(ctx, id)
 	if err != nil || r.Ended() {
 		return r, err
 	}
-	needs := key(id) + "/beat"
+	var goesOn bool
 	if r.Status == Queued && !r.Reserved {
-		needs = thread.Key(r.Thread)
+		var rec thole.Record
+		rec, err = rs.sp.Get(ctx, thread.Key(r.Thread))
+		goesOn = rec.Exists()
+	} else {
+		goesOn, err = rs.sp.Alive(ctx, key(id))
 	}
-	rec, err := rs.sp.Get(ctx, needs)
-	if err != nil || rec.Exists() {
+	if err != nil || goesOn {
 		return r, err
 	}
 	if err := rs.reap(ctx, id); err != nil {
 		return nil, err
 	}
-	return rs.peek(ctx, id)
+	return rs.Peek(ctx, id)
 }
 
-// peek is Get as it is stored.
-func (rs *Runs) peek(ctx context.Context, id string) (*Run, error) {
+// Of is Get for a run of the thread. A run of another thread is ErrNotFound, in
+// the same words as a run that is not there.
+func (rs *Runs) Of(ctx context.Context, threadID, id string) (*Run, error) {
+	r, err := rs.Peek(ctx, id)
+	if err == nil && r.Thread != threadID {
+		err = absent(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rs.Get(ctx, id)
+}
+
+func absent(id string) error { return fmt.Errorf("run %s: %w", id, thole.ErrNotFound) }
+
+// Peek returns the run as it is stored, and changes nothing. Errors: those of
+// Get.
+func (rs *Runs) Peek(ctx context.Context, id string) (*Run, error) {
 	if err := thole.CheckID("run", id); err != nil {
 		return nil, err
 	}

@@ -316,6 +316,13 @@ func TestCancelReachesTheWholeTreeAndNothingStartsAfterIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		elsewhere, err := b.ts.Create(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.rs.Start(ctx, elsewhere.ID, run.Request{Parent: root.ID}); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("a sub-agent's run in a thread that is not below its parent's: got %v, want ErrInvalid", err)
+		}
 		if _, err := b.rs.Start(ctx, b.id, run.Request{Parent: root.ID}); !errors.Is(err, thole.ErrInvalid) {
 			t.Errorf("child in its parent's thread: got %v, want ErrInvalid", err)
 		}
@@ -522,6 +529,39 @@ func TestOneRunPerUserWhenTheThreadSaysSo(t *testing.T) {
 		b.finish(h)
 		if h := b.claim(); h.Thread() != ids[1] {
 			t.Errorf("next: got thread %s, want %s", h.Thread(), ids[1])
+		}
+	})
+}
+
+// An owner's slot is over threads that others may not even know.
+func TestNobodyElseEndsARunInAnotherThreadOfTheOwner(t *testing.T) {
+	each(t, func(b *bench) {
+		owner, other := b.sp.As("user:42"), b.sp.As("user:7")
+		var ids []string
+		for _, visibility := range []string{thread.Private, thread.ForSpace} {
+			th, err := thread.In(owner).Create(t.Context(), &thread.CreateOptions{Visibility: visibility, RunScope: thread.PerUser, Assistant: "coder"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, th.ID)
+		}
+		secret, err := run.In(owner, nil).Start(t.Context(), ids[0], run.Request{Prompt: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, policy := range []string{run.Interrupt, run.Rollback} {
+			if _, err := run.In(other, nil).Start(t.Context(), ids[1], run.Request{Prompt: "y", Policy: policy}); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := b.rs.Get(t.Context(), secret.ID); err != nil || r.Cancel != nil || r.Ended() {
+				t.Fatalf("%s by another: got %+v, %v; want it untouched", policy, r, err)
+			}
+		}
+		if _, err := run.In(owner, nil).Start(t.Context(), ids[1], run.Request{Prompt: "z", Policy: run.Interrupt}); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := b.rs.Get(t.Context(), secret.ID); err != nil || r.Cancel == nil {
+			t.Errorf("interrupt by the owner: got %+v, %v; want it cancelled", r, err)
 		}
 	})
 }

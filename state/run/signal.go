@@ -3,36 +3,109 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
+	"strings"
+	"sync"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/thread"
 )
 
+// A signal is the record run/<inbox>/signal/<name>/<position>, named after the
+// version that the run had before it came, so that those of one name lie in the
+// order in which they came. The run's record counts them and is written with each
+// that comes or goes. A run that goes on from another takes over its inbox.
+// What a run took stays there, skipped, with a note of the taking: see taking.
+// Earlier versions kept one signal of a name, as run/<id>/signal/<name>.
 type signal struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-func signalKey(id, name string) string { return key(id) + "/signal/" + url.PathEscape(name) }
+// Bounds of signals: how many of one name wait, and the data of one, which must
+// fit into the receipt of the commit that takes it.
+const (
+	maxSignals    = 64
+	maxSignalData = thole.MaxValueBytes - 8<<10
+)
+
+func signalsOf(inbox string) string { return key(inbox) + "/signal/" }
+
+// inbox returns the run under whose key r's signals lie.
+func (r *Run) inbox() string {
+	if r.Inbox != "" {
+		return r.Inbox
+	}
+	return r.ID
+}
+
+// Where signals of a name lie, and where the one of an earlier version does.
+func (r *Run) signalPrefix(name string) string {
+	return signalsOf(r.inbox()) + thole.KeyPart(name, signalRoom) + "/"
+}
+
+func (r *Run) oldSignalKey(name string) string { return signalsOf(r.inbox()) + url.PathEscape(name) }
+
+// aPosition is as long as any.
+const aPosition = "0001ffffffff-0000000000000001"
+
+// signalRoom is what a key has for the name of a signal, percent-escaped.
+var signalRoom = thole.MaxNameBytes - len(signalsOf(thole.NewID("run"))) - len("/") - len(aPosition)
 
 // Signal gives a run something that it waits for, or will: an approval, an
-// answer. It is kept until the run takes it; a later one of the same name
-// replaces it. A run that waits for it goes on. It emits run.signalled. Errors:
-// ErrNotFound; ErrConflict when the run has ended; ErrInvalid.
+// answer. It is kept until one commit of the run takes it; those of one name are
+// taken in the order in which they came. A run that waits for it goes on. What a
+// run has not taken when it ends stays with it, in Run.Signals, and goes over to
+// the run that resumes it; so does what it took last, if nothing that it did in its
+// thread followed. It emits run.signalled.
+//
+// Errors: ErrNotFound; ErrConflict when the run has ended, or its worker is dead,
+// which ends it, or when 64 of that name wait; ErrTooLarge for data over 504 KiB;
+// ErrInvalid.
 func (rs *Runs) Signal(ctx context.Context, id, name string, data json.RawMessage) error {
-	if name == "" {
-		return fmt.Errorf("signal run %s: %w: it has no name", id, thole.ErrInvalid)
+	ctx = thole.Call(ctx, "run.signal", id, name)
+	err := rs.signal(ctx, id, name, data)
+	if err != nil {
+		return fmt.Errorf("signal run %s: %w", id, err)
+	}
+	return nil
+}
+
+func (rs *Runs) signal(ctx context.Context, id, name string, data json.RawMessage) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: it has no name", thole.ErrInvalid)
+	case len(data) > maxSignalData:
+		return fmt.Errorf("%w: its data has %d bytes, the limit is %d; keep larger content as a blob", thole.ErrTooLarge, len(data), maxSignalData)
+	}
+	if _, err := rs.Get(ctx, id); err != nil { // which ends a run whose worker is dead
+		return err
 	}
 	_, err := rs.sp.Update(ctx, func(tx *thole.Tx) error {
 		r, err := load(tx, id)
 		if err != nil {
 			return err
 		}
-		if r.Ended() {
+		switch {
+		case r.Ended():
 			return fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
+		case r.Signals[name] >= maxSignals:
+			return fmt.Errorf("%w: %d signals of that name wait already", thole.ErrConflict, r.Signals[name])
 		}
-		tx.Put(signalKey(id, name), signal{Data: data}, nil)
+		if r.WaitingFor != name { // a run of an earlier version may wait for any name
+			if err := signalName.Check(name); err != nil {
+				return err
+			}
+		}
+		tx.Put(r.signalPrefix(name)+r.Version.String(), signal{Data: data}, nil)
+		if r.Signals == nil {
+			r.Signals = make(map[string]int)
+		}
+		r.Signals[name]++
+		if err := r.grow(tx); err != nil {
+			return err
+		}
 		if r.WaitingFor == name {
 			if err := r.wake(tx); err != nil {
 				return err
@@ -41,10 +114,7 @@ func (rs *Runs) Signal(ctx context.Context, id, name string, data json.RawMessag
 		r.emit(tx, "run.signalled", Event{Signal: name, Status: r.Status})
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("signal run %s: %w", id, err)
-	}
-	return nil
+	return err
 }
 
 // wake makes a waiting run run again.
@@ -54,11 +124,155 @@ func (r *Run) wake(tx *thole.Tx) error {
 	return thread.SetActive(tx, r.Thread, r.ID, thread.Busy)
 }
 
-// Wait makes the run wait for the signal of the given name and returns its
-// data; one that came already is taken at once. While it waits the run and its
-// thread have status waiting. Errors: *CancelledError when the run is to end,
-// ctx's, those of the commit.
+// first returns the oldest signal of the given name and its key; "": there is
+// none.
+func (r *Run) first(tx *thole.Tx, name string) (key string, s signal, err error) {
+	if old := r.oldSignalKey(name); len(old) <= thole.MaxNameBytes {
+		if found, err := tx.Load(old, &s); err != nil || found {
+			return old, s, err
+		}
+	}
+	if r.Signals[name] == 0 {
+		return "", s, nil
+	}
+	// The run's record is written with each signal: what is listed here is so at
+	// the commit, or this Tx runs again.
+	notes, err := r.takings(tx)
+	if err != nil {
+		return "", s, err
+	}
+	q := thole.ListQuery{Prefix: r.signalPrefix(name), Limit: 1}
+	for _, n := range notes {
+		if n.Name == name {
+			q.After = n.Signal
+		}
+	}
+	recs, err := tx.List(q)
+	if err != nil || len(recs) == 0 {
+		return "", s, err
+	}
+	found, err := tx.Load(recs[0].Key, &s)
+	if !found {
+		return "", s, err
+	}
+	return recs[0].Key, s, nil
+}
+
+// take gives r the signal under key, of the given name, and returns the key of the
+// note of it.
+func (r *Run) take(tx *thole.Tx, name, key string) (note string, _ error) {
+	note = takingsOf(r.ID) + r.Version.String()
+	if key == r.oldSignalKey(name) {
+		tx.Delete(key)
+		tx.Put(note, taking{Name: name}, nil)
+	} else {
+		if r.Signals[name]--; r.Signals[name] <= 0 {
+			delete(r.Signals, name)
+		}
+		tx.Put(note, taking{Name: name, Signal: key, Children: r.Children}, nil)
+	}
+	notes, err := r.takings(tx)
+	if err != nil {
+		return "", err
+	}
+	if len(notes) >= maxTakings {
+		notes[0].forget(tx)
+		r.Takings--
+	}
+	r.Takings++
+	r.put(tx)
+	if r.Status == Waiting {
+		return note, r.wake(tx)
+	}
+	return note, nil
+}
+
+// inherit makes r the one that takes old's signals: those that old did not take,
+// and in front of them those that it took and did nothing after.
+func (r *Run) inherit(tx *thole.Tx, sp *thole.Space, old *Run) error {
+	if err := old.giveBack(tx, sp); err != nil {
+		return err
+	}
+	prefix := signalsOf(old.ID)
+	if old.Inbox == "" {
+		recs, err := tx.List(thole.ListQuery{Prefix: prefix, Limit: maxSignals})
+		if err != nil {
+			return err
+		}
+		for _, rec := range recs { // of an earlier version: moved to where they lie now
+			name, err := url.PathUnescape(rec.Key[len(prefix):])
+			if err != nil || strings.Contains(rec.Key[len(prefix):], "/") {
+				continue
+			}
+			if old.Signals == nil {
+				old.Signals = make(map[string]int)
+			}
+			old.Signals[name]++
+			tx.Delete(rec.Key)
+			tx.Put(old.signalPrefix(name)+rec.Version.String(), rec.Value, nil)
+		}
+	}
+	if len(old.Signals) > 0 {
+		r.Inbox, r.Signals, old.Signals = old.inbox(), old.Signals, nil
+	}
+	old.put(tx)
+	return nil
+}
+
+// doubts are signals whose taking ended in an error after which it may have
+// happened: nobody but the run's worker could have taken them.
+type doubts struct {
+	mu sync.Mutex
+	m  map[string]doubt // by name
+}
+
+type doubt struct {
+	key  string // the signal's
+	note string // the key of the note that there is if it happened
+	data json.RawMessage
+}
+
+func (d *doubts) add(name string, x doubt) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.m == nil {
+		d.m = make(map[string]doubt)
+	}
+	d.m[name] = x
+}
+
+func (d *doubts) get(name string) (doubt, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x, ok := d.m[name]
+	return x, ok
+}
+
+// settle forgets the doubt about the signal under key. "" stands for any: an
+// earlier version did not keep the key with the receipt.
+func (d *doubts) settle(name, key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if key == "" || d.m[name].key == key {
+		delete(d.m, name)
+	}
+}
+
+// taken is the answer of the commit that takes a signal.
+type taken struct {
+	signal
+	Key string `json:"key,omitempty"`
+}
+
+// Wait makes the run wait for the signal of the given name and returns the data of
+// the oldest, which is taken with one commit; one that came already is taken at
+// once. While it waits the run and its thread have status waiting. Called again
+// after an error, it returns a signal that was taken all the same; so does a
+// repeat under an idempotency key, through another handle and in another process,
+// too; another name or run under that key is *ReusedKeyError. Errors: *CancelledError when the
+// run is to end, ctx's, those of the commit.
 func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error) {
+	ctx = thole.Call(ctx, "run.wait", h.id, name)
 	if name == "" {
 		return nil, fmt.Errorf("run %s: %w: a signal has a name", h.id, thole.ErrInvalid)
 	}
@@ -72,9 +286,14 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 			return nil, context.Cause(ctx)
 		}
 		// Not cut off half-way: a signal that was taken must be returned.
-		data, ok, err := h.receive(context.WithoutCancel(ctx), name)
-		if ok || err != nil {
+		whole := context.WithoutCancel(ctx)
+		if data, ok, err := h.receive(whole, name); ok || err != nil {
 			return data, err
+		}
+		if came, err := h.idle(whole, name); err != nil {
+			return nil, err
+		} else if came {
+			continue
 		}
 		if err := news(ctx, w); err != nil {
 			return nil, err
@@ -82,31 +301,83 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 	}
 }
 
-// receive takes the signal if it is there and else makes the run wait for it.
+// receive takes the oldest signal of the given name, if there is one. What else
+// waiting commits is no part of what ctx's idempotency key stands for.
 func (h *Handle) receive(ctx context.Context, name string) (data json.RawMessage, ok bool, err error) {
-	_, err = h.write(ctx, goesOn, func(tx *thole.Tx) error {
+	if _, err := h.commitText(thole.WithoutIdempotencyKey(ctx), goesOn, nil); err != nil {
+		return nil, false, err
+	}
+	// The commit in doubt may still be on its way. Its note tells that it arrived;
+	// another one that takes a signal keeps it from arriving.
+	doubted, inDoubt := h.doubts.get(name)
+	var at, note string
+	var s signal
+	var arrived bool
+	res, err := h.sp.Update(ctx, func(tx *thole.Tx) error {
+		at, arrived = "", false
+		if inDoubt {
+			if rec, err := tx.Get(doubted.note); err != nil || rec.Exists() {
+				arrived = err == nil
+				return err
+			}
+		}
+		if err := h.there(tx); err != nil {
+			return err
+		}
 		r, err := h.unless(tx)
 		if err != nil {
 			return err
 		}
-		var s signal
-		if ok, err = tx.Load(signalKey(h.id, name), &s); err != nil {
+		if at, s, err = r.first(tx, name); err != nil || at == "" {
 			return err
 		}
-		switch {
-		case ok:
-			data = s.Data
-			tx.Delete(signalKey(h.id, name))
-			if r.Status == Waiting {
-				return r.wake(tx)
-			}
-		case r.WaitingFor != name:
-			r.Status, r.WaitingFor = Waiting, name
-			r.put(tx)
-			r.emit(tx, "run.waiting", Event{Signal: name})
-			return thread.SetActive(tx, r.Thread, r.ID, thread.Waiting)
-		}
-		return nil
+		tx.Answer(taken{signal: s, Key: at})
+		note, err = r.take(tx, name, at)
+		return err
 	})
-	return data, ok, err
+	switch {
+	case err != nil:
+		if at != "" && !errors.Is(err, thole.ErrFenced) && !errors.Is(err, thole.ErrConflict) {
+			h.doubts.add(name, doubt{key: at, note: note, data: s.Data})
+		}
+		return nil, false, err
+	case res.Repeated:
+		if res.Answer == "" {
+			return nil, false, fmt.Errorf("run %s: %w: under this idempotency key something else was done before", h.id, thole.ErrInvalid)
+		}
+		var first taken
+		if err := thole.Decode("receipt", json.RawMessage(res.Answer), &first); err != nil {
+			return nil, false, err
+		}
+		h.doubts.settle(name, first.Key)
+		return first.Data, true, nil
+	case arrived:
+		at, s.Data = doubted.key, doubted.data
+	}
+	if at != "" {
+		h.doubts.settle(name, at)
+	}
+	return s.Data, at != "", nil
+}
+
+// idle gives the run status waiting, unless a signal of the name came meanwhile.
+func (h *Handle) idle(ctx context.Context, name string) (came bool, err error) {
+	_, err = h.write(thole.WithoutIdempotencyKey(ctx), goesOn, func(tx *thole.Tx) error {
+		r, err := h.unless(tx)
+		if err != nil {
+			return err
+		}
+		at, _, err := r.first(tx, name)
+		if came = at != ""; err != nil || came || r.WaitingFor == name {
+			return err
+		}
+		if err := signalName.Check(name); err != nil {
+			return err
+		}
+		r.Status, r.WaitingFor = Waiting, name
+		r.put(tx)
+		r.emit(tx, "run.waiting", Event{Signal: name})
+		return thread.SetActive(tx, r.Thread, r.ID, thread.Waiting)
+	})
+	return came, err
 }

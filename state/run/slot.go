@@ -2,32 +2,61 @@ package run
 
 import (
 	"errors"
-	"net/url"
 	"slices"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// slot admits one run at a time and keeps the others in order. It is one
+// slot admits one run at a time and keeps those that wait in order. It is one
 // record, so that who is active and who is next are decided in one place.
+//
+// In a slot of an owner's threads, what others asked for waits in a line of its own,
+// behind the owner's, so that nobody keeps the owner out. Earlier versions had one
+// line.
 type slot struct {
 	key    string
 	Active string   `json:"active,omitempty"`
 	Queue  []string `json:"queue,omitempty"`
+	Others []string `json:"others,omitempty"`
 }
 
-// maxQueue bounds how many runs may wait in one slot.
-const maxQueue = 256
+// How many runs may wait in one slot: in Queue, and in Others.
+const (
+	maxQueue  = 256
+	maxOthers = 16
+)
+
+// waiting returns the runs that wait, in the order in which they will start.
+func (s *slot) waiting() []string { return slices.Concat(s.Queue, s.Others) }
+
+// next takes the first run out of the line; "" if none waits.
+func (s *slot) next() (id string) {
+	for _, line := range []*[]string{&s.Queue, &s.Others} {
+		if len(*line) > 0 {
+			id, *line = (*line)[0], (*line)[1:]
+			return id
+		}
+	}
+	return ""
+}
+
+// ofOwner reports whether actor is the thread's owner, or Thole, or the line is the
+// thread's alone.
+func ofOwner(t *thread.Thread, actor string) bool {
+	return slotKey(t) == threadSlot(t.ID) || actor == t.Owner || actor == "system"
+}
 
 // slotKey lies outside the thread: who waits in one that is destroyed must still
 // hear of it.
 func slotKey(t *thread.Thread) string {
 	if t.RunScope == thread.PerUser && t.Owner != "" {
-		return "slot/" + url.PathEscape(t.Owner)
+		return "slot/" + thole.KeyPart(t.Owner, thole.MaxNameBytes-len("slot/"))
 	}
-	return "slot/%/" + t.ID // which no escaped name is
+	return threadSlot(t.ID)
 }
+
+func threadSlot(id string) string { return "slot/%/" + id } // which no escaped name is
 
 func loadSlot(tx *thole.Tx, key string) (*slot, error) {
 	s := &slot{key: key}
@@ -36,7 +65,7 @@ func loadSlot(tx *thole.Tx, key string) (*slot, error) {
 }
 
 func (s *slot) put(tx *thole.Tx) {
-	if s.Active == "" && len(s.Queue) == 0 {
+	if s.Active == "" && len(s.waiting()) == 0 {
 		tx.Delete(s.key)
 		return
 	}
@@ -49,9 +78,12 @@ const maxGone = 2
 // promote makes the first in the queue active, if nothing is. That may be one
 // whose thread is gone, behind others such: who begins it ends it.
 func (s *slot) promote(tx *thole.Tx) error {
-	for gone := 0; s.Active == "" && len(s.Queue) > 0; {
-		r, err := load(tx, s.Queue[0])
-		s.Queue = s.Queue[1:]
+	for gone := 0; s.Active == ""; {
+		id := s.next()
+		if id == "" {
+			break
+		}
+		r, err := load(tx, id)
 		if errors.Is(err, thole.ErrNotFound) {
 			continue
 		} else if err != nil {
@@ -82,7 +114,22 @@ func (s *slot) leave(id string) {
 	if s.Active == id {
 		s.Active = ""
 	}
-	s.Queue = slices.DeleteFunc(s.Queue, func(q string) bool { return q == id })
+	for _, line := range []*[]string{&s.Queue, &s.Others} {
+		*line = slices.DeleteFunc(*line, func(q string) bool { return q == id })
+	}
+}
+
+// yield puts the active run, which is not the owner's and which no worker has begun,
+// back in front of its line.
+func (s *slot) yield(tx *thole.Tx, active *Run) error {
+	s.Active, active.Ready = "", false
+	s.Others = slices.Insert(s.Others, 0, active.ID)
+	tx.Delete(active.readyKey())
+	active.put(tx)
+	if err := thread.SetActive(tx, active.Thread, "", thread.Idle); err != nil && !errors.Is(err, thole.ErrNotFound) {
+		return err
+	}
+	return nil
 }
 
 // begin moves a ready run from the queue into the thread's history.
@@ -117,6 +164,11 @@ func (r *Run) finish(tx *thole.Tx, status, reason string) error {
 		}
 	}
 	r.Status, r.Error, r.WaitingFor, r.Ready, r.Finished = status, reason, "", false, tx.Now()
+	if status == Succeeded { // nobody resumes it
+		if err := r.forgetTakings(tx); err != nil {
+			return err
+		}
+	}
 	r.put(tx)
 	tx.Release(key(r.ID))
 	tx.Delete(r.readyKey())

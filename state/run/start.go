@@ -45,29 +45,34 @@ func (q *Request) check() error {
 		return fmt.Errorf("%w: policy %.40q is not enqueue, reject, interrupt or rollback", thole.ErrInvalid, q.Policy)
 	case q.OnDisconnect != "continue" && q.OnDisconnect != "cancel":
 		return fmt.Errorf("%w: on_disconnect %.40q is neither continue nor cancel", thole.ErrInvalid, q.OnDisconnect)
-	case q.Timeout < 0:
-		return fmt.Errorf("%w: timeout %v is negative", thole.ErrInvalid, q.Timeout)
-	case q.Options != nil:
-		return thole.CheckJSON("options", q.Options)
 	}
-	return nil
+	if err := thole.CheckTTL("a timeout", q.Timeout); err != nil {
+		return err
+	}
+	if q.Options != nil {
+		if err := thole.CheckJSON("options", q.Options); err != nil {
+			return err
+		}
+	}
+	return modelName.CheckOptional(q.Model)
 }
 
 // Start makes a run in the thread and returns it: queued for a worker to claim,
 // or waiting in line behind the active one as its policy says. Its prompt is
 // not in the history before it starts. With a Parent, the thread is a new
-// private one if threadID is "", and must not be the parent's.
+// private one if threadID is "", and must be one whose Parent is the parent's thread.
 //
 // Repeated under an idempotency key it returns the first one. Errors:
 // ErrNotFound for a thread or run that is not there; ErrConflict by policy
-// reject, or for a ResumedFrom that has not ended; ErrCancelled under a parent
+// reject, or for a ResumedFrom that has not ended or was resumed before; ErrCancelled under a parent
 // that was cancelled; ErrTooLarge when the queue is full; ErrInvalid. It is one
 // commit.
 func (rs *Runs) Start(ctx context.Context, threadID string, req Request) (*Run, error) {
+	ctx = thole.Call(ctx, "run.start", threadID)
 	var r *Run
 	var rest []string
 	res, err := rs.sp.Update(ctx, func(tx *thole.Tx) (err error) {
-		r, rest, err = rs.start(tx, threadID, req, "")
+		r, rest, _, err = rs.start(tx, threadID, req, "")
 		return err
 	})
 	if err != nil {
@@ -82,6 +87,19 @@ func (rs *Runs) Start(ctx context.Context, threadID string, req Request) (*Run, 
 	return rs.Get(ctx, r.ID)
 }
 
+// Started returns the run that an earlier [Runs.Start], [Runs.Resume] or [Runs.Do]
+// under ctx's idempotency key made. Errors: ErrNotFound when there was none.
+func (rs *Runs) Started(ctx context.Context) (*Run, error) {
+	res, repeats, err := rs.sp.Earlier(ctx)
+	if err == nil && !repeats {
+		err = thole.ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("started earlier: %w", err)
+	}
+	return rs.repeated(ctx, res)
+}
+
 // repeated returns the run that an earlier Start under the same idempotency key
 // made.
 func (rs *Runs) repeated(ctx context.Context, res thole.Result) (*Run, error) {
@@ -91,7 +109,7 @@ func (rs *Runs) repeated(ctx context.Context, res thole.Result) (*Run, error) {
 	}
 	for _, e := range events {
 		var data Event
-		if e.Type != "run.queued" {
+		if e.Type != "run.queued" && e.Type != "run.started" { // at once, in Do
 			continue
 		}
 		if err := e.As(&data); err != nil {
@@ -108,9 +126,9 @@ var errNoRun = fmt.Errorf("%w: the earlier result under this idempotency key is 
 // start makes a run within tx. With a holder it is reserved for it, under a
 // lease from now on, and begins at once if it may. It also returns the runs
 // that are to be cancelled with what it supersedes and did not fit in.
-func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string) (_ *Run, rest []string, _ error) {
+func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string) (_ *Run, rest []string, fence thole.Fence, _ error) {
 	if err := req.check(); err != nil {
-		return nil, nil, err
+		return nil, nil, fence, err
 	}
 	r := &Run{
 		ID: thole.NewID("run"), Status: Queued, Agent: req.Agent, AskedBy: rs.sp.Actor(), Model: req.Model, Policy: req.Policy,
@@ -119,51 +137,54 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 		Created: tx.Now(), Reserved: holder != "",
 	}
 	if err := thread.CheckBlocks(r.Request); err != nil {
-		return nil, nil, err
+		return nil, nil, fence, err
 	}
 	if r.Parent != "" {
 		var err error
 		if threadID, err = r.adopt(tx, threadID); err != nil {
-			return nil, nil, err
+			return nil, nil, fence, err
 		}
 	}
 	t, err := thread.Load(tx, threadID)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fence, err
 	}
 	r.Thread, r.Slot = t.ID, slotKey(t)
 	if r.Agent == "" {
 		r.Agent = t.Assistant
 	}
-	if err := r.apart(tx); err != nil {
-		return nil, nil, err
+	if err := thole.AgentName.CheckOptional(r.Agent); err != nil {
+		return nil, nil, fence, err
 	}
-	if err := r.resume(tx); err != nil {
-		return nil, nil, err
+	if err := r.apart(tx, t); err != nil {
+		return nil, nil, fence, err
+	}
+	if err := r.resume(tx, rs.sp); err != nil {
+		return nil, nil, fence, err
 	}
 	if holder != "" {
-		if err := tx.Acquire(key(r.ID), holder, rs.opts.Lease); err != nil {
-			return nil, nil, err
+		if fence, err = tx.Acquire(key(r.ID), holder, rs.opts.Lease); err != nil {
+			return nil, nil, fence, err
 		}
 	}
 	tx.Put(thread.Key(t.ID)+"/run/"+r.ID, struct{}{}, nil)
 	if _, err := tx.Get(key(r.ID)); err != nil { // so that it is found again in this Tx
-		return nil, nil, err
+		return nil, nil, fence, err
 	}
 	if err := r.grow(tx); err != nil {
-		return nil, nil, err
+		return nil, nil, fence, err
 	}
-	if rest, err = r.line(tx); err != nil {
-		return nil, nil, err
+	if rest, err = r.line(tx, t); err != nil {
+		return nil, nil, fence, err
 	}
 	if r, err = load(tx, r.ID); err != nil {
-		return nil, nil, err
+		return nil, nil, fence, err
 	}
 	if r.Ready && holder != "" {
-		return r, rest, r.begin(tx)
+		return r, rest, fence, r.begin(tx)
 	}
 	r.emit(tx, "run.queued", Event{Agent: r.Agent, Model: r.Model, Parent: r.Parent, ResumedFrom: r.ResumedFrom})
-	return r, rest, nil
+	return r, rest, fence, nil
 }
 
 // adopt makes r a child of its parent and returns its thread.
@@ -189,30 +210,37 @@ func (r *Run) adopt(tx *thole.Tx, threadID string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t, err := thread.Create(tx, thread.CreateOptions{
-		Assistant: r.Agent, Visibility: thread.Private, Owner: pt.Owner, TTL: seconds(pt.TTL), Parent: pt.ID,
-	})
+	o := thread.Below(pt)
+	o.Assistant = r.Agent
+	t, err := thread.Create(tx, o)
 	if err != nil {
 		return "", err
 	}
 	return t.ID, nil
 }
 
-// apart refuses a child that would wait in line behind its own parent.
-func (r *Run) apart(tx *thole.Tx) error {
+// apart refuses a child that would wait in line behind its own parent, and one
+// outside the threads below its parent's, which would outlive that thread.
+func (r *Run) apart(tx *thole.Tx, t *thread.Thread) error {
 	if r.Parent == "" {
 		return nil
 	}
 	p, err := load(tx, r.Parent)
-	if err == nil && (p.Slot == r.Slot || p.Thread == r.Thread) {
-		err = fmt.Errorf("%w: a sub-agent's run works in a thread of its own", thole.ErrInvalid)
+	switch {
+	case err != nil:
+		return err
+	case p.Slot == r.Slot || p.Thread == r.Thread:
+		return fmt.Errorf("%w: a sub-agent's run works in a thread of its own", thole.ErrInvalid)
+	case t.Parent != p.Thread:
+		return fmt.Errorf("%w: a sub-agent's run works in a thread that has the thread of its parent run as parent", thole.ErrInvalid)
 	}
-	return err
+	return nil
 }
 
-// resume checks the run that r goes on from and takes over what it asked for
-// and never began.
-func (r *Run) resume(tx *thole.Tx) error {
+// resume checks the run that r goes on from, notes on it that r does, so that no
+// other run can, and takes over what it asked for and never began, and its
+// signals.
+func (r *Run) resume(tx *thole.Tx, sp *thole.Space) error {
 	if r.ResumedFrom == "" {
 		return nil
 	}
@@ -224,16 +252,49 @@ func (r *Run) resume(tx *thole.Tx) error {
 		return fmt.Errorf("%w: run %s is of another thread", thole.ErrInvalid, old.ID)
 	case !old.Ended():
 		return fmt.Errorf("%w: run %s has not ended", thole.ErrConflict, old.ID)
+	case old.ResumedBy != "":
+		return resumedAlready(tx, old)
 	}
+	old.ResumedBy = r.ID
 	if old.Turn == "" && len(r.Request) == 0 {
 		r.Request = old.Request
 	}
-	return nil
+	return r.inherit(tx, sp, old)
+}
+
+// maxResumed bounds how many runs an error looks at for the last that resumed
+// another.
+const maxResumed = 100
+
+// resumedAlready is the error for a run that another one went on from: what that
+// one did would happen again. It names the run to resume instead.
+func resumedAlready(tx *thole.Tx, old *Run) error {
+	last := old
+	for range maxResumed {
+		next, err := load(tx, last.ResumedBy)
+		if errors.Is(err, thole.ErrNotFound) {
+			return fmt.Errorf("%w: run %s was resumed by run %s, which is gone", thole.ErrConflict, old.ID, last.ResumedBy)
+		}
+		if err != nil {
+			return err
+		}
+		if last = next; last.ResumedBy == "" {
+			break
+		}
+	}
+	advice := ""
+	if last.Ended() && last.Status != Succeeded {
+		advice = "; resume that one"
+	}
+	return fmt.Errorf("%w: run %s was resumed by run %s, which is %s%s", thole.ErrConflict, old.ID, last.ID, last.Status, advice)
 }
 
 // line puts r in line as its policy says, and lets the first in if it may. It
-// returns the runs that are still to be cancelled.
-func (r *Run) line(tx *thole.Tx) (rest []string, _ error) {
+// returns the runs that are still to be cancelled. In a slot of the owner's threads
+// a run that somebody else asked for ends none in another thread: that may be one
+// which only the owner may know. It waits, behind the owner's. One that the owner
+// asked for goes before one of others that no worker has yet.
+func (r *Run) line(tx *thole.Tx, t *thread.Thread) (rest []string, _ error) {
 	active, rest, err := occupant(tx, r.Slot)
 	if err != nil {
 		return nil, err
@@ -242,20 +303,31 @@ func (r *Run) line(tx *thole.Tx) (rest []string, _ error) {
 	if err != nil {
 		return nil, err
 	}
+	ends := r.Policy == Interrupt || r.Policy == Rollback
+	own, queue, limit := ofOwner(t, r.AskedBy), &s.Queue, maxQueue
+	if !own {
+		queue, limit = &s.Others, maxOthers
+	}
+	if own && !ends && active != nil && active.claimable() && !ofOwner(t, active.AskedBy) {
+		if err := s.yield(tx, active); err != nil {
+			return nil, err
+		}
+		active = nil
+	}
 	switch {
 	case active != nil && r.Policy == Reject:
 		return nil, fmt.Errorf("%w: run %s is active", thole.ErrConflict, active.ID)
-	case len(s.Queue) >= maxQueue:
-		return nil, fmt.Errorf("%w: %d runs are waiting already", thole.ErrTooLarge, len(s.Queue))
-	case active != nil && (r.Policy == Interrupt || r.Policy == Rollback):
+	case len(*queue) >= limit:
+		return nil, fmt.Errorf("%w: %d runs are waiting already", thole.ErrTooLarge, len(*queue))
+	case ends && active != nil && (own || active.Thread == r.Thread || active.AskedBy == r.AskedBy):
 		// In front first: the active one may end here and now, and lets it in.
-		s.Queue = slices.Insert(s.Queue, 0, r.ID)
+		*queue = slices.Insert(*queue, 0, r.ID)
 		s.put(tx)
 		c := canceller{tx: tx, cause: BySuperseded}
-		err := c.cancel(active, r.Policy == Rollback)
+		err := c.start(active, r.Policy == Rollback)
 		return append(rest, c.rest...), err
 	}
-	s.Queue = append(s.Queue, r.ID)
+	*queue = append(*queue, r.ID)
 	return rest, s.promote(tx)
 }
 
@@ -287,6 +359,7 @@ func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error
 		}
 		if active.Children > 0 {
 			orphaned = append(orphaned, active.ID)
+			noteCancel(tx, active.ID, BySuperseded)
 		}
 		if err := active.finish(tx, Crashed, crashReason); err != nil {
 			return nil, nil, err
@@ -302,10 +375,14 @@ func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error
 }
 
 // Resume makes a run that goes on where an ended one stopped: in the same
-// thread, for the same agent, with the options it had. The worker finds the
-// interrupted turn in the history. Errors: ErrNotFound; ErrConflict when the
-// run has not ended, did succeed, or another one is active.
+// thread, for the same agent, with the options it had and the signals that it
+// had not taken, or took and did nothing after in its thread: no text, no block, no
+// tool, no sub-agent. The worker finds the interrupted turn in the history. A run is
+// resumed once: if the run that resumed it did not succeed, resume that one.
+// Errors: ErrNotFound; ErrConflict when the run has not ended, did succeed or was
+// resumed before, or another one is active.
 func (rs *Runs) Resume(ctx context.Context, id string) (*Run, error) {
+	ctx = thole.Call(ctx, "run.resume", id)
 	old, err := rs.Get(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)

@@ -32,12 +32,16 @@ type text struct {
 	bytes   int            // in pending
 	sent    []thread.Delta // went into a commit before pending; kept until it is known to have happened
 	armed   chan struct{}  // capacity 1: something is pending
+	lost    error          // why no text can be committed any more
 }
 
 // Text streams text of the response: it is signalled at once as message.delta
 // and committed with what comes within 100 ms or 4 KiB. Outside [Handle.Do],
 // each call is committed at once. Errors: ErrInvalid for what is not UTF-8, and
-// those of the commit.
+// those of the commit; once it is known that the thread is gone or that another has
+// the run, ErrNotFound or ErrFenced: then text of earlier calls may be lost, too.
+// ErrInvalid under an idempotency key: whoever repeats text says where it belongs,
+// with [Handle.Append].
 func (h *Handle) Text(ctx context.Context, delta string) error {
 	return h.stream(ctx, thread.Text, delta)
 }
@@ -48,6 +52,9 @@ func (h *Handle) Reasoning(ctx context.Context, delta string) error {
 }
 
 func (h *Handle) stream(ctx context.Context, typ, delta string) error {
+	if err := thole.RefuseIdempotencyKey(ctx, "streamed text", "append it at its offset instead"); err != nil {
+		return fmt.Errorf("run %s: %w", h.id, err)
+	}
 	if !utf8.ValidString(delta) {
 		return fmt.Errorf("run %s: %w: text is not UTF-8", h.id, thole.ErrInvalid)
 	}
@@ -75,6 +82,9 @@ func (h *Handle) stream(ctx context.Context, typ, delta string) error {
 func (t *text) add(h *Handle, typ, piece string) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.lost != nil {
+		return false, t.lost
+	}
 	if t.block == "" || t.typ != typ {
 		t.block, t.typ, t.end = thole.NewID("blk"), typ, 0
 	}
@@ -127,6 +137,14 @@ func (t *text) drop() {
 	t.sent, t.pending, t.bytes = nil, nil, 0
 }
 
+// lose makes all later text fail with err, which says that the run or its thread is
+// gone.
+func (t *text) lose(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lost = err
+}
+
 func (t *text) setDriven(driven bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +169,8 @@ func (t *text) cut() (undo func()) {
 
 // Flush commits all text so far.
 func (h *Handle) Flush(ctx context.Context) error {
-	_, err := h.write(ctx, goesOn, nil)
+	ctx = thole.Call(ctx, "run.flush", h.id)
+	_, err := h.write(ctx, goesOn, func(*thole.Tx) error { return nil })
 	return err
 }
 
@@ -161,8 +180,19 @@ const (
 	cuts   = true
 )
 
-// write commits what text is pending and what fn asks for, as one step.
+// write commits what text is pending and what fn asks for, as one step, unless the
+// run's thread is gone: then it returns goneError.
 func (h *Handle) write(ctx context.Context, cut bool, fn func(tx *thole.Tx) error) (thole.Result, error) {
+	return h.commitText(ctx, cut, func(tx *thole.Tx) error {
+		if err := h.there(tx); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+// commitText is write whether the thread is there or not; text needs it.
+func (h *Handle) commitText(ctx context.Context, cut bool, fn func(tx *thole.Tx) error) (thole.Result, error) {
 	select {
 	case h.commit <- struct{}{}:
 		defer func() { <-h.commit }()
@@ -207,10 +237,19 @@ func (h *Handle) write(ctx context.Context, cut bool, fn func(tx *thole.Tx) erro
 func (h *Handle) append(tx *thole.Tx, chunks []thread.Delta) error {
 	for _, d := range chunks {
 		if err := thread.AppendText(tx, h.thread, d); err != nil {
+			if gone := h.there(tx); gone != nil {
+				err = gone
+			}
 			return err
 		}
 	}
 	return nil
+}
+
+// gone reports whether err says that a run is not its worker's any more, or has no
+// thread.
+func gone(err error) bool {
+	return errors.Is(err, thole.ErrNotFound) || errors.Is(err, thole.ErrFenced)
 }
 
 // flushLoop commits streamed text soon after it came, until ctx ends. What
@@ -230,7 +269,12 @@ func (h *Handle) flushLoop(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		if err := h.Flush(ctx); err != nil && ctx.Err() == nil {
+		err := h.Flush(ctx)
+		if gone(err) {
+			h.text.lose(err)
+			return
+		}
+		if err != nil && ctx.Err() == nil {
 			select {
 			case h.text.armed <- struct{}{}:
 			default:

@@ -3,7 +3,6 @@ package statetest
 import (
 	"context"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/pgtest"
 )
 
@@ -28,14 +28,28 @@ type backend struct {
 
 // backends are those to test on, mem first: the others are compared with it.
 func backends() []backend {
-	embedded := []backend{{"mem", mem}, {"sqlite", sqlite}, {"file", file}, {"remote", over(sqlite)}}
-	switch os.Getenv("THOLE_TEST") {
-	case "all":
-		return append(embedded, backend{"postgres", postgres}, backend{"pgbouncer", pgbouncer}, backend{"remote-postgres", over(postgres)})
-	case "few":
-		return []backend{{"mem", mem}, {"remote", over(sqlite)}}
+	all := []backend{
+		{"mem", mem}, {"sqlite", sqlite}, {"file", file}, {"postgres", postgres},
+		{"remote", over(sqlite)}, {"pgbouncer", pgbouncer}, {"remote-postgres", over(postgres)},
 	}
-	return embedded
+	switch effort.On() {
+	case effort.All:
+		if effort.Soak() {
+			return all
+		}
+		return all[:4] // remote ran with effort.Few
+	case effort.Few:
+		return []backend{all[0], all[4]}
+	}
+	return append(all[:3:3], all[4])
+}
+
+// deep are those on which a promise is tested whose test takes long on each.
+func deep() []backend {
+	if effort.Soak() {
+		return backends()
+	}
+	return []backend{{"sqlite", sqlite}}
 }
 
 // kept is a memory backend that outlives the Store on it, so that it can be

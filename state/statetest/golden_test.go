@@ -29,18 +29,23 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// testdata/v1.db is a store with all concepts in it, as a program of version 1
-// wrote it, and testdata/v1.json what that program read from it. They are made
-// anew by
+// testdata/vN.db is a store with all concepts in it, as a program of version N
+// wrote it, and testdata/vN.json what that program read from it. Those of the
+// newest version are made anew by
 //
 //	go test ./state/statetest -run TestAnOldStoreReads -update
 //
-// but only together with a new version of a concept's records or events, that is
-// when stores of the old shape need not be read any more. Else they are kept, and
-// a later version adds its own.
+// but only while that version is not released. A later change of the shape of
+// records or events adds a version; the older ones are kept for as long as their
+// stores must be read.
+//
+//	v2  the owner record of a lease holds the hash of a secret
 var update = flag.Bool("update", false, "write the golden store of this version anew")
 
-const golden = "testdata/v1"
+var (
+	goldens = []string{"testdata/v1", "testdata/v2"}
+	newest  = goldens[len(goldens)-1]
+)
 
 var goldenTime = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 
@@ -69,45 +74,47 @@ func openFile(t *testing.T, path string) *thole.Space {
 
 func TestAnOldStoreReads(t *testing.T) {
 	if *update {
-		os.Remove(golden + ".db")
+		os.Remove(newest + ".db")
 		func() {
-			sp := openFile(t, golden+".db")
+			sp := openFile(t, newest+".db")
 			write(t, sp)
-			if err := os.WriteFile(golden+".json", readAll(t, sp), 0o644); err != nil {
+			if err := os.WriteFile(newest+".json", readAll(t, sp), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			sp.Store().Close()
 		}()
 	}
-	want, err := os.ReadFile(golden + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := readAll(t, openFile(t, copied(t))); !bytes.Equal(got, want) {
-		t.Errorf("what is read of %s.db differs:\n%s", golden, udiff.Unified("then", "now", string(want), string(got)))
+	for _, golden := range goldens {
+		want, err := os.ReadFile(golden + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := readAll(t, openFile(t, copied(t, golden))); !bytes.Equal(got, want) {
+			t.Errorf("what is read of %s.db differs:\n%s", golden, udiff.Unified("then", "now", string(want), string(got)))
+		}
 	}
 }
 
-// TestRecordsAndEventsKeepTheirShape compares what is in the old store with what
+// TestRecordsAndEventsKeepTheirShape compares what is in the newest of them with what
 // the concepts write today. A shape that is different needs a test that the old
 // one is still read, and the golden store of a new version.
 func TestRecordsAndEventsKeepTheirShape(t *testing.T) {
 	sp := openGolden(t, memstore.New())
 	write(t, sp)
-	want, got := shapes(t, openFile(t, copied(t))), shapes(t, sp)
+	want, got := shapes(t, openFile(t, copied(t, newest))), shapes(t, sp)
 	if want != got {
 		t.Errorf("shapes differ:\n%s", udiff.Unified("then", "now", want, got))
 	}
 }
 
-// copied returns the path of a copy of the golden store.
-func copied(t *testing.T) string {
+// copied returns the path of a copy of a golden store.
+func copied(t *testing.T, golden string) string {
 	t.Helper()
 	data, err := os.ReadFile(golden + ".db")
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "v1.db")
+	path := filepath.Join(t.TempDir(), "golden.db")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,10 @@ import (
 type Env struct {
 	*thole.Store
 	Clock *Clock
+	// Wrap, if set, is put around the backend from the next [Env.Reopen] on.
+	Wrap func(thole.Backend) thole.Backend
 
+	name string // of its backend
 	t    *testing.T
 	open opener
 }
@@ -40,16 +43,30 @@ func (c *Clock) Advance(d time.Duration) {
 }
 
 // Each runs promise once per backend, on a fresh store whose clock stands still
-// and which sweeps only when told to. The backends are mem, sqlite, file and
-// remote (a server on SQLite in this process); where the environment says
-// THOLE_TEST=all, also postgres, pgbouncer and remote-postgres, whose programs
-// must then be there; where it says few, mem and remote only.
+// and which sweeps only when told to. The backends are those that package effort
+// says: mem, sqlite, file, remote (a server on SQLite in this process), postgres,
+// pgbouncer and remote-postgres, or some of them.
 func Each(t *testing.T, promise func(t *testing.T, e *Env)) {
 	t.Helper()
-	for _, b := range backends() {
+	on(t, backends(), func(t *testing.T, e *Env) {
+		count(t, e.name)
+		promise(t, e)
+	})
+}
+
+// Deep is Each for a promise whose test takes long: it runs on SQLite only, and on
+// all backends of Each in the long form that make soak runs. It is not counted in
+// the matrix.
+func Deep(t *testing.T, promise func(t *testing.T, e *Env)) {
+	t.Helper()
+	on(t, deep(), promise)
+}
+
+func on(t *testing.T, backends []backend, promise func(t *testing.T, e *Env)) {
+	t.Helper()
+	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
-			count(t, b.name)
-			e := &Env{Clock: &Clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, t: t}
+			e := &Env{name: b.name, Clock: &Clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, t: t}
 			e.open = b.prepare(t, e.Clock)
 			e.start()
 			t.Cleanup(e.stop)
@@ -64,7 +81,34 @@ func (e *Env) start() {
 	if err != nil {
 		e.t.Fatalf("open backend: %v", err)
 	}
+	if e.Wrap != nil {
+		b = e.Wrap(b)
+	}
 	e.Store = openStore(e.t, b, e.Clock)
+}
+
+// Second opens another Store on the same data, as another process would, with a
+// clock of its own; nil opts are those of Each. It is closed at the end of the
+// test.
+func (e *Env) Second(opts *thole.Options) *thole.Store {
+	e.t.Helper()
+	if opts == nil {
+		opts = &thole.Options{Now: e.Clock.Now, Sweep: -1}
+	}
+	b, err := e.open()
+	if err != nil {
+		e.t.Fatalf("open backend: %v", err)
+	}
+	s, err := thole.Open(e.t.Context(), b, opts)
+	if err != nil {
+		e.t.Fatalf("open store: %v", err)
+	}
+	e.t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			e.t.Errorf("close the second store: %v", err)
+		}
+	})
+	return s
 }
 
 // openStore opens a store that sweeps only when told to.
@@ -88,4 +132,15 @@ func (e *Env) Reopen() {
 	e.t.Helper()
 	e.stop()
 	e.start()
+}
+
+// Beside opens another store on the same data, as a second process would, and
+// closes it when the test ends.
+func (e *Env) Beside() *thole.Store {
+	e.t.Helper()
+	other := *e
+	other.Wrap = nil
+	other.start()
+	e.t.Cleanup(other.stop)
+	return other.Store
 }

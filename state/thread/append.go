@@ -28,10 +28,13 @@ type Appended struct {
 // returns the first one. Errors: ErrNotFound, ErrInvalid, ErrTooLarge,
 // *ConflictError when IfMatch does not hold. It is one commit.
 func (ts *Threads) Append(ctx context.Context, id string, m Message, opts *AppendOptions) (*Appended, error) {
+	ctx = thole.Call(ctx, "thread.append", id)
 	var out *Message
 	res, err := ts.sp.Update(ctx, func(tx *thole.Tx) (err error) {
 		if opts != nil {
-			ifMatch(tx, id, opts.IfMatch)
+			if err := Require(tx, id, opts.IfMatch); err != nil {
+				return err
+			}
 		}
 		out, err = Append(tx, id, m)
 		return err

@@ -1,12 +1,16 @@
 package thread
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -42,7 +46,7 @@ const (
 type Block struct {
 	ID      string                     `json:"id,omitempty"`
 	Type    string                     `json:"type"`
-	Content string                     `json:"content,omitempty"` // text; of an image or file its URL or blob
+	Content string                     `json:"content,omitempty"` // text; of an image or file its address, see [CheckBlocks]
 	Meta    map[string]json.RawMessage `json:"meta,omitempty"`
 	Status  string                     `json:"status,omitempty"`
 	Tool    *Tool                      `json:"tool,omitempty"` // of a block of type tool
@@ -114,11 +118,19 @@ type Usage struct {
 // Add adds v to u. A v without a total counts as input plus output.
 func (u *Usage) Add(v Usage) {
 	if v.TotalTokens == 0 {
-		v.TotalTokens = v.InputTokens + v.OutputTokens
+		v.TotalTokens = sum(v.InputTokens, v.OutputTokens)
 	}
-	u.InputTokens += v.InputTokens
-	u.OutputTokens += v.OutputTokens
-	u.TotalTokens += v.TotalTokens
+	u.InputTokens = sum(u.InputTokens, v.InputTokens)
+	u.OutputTokens = sum(u.OutputTokens, v.OutputTokens)
+	u.TotalTokens = sum(u.TotalTokens, v.TotalTokens)
+}
+
+// sum is a + b, at most the largest number.
+func sum(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 func checkRole(role string) error {
@@ -128,7 +140,46 @@ func checkRole(role string) error {
 	return nil
 }
 
-// CheckBlocks reports, as ErrInvalid, blocks that no message may have.
+// Attachment returns the block of an image or a file that comes with a message.
+// It is an image if its media type says so. Name and mediaType may be empty.
+func Attachment(name, mediaType, url string) Block {
+	b := Block{Type: File, Content: url, Meta: map[string]json.RawMessage{}}
+	if strings.HasPrefix(mediaType, "image/") || strings.HasPrefix(url, "data:image/") {
+		b.Type = Image
+	}
+	for k, v := range map[string]string{"name": name, "type": mediaType} {
+		if v != "" {
+			b.Meta[k], _ = json.Marshal(v) // a string: cannot fail
+		}
+	}
+	return b
+}
+
+// checkAddress accepts where the content of an image or a file may be: in a data
+// URL, in a blob of the space, or at an http or https URL, which Thole hands on
+// and never asks.
+func checkAddress(address string) error {
+	scheme, rest, _ := strings.Cut(address, ":")
+	switch strings.ToLower(scheme) {
+	case "data":
+		if strings.Contains(rest, ",") {
+			return nil
+		}
+	case "http", "https":
+		if u, err := url.Parse(address); err == nil && u.Host != "" {
+			return nil
+		}
+	default:
+		if raw, err := hex.DecodeString(address); err == nil && len(raw) == sha256.Size && address == strings.ToLower(address) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %.80q is not a data, http or https URL or the SHA-256 of a blob", thole.ErrInvalid, address)
+}
+
+// CheckBlocks reports, as ErrInvalid, blocks that no message may have. The
+// content of an image or file is a data URL, an http(s) URL, or the SHA-256 of a
+// blob in lower-case hex.
 func CheckBlocks(blocks []Block) error {
 	for i := range blocks {
 		if err := blocks[i].check(); err != nil {
@@ -150,6 +201,8 @@ func (b *Block) check() error {
 		return fmt.Errorf("%w: a tool block names its tool", thole.ErrInvalid)
 	case b.Type != ToolUse && b.Tool != nil:
 		return fmt.Errorf("%w: only a block of type tool has a tool", thole.ErrInvalid)
+	case b.Type == Image, b.Type == File:
+		return checkAddress(b.Content)
 	}
 	return nil
 }

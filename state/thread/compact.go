@@ -13,6 +13,7 @@ import (
 // thread.compacted. Errors: ErrNotFound for a thread or turn that is not there,
 // ErrConflict for a turn that has not ended, ErrInvalid for an empty summary.
 func (ts *Threads) Compact(ctx context.Context, id, upTo, summary string) error {
+	ctx = thole.Call(ctx, "thread.compact", id)
 	fail := func(err error) error { return fmt.Errorf("compact thread %s: %w", id, err) }
 	b := Block{ID: thole.NewID("blk"), Type: Summary, Content: summary}
 	if err := b.check(); err != nil {

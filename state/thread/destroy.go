@@ -2,116 +2,213 @@ package thread
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/thole-dev/thole"
 )
+
+// A thread ends in at least two commits, of which any process may make the later
+// ones:
+//
+//	the end   thread/<id> deleted, with the event that tells the final state;
+//	          thread-gone/<id> put
+//	burial    the snapshots deleted; the sub-agents' threads destroyed, each in
+//	          this way; the records
+//	          below thread/<id>/ deleted, with a notice for the runs among them:
+//	          see [Gone]; last, thread-gone/<id>
+//
+// Whatever writes below a thread checks the head in the same commit. So after the
+// end nothing is written there any more, and the burial finds all that was.
+// thread-gone/<id> expires soon: a sweep buries what a crash left.
+const (
+	goneKind = "thread-gone"
+	graveTTL = 5 * time.Second // until then the process that ended the thread is at it
+)
+
+// Gone is what thread-gone/<id> holds, and the notice run/<id>/thread-gone, which
+// expires at once, so that the package run hears of the end of the thread and ends
+// its runs.
+type Gone struct {
+	Owner    string `json:"owner,omitempty"`
+	RunScope string `json:"run_scope,omitempty"`
+}
+
+// GoneNotice is the last part of the key of that notice.
+const GoneNotice = "thread-gone"
+
+// Register tells the store how threads end whose ttl ran out, and who finishes
+// what a crash left of one that was destroyed. Every process that sweeps a store
+// with threads must do so when it opens the store. [In] does it too. Doing it
+// again changes nothing.
+func Register(s *thole.Store) {
+	s.OnExpire("thread", expire)
+	s.LivesOn("thread", func(rec thole.Record) time.Duration {
+		var t Thread
+		if rec.As(&t) != nil {
+			return 0
+		}
+		return time.Duration(min(t.TTL, maxTTL)) * time.Second
+	})
+	s.OnExpire(goneKind, func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+		return bury(ctx, sp.Store().Space(sp.Name()), strings.TrimPrefix(rec.Key, goneKind+"/"))
+	})
+}
 
 // DestroyOptions of [Threads.Destroy].
 type DestroyOptions struct {
 	IfMatch thole.Position // the head's version must be this; zero: any
 }
 
-// Bounds of what one commit deletes and its event tells, as for expiry.
-const (
-	maxBelow      = 200
-	maxBelowBytes = 256 << 10
-)
+// maxBelow bounds how many records below a thread are handled in one commit.
+const maxBelow = 200
 
 // Destroy deletes the thread and all records below it, with those of its
-// sub-agents' threads. Its event thread.destroyed carries the final state in
-// the shape of thole.Expired, as thread.expired does when a ttl runs out. The
-// events stay in the journal. A run that is active finds its thread gone and
-// ends; those that wait are cancelled when it does, or when a worker or a reader
-// comes upon them. Errors: ErrNotFound; *ConflictError when IfMatch does not hold.
+// sub-agents' threads; from then on nothing can be written below it. Its event
+// thread.destroyed carries the final state in the shape of thole.Expired, as
+// thread.expired does when a ttl runs out. The events stay in the journal. A run
+// that is active or waits in the thread ends as cancelled. After an error the
+// thread may be destroyed; what is left of it then goes with the next sweep, or
+// when the call is repeated, which is ErrNotFound without an idempotency key.
+// Errors: ErrNotFound; *ConflictError when IfMatch does
+// not hold.
 func (ts *Threads) Destroy(ctx context.Context, id string, opts *DestroyOptions) error {
-	var children []string
-	more := false
-	res, err := ts.sp.Update(ctx, func(tx *thole.Tx) error {
-		children = nil
+	ctx = thole.Call(ctx, "thread.destroy", id)
+	_, err := ts.sp.Update(ctx, func(tx *thole.Tx) error {
 		if opts != nil {
-			ifMatch(tx, id, opts.IfMatch)
-		}
-		if _, err := Load(tx, id); err != nil {
-			return err
-		}
-		head, err := tx.Get(Key(id))
-		if err != nil {
-			return err
-		}
-		below, err := tx.List(thole.ListQuery{Prefix: Key(id) + "/", Limit: maxBelow})
-		if err != nil {
-			return err
-		}
-		final := thole.Expired{Key: Key(id), Value: head.Value, Below: make(map[string]json.RawMessage)}
-		size := 0
-		for _, r := range below {
-			tx.Delete(r.Key)
-			name := strings.TrimPrefix(r.Key, Key(id)+"/")
-			if child, ok := strings.CutPrefix(name, "child/"); ok {
-				children = append(children, child)
-			}
-			if size += len(r.Key) + len(r.Value); size < maxBelowBytes {
-				final.Below[name] = r.Value
-			}
-		}
-		tx.Delete(Key(id))
-		tx.Emit(Key(id), "thread.destroyed", final)
-		more = len(below) == maxBelow
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("destroy thread %s: %w", id, err)
-	}
-	ctx = thole.WithoutIdempotencyKey(ctx)
-	if res.Repeated { // the first call may not have come further
-		if children, err = ts.destroyed(ctx, id, res); err != nil {
-			return err
-		}
-		more = true
-	}
-	if more {
-		for r, err := range ts.sp.Records(ctx, Key(id)+"/child/") {
-			if err != nil {
+			if err := Require(tx, id, opts.IfMatch); err != nil {
 				return err
 			}
-			children = append(children, strings.TrimPrefix(r.Key, Key(id)+"/child/"))
 		}
-		if err := ts.sp.DeleteBelow(ctx, Key(id)); err != nil {
+		final, err := end(tx, id)
+		if err != nil {
 			return err
+		}
+		tx.Emit(Key(id), "thread.destroyed", final)
+		return nil
+	})
+	// Not to be cut off: a run that destroys its own thread is cancelled by that.
+	whole := context.WithoutCancel(thole.WithoutIdempotencyKey(ctx))
+	switch {
+	case err == nil: // a repeat, too: the first call may not have come further
+		err = bury(whole, ts.sp, id)
+	case errors.Is(err, thole.ErrNotFound): // perhaps for this reason
+		if grave, graveErr := ts.sp.Get(whole, goneKind+"/"+id); graveErr == nil && grave.Exists() {
+			err = errors.Join(err, bury(whole, ts.sp, id))
 		}
 	}
-	for _, child := range children {
-		if err := ts.Destroy(ctx, child, nil); err != nil && !errors.Is(err, thole.ErrNotFound) {
-			return err
-		}
+	if err != nil {
+		return fmt.Errorf("destroy thread %s: %w", id, err)
 	}
 	return nil
 }
 
-// destroyed returns the sub-agents' threads that went with the thread in an
-// earlier call, as far as its event tells.
-func (ts *Threads) destroyed(ctx context.Context, id string, res thole.Result) (children []string, _ error) {
-	events, err := ts.sp.Repeat(ctx, res)
-	if err != nil {
-		return nil, err
+// expire ends a thread whose ttl ran out, as Destroy does.
+func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+	id := strings.TrimPrefix(rec.Key, "thread/")
+	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+		tx.Check(thole.Check{Key: rec.Key, At: rec.Version})
+		if strings.Contains(id, "/") { // not the thread, only something in it
+			tx.Delete(rec.Key)
+			return nil
+		}
+		if err := thole.CheckID("thrd", id); err != nil {
+			return fmt.Errorf("%w: key %s: %w", thole.ErrCorrupt, rec.Key, err)
+		}
+		final, err := end(tx, id)
+		if err != nil {
+			return err
+		}
+		tx.Emit(Key(id), "thread.expired", final)
+		return nil
+	})
+	if err != nil || strings.Contains(id, "/") {
+		return err
 	}
-	for _, e := range events {
-		var final thole.Expired
-		if e.Type != "thread.destroyed" || e.Stream != Key(id) || e.Data == nil {
-			continue
+	return bury(ctx, sp.Store().Space(sp.Name()), id)
+}
+
+// end deletes the thread's head and returns the final state, for the event.
+func end(tx *thole.Tx, id string) (final thole.Expired, err error) {
+	t, err := Load(tx, id)
+	if errors.Is(err, thole.ErrCorrupt) { // nobody can read it, but it ends with what is below it
+		t, err = &Thread{}, nil
+	}
+	if err != nil {
+		return final, err
+	}
+	head, err := tx.Get(Key(id))
+	if err != nil {
+		return final, err
+	}
+	// Whatever is written below the thread is told in its stream. So what is listed
+	// now is so at the commit, or this Tx runs again.
+	if _, err := tx.Version(Key(id)); err != nil {
+		return final, err
+	}
+	below, err := tx.List(thole.ListQuery{Prefix: Key(id) + "/", Limit: maxBelow})
+	if err != nil {
+		return final, err
+	}
+	final = thole.FinalState(head, below)
+	tx.Delete(Key(id))
+	tx.Put(goneKind+"/"+id, Gone{Owner: t.Owner, RunScope: t.RunScope}, &thole.WriteOptions{Expires: tx.Now().Add(graveTTL)})
+	return final, nil
+}
+
+func hasRun(id string, below []thole.Record) bool {
+	for _, r := range below {
+		if strings.HasPrefix(r.Key, Key(id)+"/run/") {
+			return true
 		}
-		if err := e.As(&final); err != nil {
-			return nil, err
+	}
+	return false
+}
+
+// bury removes what is left of a thread that has ended. It may be done again, and
+// by several at once.
+func bury(ctx context.Context, sp *thole.Space, id string) error {
+	// The grave is read although its time may be up: it expires so that a sweep
+	// comes here, and the runs are told by what it holds.
+	graves, err := sp.Store().Backend().Get(ctx, sp.Name(), goneKind+"/"+id)
+	if err != nil {
+		return err
+	}
+	if err := sp.DeleteSnapshots(ctx, Key(id)); err != nil {
+		return err
+	}
+	for more := true; more; {
+		below, err := sp.List(ctx, thole.ListQuery{Prefix: Key(id) + "/", Limit: maxBelow})
+		if err != nil {
+			return err
 		}
-		for name := range final.Below {
-			if child, ok := strings.CutPrefix(name, "child/"); ok {
-				children = append(children, child)
+		more = len(below) == maxBelow
+		for _, r := range below {
+			child, ok := strings.CutPrefix(r.Key, Key(id)+"/child/")
+			if !ok {
+				continue
+			}
+			if err := In(sp).Destroy(ctx, child, nil); err != nil && !errors.Is(err, thole.ErrNotFound) && !errors.Is(err, thole.ErrInvalid) {
+				return err
 			}
 		}
+		_, err = sp.Update(ctx, func(tx *thole.Tx) error {
+			for _, r := range below {
+				tx.Delete(r.Key)
+			}
+			if hasRun(id, below) && graves[0].Exists() {
+				tx.Put("run/"+id+"/"+GoneNotice, graves[0].Value, &thole.WriteOptions{Expires: tx.Now()})
+			}
+			if !more {
+				tx.Delete(goneKind + "/" + id)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
-	return children, nil
+	return nil
 }

@@ -33,6 +33,70 @@ func TestPatchMergesMetadata(t *testing.T) {
 	})
 }
 
+func TestAnOldThreadWithATTLOverTheLimitGoesOn(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		sp := e.Space("project:shop")
+		ts := thread.In(sp)
+		for _, ttl := range []int64{int64(2 * thole.MaxTTL / time.Second), 10_000_000_000, 1 << 62} { // the last two overflow a time.Duration
+			id := create(t, ts, nil)
+			do(t, sp, func(tx *thole.Tx) error {
+				tx.Put(thread.Key(id), map[string]any{"ttl": ttl, "owner": "user:1"}, nil)
+				return nil
+			})
+			title := "New"
+			th, err := ts.Patch(t.Context(), id, thread.Patch{Title: &title}, nil)
+			if err != nil {
+				t.Errorf("ttl %d: patch: %v", ttl, err)
+				continue
+			}
+			if _, err := ts.Append(t.Context(), id, thread.Message{Role: thread.User, Blocks: []thread.Block{thread.TextBlock("hi")}}, nil); err != nil {
+				t.Errorf("ttl %d: append: %v", ttl, err)
+			}
+			rec, err := sp.Get(t.Context(), thread.Key(id))
+			if want := e.Clock.Now().Add(thole.MaxTTL); err != nil || rec.Expires.Before(want.Add(-time.Minute)) || rec.Expires.After(want) {
+				t.Errorf("ttl %d: it expires at %v, %v; want %v", ttl, rec.Expires, err, want)
+			}
+			if _, err := ts.Create(t.Context(), &thread.CreateOptions{Parent: id, TTL: time.Duration(th.TTL) * time.Second}); err != nil {
+				t.Errorf("ttl %d: a thread below it: %v", ttl, err)
+			}
+		}
+	})
+}
+
+func TestSubAgentsThreadsNestSoDeepAndNoDeeper(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		ts := thread.In(e.Space("project:shop"))
+		root, err := ts.Create(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := root
+		for depth := 1; ; depth++ {
+			below, err := ts.Create(t.Context(), &thread.CreateOptions{Parent: last.ID})
+			if depth > thread.MaxDepth {
+				if !errors.Is(err, thole.ErrTooLarge) {
+					t.Errorf("thread %d deep: got %v, want ErrTooLarge", depth, err)
+				}
+				break
+			}
+			if err != nil || below.Depth != depth {
+				t.Fatalf("thread %d deep: got %+v, %v", depth, below, err)
+			}
+			last = below
+		}
+		_, err = ts.Create(t.Context(), &thread.CreateOptions{Parent: root.ID, RunScope: thread.PerUser})
+		if !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("a sub-agent's thread in the line of its owner: got %v, want ErrInvalid", err)
+		}
+		if err := ts.Destroy(t.Context(), root.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ts.Get(t.Context(), last.ID); !errors.Is(err, thole.ErrNotFound) {
+			t.Errorf("the deepest after the first was destroyed: got %v, want ErrNotFound", err)
+		}
+	})
+}
+
 func TestListIsLightAndSkipsWhatLiesBelow(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp := e.Space("project:shop")
@@ -49,6 +113,11 @@ func TestListIsLightAndSkipsWhatLiesBelow(t *testing.T) {
 			})
 		}
 		create(t, ts, &thread.CreateOptions{Parent: want[0]})
+		do(t, sp, func(tx *thole.Tx) error { // as an admin may, who commits raw records
+			tx.Put("thread/a", true, nil)
+			tx.Put("thread/x", "no thread", nil)
+			return nil
+		})
 		for _, limit := range []int{1, 2, 3, 100} {
 			var got []string
 			for q := (thread.ListOptions{Limit: limit}); ; {

@@ -41,9 +41,7 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 	if opts != nil {
 		o = *opts
 	}
-	if o.Limit <= 0 || o.Limit > thole.MaxPage {
-		o.Limit = thole.MaxPage
-	}
+	o.Limit = thole.PageLimit(o.Limit)
 	q := thole.ListQuery{Prefix: "thread/"}
 	if o.Cursor != "" {
 		if err := thole.CheckID("thrd", o.Cursor); err != nil {
@@ -54,8 +52,8 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 	// Records below a thread lie between it and the next: one look past each
 	// thread, then a jump over what is left below it.
 	page := Page[Entry]{Items: []Entry{}}
-	for seen := 0; seen < o.Limit; {
-		q.Limit = o.Limit - seen + 1
+	for seen := 0; ; {
+		q.Limit = thole.PageLimit(o.Limit - seen + 1) // one more tells whether there is a next page
 		recs, err := ts.sp.List(ctx, q)
 		if err != nil {
 			return Page[Entry]{}, fmt.Errorf("list threads: %w", err)
@@ -63,8 +61,11 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 		for _, r := range recs {
 			id, below, _ := strings.Cut(strings.TrimPrefix(r.Key, "thread/"), "/")
 			q.After = Key(id) + afterAll
-			if below != "" || seen == o.Limit {
+			switch {
+			case below != "", thole.CheckID("thrd", id) != nil: // no thread: somebody else's record
 				continue
+			case seen == o.Limit:
+				return page, nil
 			}
 			t, err := decode(id, r)
 			if err != nil {
@@ -81,7 +82,6 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 			return page, nil
 		}
 	}
-	return page, nil
 }
 
 func (t *Thread) entry() Entry {

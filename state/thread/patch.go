@@ -3,6 +3,7 @@ package thread
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/thole-dev/thole"
@@ -26,6 +27,11 @@ type PatchOptions struct {
 // the thread as it is then. Errors: ErrNotFound, ErrInvalid, ErrTooLarge,
 // *ConflictError when IfMatch does not hold.
 func (ts *Threads) Patch(ctx context.Context, id string, p Patch, opts *PatchOptions) (*Thread, error) {
+	ctx = thole.Call(ctx, "thread.patch", id)
+	// Only what is new is checked: a head of an earlier version may hold more.
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("patch thread %s: %w", id, err)
+	}
 	var out *Thread
 	res, err := ts.sp.Update(ctx, func(tx *thole.Tx) error {
 		t, err := Load(tx, id)
@@ -33,7 +39,9 @@ func (ts *Threads) Patch(ctx context.Context, id string, p Patch, opts *PatchOpt
 			return err
 		}
 		if opts != nil {
-			ifMatch(tx, id, opts.IfMatch)
+			if err := Require(tx, id, opts.IfMatch); err != nil {
+				return err
+			}
 		}
 		set(&t.Assistant, p.Assistant)
 		set(&t.Title, p.Title)
@@ -59,10 +67,24 @@ func (ts *Threads) Patch(ctx context.Context, id string, p Patch, opts *PatchOpt
 	return out, nil
 }
 
-func ifMatch(tx *thole.Tx, id string, at thole.Position) {
-	if !at.IsZero() {
-		tx.Check(thole.Check{Key: Key(id), At: at})
+func (p *Patch) check() error {
+	var assistant, title string
+	set(&assistant, p.Assistant)
+	set(&title, p.Title)
+	return errors.Join(thole.AgentName.CheckOptional(assistant), checkTitle(title))
+}
+
+// Require fails with *ConflictError within tx unless the version of the thread's
+// head is at; zero is any. ErrNotFound: there is no such thread, whatever at is.
+func Require(tx *thole.Tx, id string, at thole.Position) error {
+	if at.IsZero() {
+		return nil
 	}
+	if _, err := Load(tx, id); err != nil {
+		return err
+	}
+	_, err := tx.Require(Key(id), thole.Condition{At: at})
+	return err
 }
 
 func set[T any](to *T, from *T) {

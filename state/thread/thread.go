@@ -11,6 +11,7 @@ package thread
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,8 +40,15 @@ const (
 // maxMetadata bounds a thread's metadata, which is rewritten with each message.
 const maxMetadata = 16 << 10
 
-// maxTTL is a hundred years, in seconds.
-const maxTTL = 100 * 365 * 24 * 60 * 60
+// maxTitle bounds a thread's title, which is rewritten with each message too.
+const maxTitle = 4 << 10
+
+// ownerName is the kind of owners' names: run keeps the line of an owner's runs
+// under one.
+var ownerName = thole.NameKind{What: "owner", Keys: []string{"slot/*"}}
+
+// maxTTL is in seconds.
+const maxTTL = int64(thole.MaxTTL / time.Second)
 
 // Thread is the head of a thread: all but what was said.
 type Thread struct {
@@ -54,6 +62,7 @@ type Thread struct {
 	TTL        int64                      `json:"ttl,omitempty"`       // seconds after its last change; 0: it stays
 	RunScope   string                     `json:"run_scope,omitempty"` // thread (or empty) or user
 	Parent     string                     `json:"parent,omitempty"`    // the thread whose run made it for a sub-agent
+	Depth      int                        `json:"depth,omitempty"`     // how many threads are above it
 	ActiveRun  string                     `json:"active_run,omitempty"`
 	Turns      int                        `json:"turn_count"`
 	Messages   int                        `json:"message_count"`     // posted so far, rolled back ones included
@@ -84,8 +93,11 @@ type Segment struct {
 type Threads struct{ sp *thole.Space }
 
 // In returns the threads of sp; what is written carries sp's actor, cause and
-// fences.
-func In(sp *thole.Space) *Threads { return &Threads{sp: sp} }
+// fences. It also registers, with sp's store, how threads end: see [Register].
+func In(sp *thole.Space) *Threads {
+	Register(sp.Store())
+	return &Threads{sp: sp}
+}
 
 // Key returns the key of a thread's head record, which is also the name of its
 // stream.
@@ -99,15 +111,26 @@ type CreateOptions struct {
 	Visibility string // space (default) or private
 	Owner      string // default: the actor
 	Metadata   map[string]json.RawMessage
-	TTL        time.Duration // after its last change, in whole seconds rounded up; 0: it stays
+	TTL        time.Duration // after the last change of it or of what belongs to it (at most a tenth later), in whole seconds rounded up; 0: it stays
 	RunScope   string        // PerThread (default) or PerUser
 	Parent     string        // the thread whose sub-agent works in it
 }
 
+// MaxDepth is how many threads may be above one.
+const MaxDepth = 32
+
+// Below describes a thread for a sub-agent of a run in parent: private, its owner's,
+// and kept as long.
+func Below(parent *Thread) CreateOptions {
+	return CreateOptions{Visibility: Private, Owner: parent.Owner, TTL: time.Duration(parent.TTL) * time.Second, Parent: parent.ID}
+}
+
 // Create makes a thread and emits thread.created. Nil opts mean the defaults.
 // Repeated under an idempotency key it returns the thread made first. Errors:
-// ErrInvalid, ErrTooLarge for metadata over 16 KiB.
+// ErrNotFound for a Parent that is not there, ErrInvalid, ErrTooLarge for metadata
+// over 16 KiB and for a Parent that is MaxDepth deep.
 func (ts *Threads) Create(ctx context.Context, opts *CreateOptions) (*Thread, error) {
+	ctx = thole.Call(ctx, "thread.create")
 	var o CreateOptions
 	if opts != nil {
 		o = *opts
@@ -154,20 +177,38 @@ func Create(tx *thole.Tx, o CreateOptions) (*Thread, error) {
 	if t.Visibility == "" {
 		t.Visibility = ForSpace
 	}
-	if err := t.check(); err != nil {
+	err := errors.Join(thole.AgentName.CheckOptional(o.Assistant), ownerName.CheckOptional(o.Owner), checkTitle(o.Title), t.check())
+	if err != nil {
 		return nil, err
 	}
 	if _, err := tx.Get(Key(t.ID)); err != nil {
 		return nil, err
 	}
+	if t.Parent != "" {
+		above, err := Load(tx, t.Parent)
+		switch {
+		case err != nil: // nothing is written below a thread that is gone
+			return nil, err
+		case above.Depth >= MaxDepth:
+			return nil, fmt.Errorf("%w: thread %s is %d deep, and none may be deeper", thole.ErrTooLarge, above.ID, MaxDepth)
+		case t.RunScope == PerUser: // a run above may hold the owner's slot, and wait for one in this thread
+			return nil, fmt.Errorf("%w: a sub-agent's thread has a line of runs of its own, not run scope user", thole.ErrInvalid)
+		}
+		t.Depth = above.Depth + 1
+		tx.Put(Key(t.Parent)+"/child/"+t.ID, struct{}{}, nil)
+	}
 	t.put(tx)
 	tx.Emit(Key(t.ID), "thread.created", createdEvent{
 		Assistant: t.Assistant, Title: t.Title, Visibility: t.Visibility, Owner: t.Owner, Metadata: t.Metadata, Parent: t.Parent,
 	})
-	if t.Parent != "" {
-		tx.Put(Key(t.Parent)+"/child/"+t.ID, struct{}{}, nil)
-	}
 	return t, nil
+}
+
+func checkTitle(title string) error {
+	if len(title) > maxTitle {
+		return fmt.Errorf("%w: title has %d bytes, the limit is %d", thole.ErrTooLarge, len(title), maxTitle)
+	}
+	return nil
 }
 
 // wholeSeconds rounds away from zero.
@@ -187,7 +228,7 @@ func (t *Thread) check() error {
 	case t.Visibility != ForSpace && t.Visibility != Private:
 		return fmt.Errorf("%w: visibility %.40q is neither space nor private", thole.ErrInvalid, t.Visibility)
 	case t.TTL < 0 || t.TTL > maxTTL:
-		return fmt.Errorf("%w: ttl %d is not 0 to %d seconds", thole.ErrInvalid, t.TTL, int64(maxTTL))
+		return fmt.Errorf("%w: ttl %d is not 0 to %d seconds", thole.ErrInvalid, t.TTL, maxTTL)
 	case t.RunScope != "" && t.RunScope != PerThread && t.RunScope != PerUser:
 		return fmt.Errorf("%w: run scope %.40q is neither thread nor user", thole.ErrInvalid, t.RunScope)
 	}
@@ -236,6 +277,7 @@ func decode(id string, rec thole.Record) (*Thread, error) {
 		return nil, err
 	}
 	t.ID, t.Updated, t.Version = id, rec.Updated, rec.Version
+	t.TTL = min(t.TTL, maxTTL) // one of an earlier version may be longer than a time.Duration
 	if t.Status == "" {
 		t.Status = Idle
 	}

@@ -171,6 +171,10 @@ func (ts *Threads) newest(ctx context.Context, id string) (*Thread, thole.Positi
 	return t, version, nil
 }
 
+// maxSkip bounds the messages that a cursor passes over. They are of one turn,
+// which is read as a whole.
+const maxSkip = 1 << 30
+
 // cursor is a place in a history: before the turn that begins at before, or at
 // that many messages before it.
 type cursor struct {
@@ -192,7 +196,7 @@ func parseCursor(s string) (cursor, error) {
 		return cursor{before: at}, err
 	}
 	n, err := strconv.Atoi(skip)
-	if err != nil || n <= 0 || n > thole.MaxPage || at.IsZero() {
+	if err != nil || n <= 0 || n > maxSkip || at.IsZero() {
 		return cursor{}, fmt.Errorf("%w: cursor %.60q", thole.ErrInvalid, s)
 	}
 	return cursor{before: at, skip: n}, nil

@@ -71,6 +71,10 @@ type Todos struct{ sp *thole.Space }
 // In returns the task lists of sp's threads.
 func In(sp *thole.Space) *Todos { return &Todos{sp: sp} }
 
+// idName is the kind of ids that callers give. No key is made of them; complete
+// says what else holds.
+var idName = thole.NameKind{What: "todo"}
+
 // Key returns the key of the record that holds a thread's list.
 func Key(thread string) string { return "thread/" + thread + "/todos" }
 
@@ -97,6 +101,7 @@ func (t *Todos) List(ctx context.Context, thread string) (List, error) {
 // Those without an id get one. All are added, or none. Errors: ErrNotFound (the
 // thread), ErrExists (an id), ErrInvalid.
 func (t *Todos) Add(ctx context.Context, thread string, todos ...Todo) ([]Todo, error) {
+	ctx = thole.Call(ctx, "todo.add", thread)
 	added := slices.Clone(todos)
 	for i := range added {
 		if err := added[i].complete(); err != nil {
@@ -107,6 +112,9 @@ func (t *Todos) Add(ctx context.Context, thread string, todos ...Todo) ([]Todo, 
 		for i := range added {
 			if find(list, added[i].ID) >= 0 {
 				return nil, fmt.Errorf("todo %q: %w", added[i].ID, thole.ErrExists)
+			}
+			if err := idName.Check(added[i].ID); err != nil {
+				return nil, err
 			}
 			added[i].stamp(tx, t.sp, nil)
 			list = append(list, added[i])
@@ -126,6 +134,7 @@ type Options struct {
 // replaced: another one is *ConflictError. Other errors: ErrNotFound (the
 // thread), ErrExists (an id that is there twice), ErrInvalid.
 func (t *Todos) Set(ctx context.Context, thread string, todos []Todo, opts *Options) (List, error) {
+	ctx = thole.Call(ctx, "todo.set", thread)
 	var o Options
 	if opts != nil {
 		o = *opts
@@ -140,15 +149,15 @@ func (t *Todos) Set(ctx context.Context, thread string, todos []Todo, opts *Opti
 		}
 	}
 	_, err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
-		if rec, err := tx.Get(Key(thread)); err != nil {
+		if _, err := tx.Require(Key(thread), thole.Condition{At: o.IfMatch}); err != nil {
 			return nil, err
-		} else if !o.IfMatch.IsZero() && rec.Version != o.IfMatch {
-			return nil, &thole.ConflictError{Space: t.sp.Name(), Check: thole.Check{Key: rec.Key, At: o.IfMatch}, Actual: rec.Version}
 		}
 		for i := range want {
 			var was *Todo
 			if j := find(list, want[i].ID); j >= 0 {
 				was = &list[j]
+			} else if err := idName.Check(want[i].ID); err != nil {
+				return nil, err
 			}
 			want[i].stamp(tx, t.sp, was)
 		}
@@ -170,6 +179,7 @@ type Patch struct {
 // Update changes one todo and returns it as it is now. Errors: ErrNotFound (the
 // thread or the todo), ErrInvalid.
 func (t *Todos) Update(ctx context.Context, thread, id string, p Patch) (Todo, error) {
+	ctx = thole.Call(ctx, "todo.update", thread, id)
 	var now Todo
 	_, err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
 		i := find(list, id)
@@ -199,6 +209,7 @@ func apply[T any](to, from *T) {
 
 // Delete removes one todo. ErrNotFound: there is no such thread or todo.
 func (t *Todos) Delete(ctx context.Context, thread, id string) error {
+	ctx = thole.Call(ctx, "todo.delete", thread, id)
 	_, err := t.change(ctx, thread, func(_ *thole.Tx, list []Todo) ([]Todo, error) {
 		i := find(list, id)
 		if i < 0 {

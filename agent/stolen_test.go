@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/model"
+	"github.com/thole-dev/thole/state/decision"
+	"github.com/thole-dev/thole/state/file"
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/statetest"
+)
+
+// thieving is a backend under which a worker's lease is lost just before it
+// records something.
+type thieving struct {
+	thole.Backend
+	before string // type of the event that it records
+	once   sync.Once
+	steal  func()
+}
+
+func (b *thieving) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	for _, c := range batch {
+		for _, e := range c.Events {
+			if e.Type == b.before {
+				b.once.Do(b.steal)
+			}
+		}
+	}
+	return b.Backend.Commit(ctx, batch)
+}
+
+// The act took place, and its worker learns that it has lost the run when it wants
+// to say so. What it knows is recorded all the same: nothing is called not done,
+// nor done again.
+func TestTheOutcomeOfAnActIsKeptAlthoughTheLeaseWasLostMeanwhile(t *testing.T) {
+	for name, c := range crashCases {
+		if name == "Read" { // which decides nothing
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			statetest.Each(t, func(t *testing.T, s *statetest.Env) {
+				b := &thieving{before: decision.TypeResolved}
+				s.Wrap = func(under thole.Backend) thole.Backend { b.Backend = under; return b }
+				s.Reopen()
+				e := newEnv(t, s, nil)
+				e.write("poem.txt", poem)
+				other, old := e.robbed(b, c.script())
+				e.wantOutcomes(strings.Contains(name, "fails") || strings.Contains(name, "command"))
+
+				told := &recording{Model: e.script(c.script())}
+				again := e.agent(c.script(), func(o *Options) { o.Models = map[string]model.Model{"script": told} })
+				if r, err := again.Resume(t.Context(), other, old.ID); err != nil || r.Status != run.Succeeded {
+					t.Fatalf("resumed run %+v: %v", r, err)
+				}
+				if got := c.count(e); got != 1 {
+					t.Errorf("the effect is there %d times; the model was told:\n%s", got, told.asked())
+				}
+			})
+		})
+	}
+}
+
+// The same, but the worker has not told the screens yet: who settles its decision
+// does.
+func TestAChangeWhoseWorkerLostItsRunIsToldOnce(t *testing.T) {
+	for _, name := range []string{"Write", "Edit"} {
+		c := crashCases[name]
+		t.Run(name, func(t *testing.T) {
+			statetest.Each(t, func(t *testing.T, s *statetest.Env) {
+				b := &thieving{before: file.TypeChanged}
+				s.Wrap = func(under thole.Backend) thole.Backend { b.Backend = under; return b }
+				s.Reopen()
+				e := newEnv(t, s, nil)
+				e.write("poem.txt", poem)
+				other, old := e.robbed(b, c.script())
+				left, err := e.agent(c.script(), nil).Reconcile(t.Context(), other, old.ID)
+				if err != nil || len(left) != 0 {
+					t.Errorf("left open %+v, %v; want nothing", left, err)
+				}
+				e.wantOutcomes(false)
+				if changes := e.events(file.TypeChanged); len(changes) != 1 {
+					t.Errorf("%d file.changed events, want one", len(changes))
+				}
+			})
+		})
+	}
+}
+
+// robbed runs the script until the worker has lost its run, and returns another
+// process's handle on the space, and that run.
+func (e *env) robbed(b *thieving, script string) (other *thole.Space, old *run.Run) {
+	e.t.Helper()
+	other = e.Beside().Space("project:button").As("user:42")
+	b.steal = func() {
+		e.Clock.Advance(time.Minute)
+		runs := run.In(other, nil)
+		page, err := runs.List(e.t.Context(), e.thread, nil)
+		if err == nil {
+			old, err = runs.Get(e.t.Context(), page.Items[0].ID) // ends it: its lease has run out
+		}
+		if err != nil || old.Status != run.Crashed {
+			e.t.Errorf("run %+v, %v; want it crashed", old, err)
+		}
+	}
+	if _, err := e.agent(script, nil).Run(e.t.Context(), e.sp, e.thread, Request{Prompt: "Go ahead"}); err == nil {
+		e.t.Fatal("the worker that lost its run ended well")
+	}
+	if old == nil {
+		e.t.Fatal("the worker never came so far")
+	}
+	return other, old
+}
+
+// wantOutcomes checks that the first decision that has an outcome says what came
+// of the act, and that no decision says of one that was carried out that it was not.
+func (e *env) wantOutcomes(fails bool) {
+	e.t.Helper()
+	list, err := decision.In(e.sp).List(e.t.Context(), nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	known := false
+	want := decision.Done
+	if fails {
+		want = decision.Failed
+	}
+	for _, d := range list.Decisions {
+		var o outcome
+		_ = json.Unmarshal(d.Result, &o) // of one without an outcome
+		if o.Again {
+			e.t.Errorf("%s is called not done: %s", d.Action, d.Result)
+		}
+		known = known || d.Status == want
+	}
+	if !known {
+		e.t.Errorf("the outcome is lost: no decision is %s", want)
+	}
+}

@@ -1,0 +1,54 @@
+package rest_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
+)
+
+// A record app/thread would be above what is kept for every thread, and its end
+// would delete that and tell it to the space.
+func TestNoWriterEndsWhatIsKeptForAPrivateThread(t *testing.T) {
+	h := hide(t)
+	const space = "/v1/spaces/project:a"
+	admin := h.as("user:3", auth.Grant{Space: "project:a", Access: auth.Admin})
+	h.owner.want(201, nil, "POST", space+"/commits", `{"writes":[{"key":"app/thread/`+h.private+`/notes","value":"our secret"}]}`)
+	for _, name := range []string{"app/thread", "app/thread/", "app/thread/x", "app/thread/x/y"} {
+		for what, body := range map[string]string{
+			"a write of":  `{"writes":[{"key":"` + name + `","value":1,"expires":"2020-01-01T00:00:00Z","notify":true}]}`,
+			"an event in": `{"events":[{"type":"x.y","stream":"` + name + `"}]}`,
+			"a check of":  `{"checks":[{"key":"` + name + `"}],"events":[{"type":"x.y"}]}`,
+		} {
+			if r := h.stranger.do("POST", space+"/commits", body); r.status != 400 {
+				t.Errorf("%s %s: %d %s", what, name, r.status, r.body)
+			}
+			if r := admin.do("POST", space+"/commits", body); r.status != 400 && what != "a check of" {
+				t.Errorf("%s %s by an admin: %d %s", what, name, r.status, r.body)
+			}
+		}
+	}
+	if err := h.store.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := h.store.Space("project:a").Get(t.Context(), "app/thread/"+h.private+"/notes")
+	if err != nil || !rec.Exists() {
+		t.Errorf("the notes: got %v, %v", rec, err)
+	}
+	// What an earlier version told in app/thread is for nobody but admins.
+	if _, err := h.store.Backend().Commit(t.Context(), []thole.Commit{{
+		Space: "project:a", Now: h.store.Now(), Events: []thole.Event{{Stream: "app/thread", Type: "app.expired", Data: []byte(`"our secret"`)}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/events", "/events?stream=app/thread"} {
+		h.shows(path, string(h.stranger.want(200, nil, "GET", space+path, nil).body))
+		if path != "/events" {
+			continue
+		}
+		if r := admin.want(200, nil, "GET", space+path+"?types=app.expired", nil); !strings.Contains(string(r.body), "our secret") {
+			t.Errorf("an admin reads %s: %s", path, r.body)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package rest_test
+
+import (
+	"testing"
+
+	"github.com/thole-dev/thole/api/auth"
+)
+
+// Who sees a thread is for its owner and admins to say, though others write in it.
+func TestOnlyTheOwnerOrAnAdminSaysWhoSeesAThread(t *testing.T) {
+	h := hide(t)
+	const threads = "/v1/spaces/project:a/threads/"
+	admin := h.as("user:3", auth.Grant{Space: "project:a", Access: auth.Admin})
+	h.stranger.want(200, nil, "PATCH", threads+h.public, `{"title":"x"}`)
+	h.stranger.refuse(403, "forbidden", "PATCH", threads+h.public, `{"visibility":"private"}`)
+	h.stranger.refuse(403, "forbidden", "PATCH", threads+h.public, `{"visibility":"space"}`)
+	h.stranger.refuse(404, "not_found", "PATCH", threads+h.private, `{"visibility":"space"}`)
+	h.owner.want(200, nil, "PATCH", threads+h.public, `{"visibility":"private"}`)
+	admin.want(200, nil, "PATCH", threads+h.public, `{"visibility":"space"}`)
+	h.stranger.want(200, nil, "GET", threads+h.public, nil)
+}
+
+// People read RUN.finished as run.finished, and app.expired is what an expiry says.
+func TestNoEventThatLooksLikeTholesOwnCanBeForged(t *testing.T) {
+	h := hide(t)
+	for _, typ := range []string{"RUN.finished", "Thread.created", " run.finished", "run .finished", "app.expired", "APP.Expired"} {
+		h.stranger.refuse(403, "forbidden", "POST", "/v1/spaces/project:a/events", map[string]string{"type": typ})
+	}
+	h.stranger.want(201, nil, "POST", "/v1/spaces/project:a/events", `{"type":"app.note"}`)
+}

@@ -1,0 +1,110 @@
+package filestore_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/internal/faultfs"
+)
+
+// someday is when records of schedules expire, long after their commits.
+var someday = time.Unix(1e9, 0).UTC()
+
+// dueSpaces returns the spaces in which something expires by then, as a store knows
+// them after a round of its patrol.
+func dueSpaces(ctx context.Context, s *filestore.Store) ([]string, error) {
+	if err := s.Patrol(ctx); err != nil {
+		return nil, err
+	}
+	return s.Spaces(ctx, thole.SpacesQuery{DueBy: someday})
+}
+
+// expiring commits a record that expires a second after now.
+func expiring(t *testing.T, s *filestore.Store, space string, now time.Time) {
+	t.Helper()
+	c := thole.Commit{Space: space, Now: now, Writes: []thole.Write{{Key: "run/1/beat", Value: []byte(`1`), Expires: now.Add(time.Second), Notify: true}}}
+	if res, err := s.Commit(t.Context(), []thole.Commit{c}); err != nil || res[0].Conflict != nil {
+		t.Fatalf("commit: %v, %v", res, err)
+	}
+}
+
+// isDue fails if what expires in the space soon after now would never be swept.
+func isDue(t *testing.T, who string, s *filestore.Store, space string, now time.Time) {
+	t.Helper()
+	due, err := s.Spaces(t.Context(), thole.SpacesQuery{DueBy: now.Add(time.Hour)})
+	if err != nil || !slices.Contains(due, space) {
+		t.Errorf("%s: spaces that are due: got %v, %v, want %s among them", who, due, err, space)
+	}
+}
+
+// isSettled fails if the space counts as due although nothing in it is.
+func isSettled(t *testing.T, s *filestore.Store, space string, now time.Time) {
+	t.Helper()
+	if _, err := s.List(t.Context(), space, thole.ListQuery{DueBy: now}); err != nil {
+		t.Fatal(err)
+	}
+	if due, err := s.Spaces(t.Context(), thole.SpacesQuery{DueBy: now}); err != nil || slices.Contains(due, space) {
+		t.Errorf("once it was read: spaces that are due: got %v, %v, want %s not among them", due, err, space)
+	}
+}
+
+// Notes are not synced: the power takes the one that says that something expires.
+func TestWhatExpiresIsDueAfterPowerLossThoughNobodyTouchesItsSpace(t *testing.T) {
+	for name, segment := range map[string]int64{"in the segment that was noted": 0, "in the next segment": 1} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			for seed := range uint64(20) { // whether a note survives is chance
+				disk := faultfs.New(seed)
+				opts := &filestore.Options{FS: disk, Log: quiet, Lag: -1, SegmentBytes: segment}
+				s, err := filestore.Open(t.Context(), "/store", opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, space := range []string{"user:1", "user:2"} { // the second one syncs the notes of the first
+					if _, err := s.Commit(t.Context(), []thole.Commit{{Space: space, Now: now, Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				expiring(t, s, "user:1", now)
+				opts.FS = disk.Crash()
+				s.Close() // whether it can does not matter
+				s = open(t, "/store", opts)
+				isDue(t, "opened again", s, "user:1", now)
+				isSettled(t, s, "user:1", now)
+			}
+		})
+	}
+}
+
+// A process cannot note its last commit, and is killed.
+func TestWhatExpiresIsDueThoughItsProcessDiedBeforeItCouldTell(t *testing.T) {
+	now := time.Now()
+	disk := faultfs.New(1)
+	process := disk.Process()
+	dying := &picky{FS: process}
+	a, err := filestore.Open(t.Context(), "/store", &filestore.Options{FS: dying, Log: quiet, Lag: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if _, err := a.Commit(t.Context(), []thole.Commit{{Space: "user:1", Now: now, Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	living := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
+	dying.write = of("manifest", faultfs.ErrKilled)
+	expiring(t, a, "user:1", now)
+	process.Kill()
+
+	if err := living.Patrol(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	isDue(t, "the process that lives", living, "user:1", now)
+	next := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
+	isDue(t, "a process that opens the store", next, "user:1", now)
+	isSettled(t, living, "user:1", now)
+	isSettled(t, next, "user:1", now)
+}

@@ -1,0 +1,97 @@
+package filestore_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/internal/faultfs"
+)
+
+// holding returns the files below dir that hold text.
+func holding(t *testing.T, disk *faultfs.FS, dir, text string) (found []string) {
+	t.Helper()
+	entries, err := disk.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			found = append(found, holding(t, disk, path, text)...)
+			continue
+		}
+		f, err := disk.OpenFile(path, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := make([]byte, info.Size())
+		f.ReadAt(data, 0)
+		f.Close()
+		if strings.Contains(string(data), text) {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+// The disk does not let go of the files of a space: the purge says so, whoever repeats
+// it has it finished, and only then is the space not found.
+func TestAPurgeThatCouldNotRemoveTheFilesIsFinishedByTheNext(t *testing.T) {
+	const canary = "canary-7f3a9c"
+	for name, again := range map[string]func(t *testing.T, s *filestore.Store){
+		"repeated": func(t *testing.T, s *filestore.Store) {
+			if err := s.Purge(t.Context(), "user:1", thole.Purge{All: true}); err != nil {
+				t.Errorf("repeated: got %v, want that it is done", err)
+			}
+		},
+		"of another space": func(t *testing.T, s *filestore.Store) {
+			if err := s.Purge(t.Context(), "user:2", thole.Purge{All: true}); err != nil {
+				t.Errorf("of another space: %v", err)
+			}
+		},
+		"of what never was": func(t *testing.T, s *filestore.Store) {
+			if err := s.Purge(t.Context(), "user:3", thole.Purge{All: true}); !errors.Is(err, thole.ErrNotFound) {
+				t.Errorf("of what never was: got %v, want ErrNotFound", err)
+			}
+		},
+		"by the patrol": func(t *testing.T, s *filestore.Store) {
+			if err := s.Patrol(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := faultfs.New(1)
+			s := onDisk(t, disk)
+			put(t, s, "k", `"`+canary+`"`)
+			if err := tryCommit(s); err != nil {
+				t.Fatal(err)
+			}
+			disk.Fail(faultfs.Faults{faultfs.DeleteError: 1})
+			for range 2 {
+				if err := s.Purge(t.Context(), "user:1", thole.Purge{All: true}); err == nil || errors.Is(err, thole.ErrNotFound) {
+					t.Fatalf("while nothing can be deleted: got %v, want an error that is not ErrNotFound", err)
+				}
+			}
+			disk.Fail(nil)
+			again(t, s)
+			if found := holding(t, disk, "/store", canary); len(found) > 0 {
+				t.Errorf("what was purged is still in %v", found)
+			}
+			if err := s.Purge(t.Context(), "user:1", thole.Purge{All: true}); !errors.Is(err, thole.ErrNotFound) {
+				t.Errorf("when all is done: got %v, want ErrNotFound", err)
+			}
+			if report := s.Report(); len(report) > 0 {
+				t.Errorf("it reports what nobody did: %q", report)
+			}
+		})
+	}
+}

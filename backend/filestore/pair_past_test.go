@@ -1,0 +1,191 @@
+package filestore_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/backendtest/model"
+)
+
+// past is what was done to a space, of which some may not have happened.
+type past struct {
+	name  string
+	base  *model.Space // as it was found the last time; nil: it is not there
+	turns []turn       // since then
+	given map[thole.Position]string
+}
+
+// turn is one call, or two at once: what was done, in the orders in which it may
+// have been.
+type turn [][]deed
+
+// deed is one change of a space.
+type deed struct {
+	commit *thole.Commit
+	purge  *thole.Purge
+	load   *thole.Chunk
+	sure   bool         // it was acknowledged
+	result thole.Result // of a commit that was
+}
+
+func (d *deed) partly() bool {
+	return d.purge != nil && (len(d.purge.Streams) > 0 || len(d.purge.Events) > 0)
+}
+
+// do applies the deed to a world. It reports false if that cannot be how it went.
+func (d *deed) do(w model.World, name string) bool {
+	switch {
+	case d.load != nil:
+		if w[name] != nil {
+			return false
+		}
+		w.Load(name, *d.load)
+	case d.purge != nil:
+		if w[name] == nil {
+			return !d.sure
+		}
+		w.Purge(name, *d.purge)
+	default:
+		want, err := w.Commit(*d.commit)
+		if err != nil {
+			return false
+		}
+		return !d.sure || w.Expect(name, d.result, want) == nil
+	}
+	return true
+}
+
+// certain returns what the space must be, if nothing is in doubt.
+func (p *past) certain() (model.World, bool) {
+	w := p.before()
+	for _, t := range p.turns {
+		if len(t) > 1 {
+			return nil, false
+		}
+		for i := range t[0] {
+			if d := &t[0][i]; !d.sure || !d.do(w, p.name) {
+				return nil, false
+			}
+		}
+	}
+	return w, true
+}
+
+func (p *past) before() model.World {
+	if p.base == nil {
+		return model.World{}
+	}
+	return model.World{p.name: p.base}.Clone()
+}
+
+// doubts counts what may or may not have happened.
+func (p *past) doubts() (n int) {
+	for _, t := range p.turns {
+		for _, order := range t {
+			for i := range order {
+				if !order[i].sure {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// settle finds out what happened by what is there now.
+func (p *past) settle(got *model.Space) error {
+	e := explanation{past: p, got: got}
+	if !e.from(p.before(), p.turns, nil) {
+		if e.closest == nil {
+			e.closest = fmt.Errorf("what was acknowledged does not fit together")
+		}
+		return fmt.Errorf("space %s: %w", p.name, e.closest)
+	}
+	p.base, p.turns = got, nil
+	return nil
+}
+
+// explanation looks for what could have led to what is there.
+type explanation struct {
+	*past
+	got     *model.Space
+	closest error
+}
+
+// half is a purge that may have been done in part, up to a seq.
+type half struct {
+	*thole.Purge
+	upTo uint64
+}
+
+func (e *explanation) from(w model.World, turns []turn, halves []half) bool {
+	if len(turns) == 0 {
+		return e.fits(w, halves)
+	}
+	return slices.ContainsFunc(turns[0], func(order []deed) bool { return e.along(w, order, turns[1:], halves) })
+}
+
+func (e *explanation) along(w model.World, order []deed, rest []turn, halves []half) bool {
+	if len(order) == 0 {
+		return e.from(w, rest, halves)
+	}
+	d := &order[0]
+	if !d.sure {
+		with := halves
+		if s := w[e.name]; d.partly() && s != nil {
+			with = append(slices.Clip(halves), half{d.purge, s.Last})
+		}
+		if e.along(w, order[1:], rest, with) {
+			return true
+		}
+		if d.partly() {
+			return false
+		}
+	}
+	next := w.Clone()
+	return d.do(next, e.name) && e.along(next, order[1:], rest, halves)
+}
+
+func (e *explanation) fits(w model.World, halves []half) bool {
+	want := w[e.name]
+	switch {
+	case want == nil && e.got == nil:
+		return true
+	case want == nil || e.got == nil:
+		e.closest = fmt.Errorf("it is there: %v; want %v", e.got != nil, want != nil)
+		return false
+	}
+	want = model.World{e.name: want}.Clone()[e.name]
+	want.Events = slices.DeleteFunc(want.Events, func(ev thole.Event) bool {
+		there := slices.ContainsFunc(e.got.Events, func(g thole.Event) bool { return g.Position.Seq == ev.Position.Seq })
+		return !there && slices.ContainsFunc(halves, func(h half) bool {
+			return slices.Contains(h.Streams, ev.Stream) && ev.Position.Seq <= h.upTo
+		})
+	})
+	for i, ev := range want.Events {
+		redacted := ev
+		redacted.Redact()
+		named := slices.ContainsFunc(halves, func(h half) bool {
+			return slices.ContainsFunc(h.Events, func(at thole.Position) bool { return at.Seq == ev.Position.Seq })
+		})
+		if named && slices.ContainsFunc(e.got.Events, func(g thole.Event) bool { return reflect.DeepEqual(g, redacted) }) {
+			want.Events[i] = redacted
+		}
+	}
+	if err := want.Differs(e.got); err != nil {
+		e.closest = err
+		return false
+	}
+	return true
+}
+
+// give notes what a position was given to, and whether it had been before.
+func (p *past) give(at thole.Position, to string) error {
+	if had, ok := p.given[at]; ok && had != to {
+		return fmt.Errorf("space %s: position %v was given to %s and then to %s", p.name, at, had, to)
+	}
+	p.given[at] = to
+	return nil
+}

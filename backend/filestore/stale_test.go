@@ -1,0 +1,89 @@
+package filestore_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/internal/faultfs"
+)
+
+// While one process writes the file of a record, another deletes the record and
+// its file, and cannot leave a note of that.
+func TestNoFileIsPutBackToWhatAnotherProcessReplaced(t *testing.T) {
+	plain := faultfs.New(1)
+	ours, theirs := &picky{FS: plain}, &picky{FS: plain}
+	a := open(t, "/store", &filestore.Options{FS: ours, Lag: -1})
+	b := open(t, "/store", &filestore.Options{FS: theirs, Lag: -1})
+	put(t, a, "k", `"old"`)
+
+	meanwhile := false
+	ours.write = func(name string) error {
+		if meanwhile || !strings.Contains(name, "/tmp/") {
+			return nil
+		}
+		meanwhile = true
+		theirs.write = of("manifest", syscall.ENOSPC)
+		if _, err := b.Commit(t.Context(), []thole.Commit{{Space: "user:1", Writes: []thole.Write{{Key: "k"}}}}); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+		if err := b.Flush(t.Context()); err != nil {
+			t.Errorf("flush of the other: %v", err)
+		}
+		theirs.write = nil
+		return nil
+	}
+	if err := a.Flush(t.Context()); err != nil || !meanwhile {
+		t.Fatalf("flush: %v, the other was there meanwhile: %v", err, meanwhile)
+	}
+
+	last := put(t, b, "other", `1`).Last
+	if err := b.Purge(t.Context(), "user:1", thole.Purge{Before: last}); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*filestore.Store{"a": a, "b": b} {
+		if got := value(t, s, "k"); got != "" {
+			t.Errorf("%s shows %s, which was deleted", name, got)
+		}
+		if h := head(t, s); len(h.Epochs) != 1 {
+			t.Errorf("%s took the file of a deleted record for one that a person made: epochs %v", name, h.Epochs)
+		}
+	}
+}
+
+// stuck is a disk that removes no journal.
+type stuck struct {
+	*picky
+	on bool
+}
+
+func (d *stuck) Remove(name string) error {
+	if d.on && strings.Contains(name, "journal") {
+		return syscall.EIO
+	}
+	return d.picky.Remove(name)
+}
+
+// The head of a journal whose first commit failed stays on a disk that does not
+// remove it.
+func TestAJournalWithoutACommitIsNoSpace(t *testing.T) {
+	disk := &stuck{picky: &picky{FS: faultfs.New(1)}}
+	s := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
+	disk.on = true
+	disk.write = of("journal", syscall.ENOSPC) // behind the head
+	if err := tryCommit(s); err == nil {
+		t.Fatal("commit on a full disk: got no error")
+	}
+	disk.on, disk.write = false, nil
+	again := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
+	spaces, err := again.Spaces(t.Context(), thole.SpacesQuery{})
+	if err != nil || len(spaces) > 0 {
+		t.Errorf("spaces: got %v, %v, want none", spaces, err)
+	}
+	put(t, again, "k", `1`)
+	if h := head(t, again); h.Last.Seq != 1 || len(h.Epochs) != 1 {
+		t.Errorf("head after the first commit: got %v, want one epoch up to 1", h)
+	}
+}

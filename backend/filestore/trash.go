@@ -1,0 +1,82 @@
+package filestore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/thole-dev/thole"
+)
+
+// A space that is purged goes to DIR/.thole/trash first, so that a crash leaves all of
+// it or nothing, and is removed there. What is in the trash is owed: the purge fails
+// until it is gone, and the next purge, Open and the patrol remove it. The name of a
+// directory in the trash ends with the hash of the space's name.
+
+// discard moves a directory of a space to the trash; one that is not there needs none.
+func (s *Store) discard(space, dir string) error {
+	trash := s.private("trash", thole.NewEpoch(1)+"-"+trashMark(space))
+	err := s.disk.Rename(dir, trash)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.disk.syncDirs([]string{filepath.Dir(dir), filepath.Dir(trash)})
+}
+
+func trashMark(space string) string {
+	sum := sha256.Sum256([]byte(space))
+	return hex.EncodeToString(sum[:8])
+}
+
+// discarded reports whether the trash holds something of a space.
+func (s *Store) discarded(space string) (bool, error) {
+	entries, err := s.disk.ReadDir(s.private("trash"))
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), "-"+trashMark(space)) {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// empty removes what is in the trash, and files of records that whoever wrote them
+// could not remove. A flush that goes on writes its files again. The caller holds the
+// lock.
+func (s *Store) empty() error {
+	for _, dir := range []string{s.private("tmp"), s.private("trash")} {
+		entries, err := s.disk.ReadDir(dir)
+		for _, e := range entries {
+			if err == nil {
+				err = s.disk.removeAll(filepath.Join(dir, e.Name()))
+			}
+		}
+		if err == nil && len(entries) > 0 {
+			err = s.disk.syncDirs([]string{dir})
+		}
+		if err != nil {
+			return fmt.Errorf("what was purged is not off the disk yet, purge again to finish that: %w", err)
+		}
+	}
+	return nil
+}
+
+// emptyLater is empty for what a purge left in the trash.
+func (s *Store) emptyLater(ctx context.Context) error {
+	if entries, err := s.disk.ReadDir(s.private("trash")); len(entries) == 0 {
+		return err
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.fail(s.empty())
+}

@@ -1,0 +1,230 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// later is a backend that could not be opened yet. It is tried again, less and
+// less often, until it can. Until then every call is thole.ErrUnavailable.
+type later struct {
+	stop   context.CancelFunc
+	tasks  sync.WaitGroup
+	opened chan struct{} // closed once backend is set
+
+	mu      sync.Mutex
+	backend thole.Backend
+	err     error // why it could not be opened, or thole.ErrClosed
+	closed  bool
+}
+
+// The time between two tries to open a backend begins with the first and doubles
+// up to the second.
+const (
+	reopenWait    = time.Second
+	maxReopenWait = 15 * time.Second
+)
+
+// Later returns a backend that is opened by open, which is tried again after
+// err, what its first try ended with. It takes up the backend's hints and signals
+// when they come. Close ends the tries.
+func Later(err error, open func(context.Context) (thole.Backend, error)) thole.Backend {
+	ctx, stop := context.WithCancel(context.Background())
+	l := &later{stop: stop, opened: make(chan struct{}), err: err}
+	l.tasks.Go(func() { l.retry(ctx, open) })
+	return l
+}
+
+func (l *later) retry(ctx context.Context, open func(context.Context) (thole.Backend, error)) {
+	wait := reopenWait
+	next := time.NewTimer(wait)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+		b, err := open(ctx)
+		if l.set(b, err) {
+			return
+		}
+		wait = min(2*wait, maxReopenWait)
+		next.Reset(wait)
+	}
+}
+
+// set keeps what a try gave, and reports whether it was the last one.
+func (l *later) set(b thole.Backend, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.err = err
+		return false
+	}
+	l.backend = b // which Close closes, also if it waits for us
+	if !l.closed {
+		close(l.opened)
+	}
+	return true
+}
+
+func (l *later) get() (thole.Backend, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return nil, thole.ErrClosed
+	case l.backend == nil:
+		return nil, fmt.Errorf("%w: it could not be opened yet: %w", thole.ErrUnavailable, l.err)
+	}
+	return l.backend, nil
+}
+
+func (l *later) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	b, err := l.get()
+	if err != nil {
+		return nil, err
+	}
+	return b.Commit(ctx, batch)
+}
+
+func (l *later) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+	b, err := l.get()
+	if err != nil {
+		return nil, err
+	}
+	return b.Get(ctx, space, keys...)
+}
+
+func (l *later) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+	b, err := l.get()
+	if err != nil {
+		return nil, err
+	}
+	return b.List(ctx, space, q)
+}
+
+func (l *later) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+	b, err := l.get()
+	if err != nil {
+		return thole.Page{}, err
+	}
+	return b.Read(ctx, space, q)
+}
+
+func (l *later) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+	b, err := l.get()
+	if err != nil {
+		return nil, err
+	}
+	return b.Heads(ctx, spaces...)
+}
+
+func (l *later) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+	b, err := l.get()
+	if err != nil {
+		return nil, err
+	}
+	return b.Spaces(ctx, q)
+}
+
+func (l *later) Load(ctx context.Context, space string, c thole.Chunk) error {
+	b, err := l.get()
+	if err != nil {
+		return err
+	}
+	return b.Load(ctx, space, c)
+}
+
+func (l *later) Purge(ctx context.Context, space string, p thole.Purge) error {
+	b, err := l.get()
+	if err != nil {
+		return err
+	}
+	return b.Purge(ctx, space, p)
+}
+
+// Close ends the tries, and closes the backend if there is one.
+func (l *later) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.stop()
+	l.tasks.Wait()
+	l.mu.Lock()
+	b := l.backend
+	l.mu.Unlock()
+	if b == nil {
+		return nil
+	}
+	return b.Close()
+}
+
+// await returns the backend once it is open; nil if ctx ends first.
+func (l *later) await(ctx context.Context) thole.Backend {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-l.opened:
+		return l.backend
+	}
+}
+
+// Watch implements [thole.Watcher]. When the backend is there, everything may
+// have changed.
+func (l *later) Watch(ctx context.Context, wake func(space string)) error {
+	b := l.await(ctx)
+	if b != nil {
+		wake("")
+	}
+	if w, ok := b.(thole.Watcher); ok {
+		return w.Watch(ctx, wake)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// Send implements [thole.Relay]. Signals may be lost, and are until then.
+func (l *later) Send(ctx context.Context, signals []thole.Signal) error {
+	b, err := l.get()
+	if r, ok := b.(thole.Relay); ok && err == nil {
+		return r.Send(ctx, signals)
+	}
+	return nil
+}
+
+// Receive implements [thole.Relay].
+func (l *later) Receive(ctx context.Context, hear func(thole.Signal)) error {
+	if r, ok := l.await(ctx).(thole.Relay); ok {
+		return r.Receive(ctx, hear)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// Durability implements [thole.Durable]. What acknowledges nothing yet lowers no
+// promise.
+func (l *later) Durability() thole.Durability {
+	b, err := l.get()
+	if d, ok := b.(thole.Durable); ok && err == nil {
+		return d.Durability()
+	}
+	return thole.Sync
+}
+
+// Check is the backend's own check of itself.
+func (l *later) Check(ctx context.Context) error {
+	b, err := l.get()
+	if err != nil {
+		return err
+	}
+	if c, ok := b.(interface{ Check(context.Context) error }); ok {
+		return c.Check(ctx)
+	}
+	return nil
+}

@@ -1,5 +1,0 @@
-//go:build faults
-
-package sqlitestore_test
-
-const schedules = 1000

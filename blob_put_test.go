@@ -1,0 +1,150 @@
+package thole_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/memstore"
+)
+
+func TestNothingIsLeftOfABlobThatFailed(t *testing.T) {
+	for name, put := range map[string]func(sp *thole.Space) error{
+		"its reader fails": func(sp *thole.Space) error {
+			_, err := sp.PutBlob(t.Context(), io.MultiReader(bytes.NewReader(randomBytes(5<<20)), iotest.ErrReader(errors.New("refused"))), nil)
+			return err
+		},
+		"it is too large": func(sp *thole.Space) error {
+			_, err := sp.PutBlob(t.Context(), bytes.NewReader(randomBytes(5<<20)), &thole.BlobOptions{MaxBytes: 4 << 20})
+			return err
+		},
+		"its context ends": func(sp *thole.Space) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := sp.PutBlob(ctx, io.MultiReader(bytes.NewReader(randomBytes(5<<20)), then(cancel)), nil)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sp := open(t, nil).Space("project:shop")
+			earlier, err := sp.PutBlob(t.Context(), bytes.NewReader(randomBytes(5 << 20)[:3<<20]), nil) // shares its chunks
+			if err != nil {
+				t.Fatal(err)
+			}
+			chunks := left(t, sp, "chunk/")
+			if err := put(sp); err == nil {
+				t.Fatal("it did not fail")
+			}
+			if n := left(t, sp, "chunk/"); n != chunks {
+				t.Errorf("%d chunks, want those %d of the earlier blob", n, chunks)
+			}
+			if n := left(t, sp, "upload/"); n != 0 {
+				t.Errorf("%d uploads are left", n)
+			}
+			if got, err := readBlob(t, sp, earlier.Hash); err != nil || len(got) != 3<<20 {
+				t.Errorf("the earlier blob: got %d bytes, %v", len(got), err)
+			}
+		})
+	}
+}
+
+// then is a reader that does something and yields one more byte.
+type then func()
+
+func (f then) Read(p []byte) (int, error) { f(); return copy(p, "x"), io.EOF }
+
+// A process is killed while it puts a blob. Its chunks go, but not those on which
+// another upload relies.
+func TestASweepDropsTheChunksOfAnUploadThatWasKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend, dead := memstore.New(), false
+		ours := openOn(t, dies{backend, false, &dead}, &thole.Options{Sweep: -1}).Space("project:shop")
+		theirs := openOn(t, kept{backend}, nil).Space("project:shop")
+		content := randomBytes(6 << 20)
+		_, err := ours.PutBlob(t.Context(), io.MultiReader(bytes.NewReader(content), then(func() { dead = true })), nil)
+		if err == nil {
+			t.Fatal("it did not fail")
+		}
+		if left(t, theirs, "chunk/") == 0 {
+			t.Fatal("nothing was stored before the process died")
+		}
+		same, err := theirs.PutBlob(t.Context(), bytes.NewReader(content[:3<<20]), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if n := left(t, theirs, "chunk/"); n != 12 {
+			t.Errorf("%d chunks are left, want the 12 of the other blob", n)
+		}
+		if n := left(t, theirs, "upload/"); n != 0 {
+			t.Errorf("%d uploads are left", n)
+		}
+		if got, err := readBlob(t, theirs, same.Hash); err != nil || !bytes.Equal(got, content[:3<<20]) {
+			t.Errorf("the other blob: got %d bytes, %v", len(got), err)
+		}
+	})
+}
+
+// Two uploads of one content are under way; the one that stored the chunks is refused.
+func TestAnUploadKeepsTheChunksThatAnotherOneStored(t *testing.T) {
+	sp := open(t, nil).Space("project:shop")
+	content := randomBytes(6 << 20)
+	refused := func() {
+		_, err := sp.PutBlob(t.Context(), io.MultiReader(bytes.NewReader(content), iotest.ErrReader(errors.New("refused"))), nil)
+		if err == nil {
+			t.Error("it did not fail")
+		}
+	}
+	// The inner one, which is refused, relies on chunks of the outer one and stores
+	// others that the outer one relies on later.
+	got, err := sp.PutBlob(t.Context(), io.MultiReader(bytes.NewReader(content[:3<<20]), &once{do: refused}, bytes.NewReader(content[3<<20:])), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := readBlob(t, sp, got.Hash); err != nil || !bytes.Equal(b, content) {
+		t.Errorf("got %d bytes, %v", len(b), err)
+	}
+	// The other way round: what the outer one stored, which fails, the inner one needs.
+	more := randomBytes(6<<20 + 7)
+	var inner thole.Blob
+	_, err = sp.PutBlob(t.Context(), io.MultiReader(bytes.NewReader(more[:5<<20]), &once{do: func() {
+		inner, err = sp.PutBlob(t.Context(), bytes.NewReader(more), nil)
+		if err != nil {
+			t.Error(err)
+		}
+	}}, iotest.ErrReader(errors.New("refused"))), nil)
+	if err == nil {
+		t.Error("it did not fail")
+	}
+	if b, err := readBlob(t, sp, inner.Hash); err != nil || !bytes.Equal(b, more) {
+		t.Errorf("the inner blob: got %d bytes, %v", len(b), err)
+	}
+}
+
+// once is a reader of nothing that does something first.
+type once struct{ do func() }
+
+func (o *once) Read([]byte) (int, error) { o.do(); return 0, io.EOF }
+
+// An upload that was dropped because nothing came for long does not make a blob without
+// chunks.
+func TestAnUploadThatWasDroppedIsNotFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sp := open(t, nil).Space("project:shop")
+		content := randomBytes(6 << 20)
+		wait := &once{do: func() { time.Sleep(2 * time.Hour) }}
+		_, err := sp.PutBlob(t.Context(), io.MultiReader(bytes.NewReader(content[:5<<20]), wait, bytes.NewReader(content[5<<20:])), nil)
+		if !errors.Is(err, thole.ErrConflict) {
+			t.Errorf("got %v, want ErrConflict", err)
+		}
+		if n := left(t, sp, "chunk/") + left(t, sp, "blob/") + left(t, sp, "upload/"); n != 0 {
+			t.Errorf("%d records are left", n)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+//go:build linux
+
+package main_test
+
+import (
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// withoutLandlock runs f on a thread where, as in what it starts, the kernel has no
+// Landlock.
+func withoutLandlock(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: it ends with this goroutine
+		filter := []unix.SockFilter{
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_LANDLOCK_CREATE_RULESET, Jf: 1},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+		}
+		prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			panic(err)
+		}
+		if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0); err != nil {
+			panic(err)
+		}
+		f()
+	}()
+	<-done
+}
+
+// Without Landlock the secrets of the server's memory and environment are closed all
+// the same; the line for the user says that files are not, and so does the attack.
+func TestTheAttackOnSecretsHoldsWithoutLandlockAndSaysWhatItLeavesOut(t *testing.T) {
+	withoutLandlock(func() {
+		cmd := exec.CommandContext(t.Context(), "../../scripts/attack/environ.sh")
+		cmd.Env = append(cmd.Environ(), "THOLE="+program)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v", err)
+		}
+		for _, want := range []string{"Bash has the rights of this process", "this kernel has no Landlock", "not tried", "\nheld\n"} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("the attack said %q, want %q in it", out, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package effort
+
+// Race reports whether the race detector watches.
+const Race = false

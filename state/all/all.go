@@ -1,0 +1,26 @@
+// Package all knows the concepts of Thole. A program that opens a store in which
+// they are used, though not by itself, tells the store of them here.
+package all
+
+import (
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/decision"
+	"github.com/thole-dev/thole/state/document"
+	"github.com/thole-dev/thole/state/file"
+	"github.com/thole-dev/thole/state/kv"
+	"github.com/thole-dev/thole/state/lock"
+	"github.com/thole-dev/thole/state/run"
+)
+
+// Register tells the store how the records of every concept end whose time is up.
+// Every process that sweeps a store does so when it opens the store. Doing it
+// again changes nothing. Kinds of records that are not Thole's stay undeclared:
+// see [thole.Store.OnExpire].
+func Register(s *thole.Store) {
+	decision.Register(s)
+	document.Register(s)
+	file.Register(s)
+	kv.Register(s)
+	lock.Register(s)
+	run.Register(s) // and threads
+}

@@ -1,0 +1,102 @@
+package decision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// Whoever acts holds the lease decision-act/<id>, which the commit of the plan
+// takes and the commit of the outcome ends. While it is alive nobody else acts
+// or verifies. Decisions that were planned without [Decisions.Do] or
+// [Decisions.Once] have none.
+const (
+	acts     = "decision-act/"
+	actLease = 30 * time.Second // of an actor that died without a word
+	lookAt   = time.Second      // how often who waits looks whether the actor lives
+)
+
+func begin(tx *thole.Tx, id string) (thole.Fence, error) {
+	return tx.Acquire(acts+id, thole.NewID("act"), actLease)
+}
+
+// act calls fn and keeps the lease meanwhile, also when a fence of the handle is
+// lost: what happens, happens.
+func (d *Decisions) act(ctx context.Context, lease thole.Fence, fn Act) (any, error) {
+	kept, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var keeper sync.WaitGroup
+	keeper.Go(func() { _ = d.sp.WithoutFences().KeepLease(kept, lease, actLease) })
+	defer keeper.Wait()
+	defer stop()
+	return fn(ctx)
+}
+
+// sight is what a look at a decision saw.
+type sight struct {
+	Decision
+	acting bool        // somebody acts
+	lease  thole.Fence // nobody did, and the act is the caller's now
+	taken  bool        // lease is set
+}
+
+// look reads a decision that has no outcome yet together with its lease. With
+// redo it takes the lease of an idempotent act that nobody does.
+func (d *Decisions) look(ctx context.Context, id string, redo bool) (s sight, err error) {
+	res, err := d.sp.Update(thole.WithoutIdempotencyKey(ctx), func(tx *thole.Tx) error {
+		s = sight{}
+		rec, err := tx.Get(all + id)
+		if err != nil {
+			return err
+		}
+		if s.Decision, err = read(id, rec); err != nil || s.Status != Planned {
+			return err
+		}
+		held, err := tx.Lease(acts + id)
+		if s.acting = held.Alive; err != nil || s.acting || !redo || !s.Idempotent {
+			return err
+		}
+		s.taken = true
+		s.lease, err = begin(tx, id)
+		return err
+	})
+	s.lease = s.lease.At(res)
+	return s, err
+}
+
+// await is look once nobody acts any more. ErrConflict: ctx ended before.
+func (d *Decisions) await(ctx context.Context, id string) (sight, error) {
+	s, err := d.look(ctx, id, true)
+	if err != nil || !s.acting {
+		return s, err
+	}
+	w, err := d.sp.Watch(ctx, &thole.WatchOptions{Streams: []string{Stream}, Types: []string{TypeResolved}, Durable: true})
+	if err == nil {
+		defer w.Close()
+	}
+	for err == nil && ctx.Err() == nil {
+		if s, err = d.look(ctx, id, true); err == nil && !s.acting {
+			return s, nil
+		}
+		if err == nil {
+			err = news(ctx, w)
+		}
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%w: decision %s is on its way: %w", thole.ErrConflict, id, context.Cause(ctx))
+	}
+	return s, err
+}
+
+// news waits for an event, or for as long as the next look may take.
+func news(ctx context.Context, w *thole.Watch) error {
+	wait, cancel := context.WithTimeout(ctx, lookAt)
+	defer cancel()
+	if _, err := w.Next(wait); err != nil && wait.Err() == nil && !errors.Is(err, thole.ErrTrimmed) {
+		return err
+	}
+	return nil
+}

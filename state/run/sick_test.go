@@ -1,0 +1,88 @@
+package run_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// spoil changes the stored record under key, as a raw commit of an admin could.
+func (b *bench) spoil(key string, change func(v string) string) {
+	b.t.Helper()
+	_, err := b.sp.Update(b.t.Context(), func(tx *thole.Tx) error {
+		rec, err := tx.Get(key)
+		tx.Put(key, json.RawMessage(change(string(rec.Value))), nil)
+		return err
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestARunThatCannotBeginHoldsUpNoOther(t *testing.T) {
+	each(t, func(b *bench) {
+		ctx := t.Context()
+		sick, next := b.start("sick", run.Request{}), b.start("next", run.Request{})
+		b.spoil("run/"+sick.ID, func(v string) string { return strings.Replace(v, `"type":"text"`, `"type":"odd"`, 1) })
+		for _, what := range []string{"run", "ready", "thread"} {
+			th, err := b.ts.Create(ctx, &thread.CreateOptions{Assistant: "coder"})
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			r, err := b.rs.Start(ctx, th.ID, run.Request{Prompt: what})
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			key := map[string]string{"run": "run/" + r.ID, "ready": "ready/coder/" + r.ID, "thread": thread.Key(th.ID)}[what]
+			b.spoil(key, func(string) string { return `"unreadable"` })
+		}
+		well, err := b.ts.Create(ctx, &thread.CreateOptions{Assistant: "coder"})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		last, err := b.rs.Start(ctx, well.ID, run.Request{Prompt: "last"})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		got := map[string]bool{}
+		for {
+			h, err := b.rs.Claim(ctx, &run.ClaimOptions{Agent: "coder"})
+			if errors.Is(err, thole.ErrNotFound) {
+				break
+			}
+			if err != nil {
+				b.t.Fatalf("claim: %v", err)
+			}
+			got[h.ID()] = true
+			b.finish(h)
+		}
+		if !got[next.ID] || !got[last.ID] || len(got) != 3 { // and the one that nobody asked for any more
+			b.t.Errorf("claimed %v, want %s and %s and one more", got, next.ID, last.ID)
+		}
+		if r := b.status(sick.ID, run.Failed); !strings.Contains(r.Error, "odd") {
+			b.t.Errorf("the run failed because of %q, want the reason", r.Error)
+		}
+	})
+}
+
+// A key that was used for something else is the caller's fault, not the run's.
+func TestAClaimUnderAUsedKeyFailsNoRun(t *testing.T) {
+	each(t, func(b *bench) {
+		ctx := thole.WithIdempotencyKey(t.Context(), "k", "f")
+		if _, err := b.ts.Create(ctx, nil); err != nil {
+			b.t.Fatal(err)
+		}
+		r := b.start("go", run.Request{})
+		var reused *thole.ReusedKeyError
+		if _, err := b.rs.Claim(thole.WithIdempotencyKey(t.Context(), "k", "f"), &run.ClaimOptions{Agent: "coder"}); !errors.As(err, &reused) {
+			b.t.Errorf("got %v, want *ReusedKeyError", err)
+		}
+		b.status(r.ID, run.Queued)
+		b.finish(b.claim())
+	})
+}

@@ -1,0 +1,365 @@
+package thole
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Of all processes on a store one at a time ends the expired records of a kind,
+// for as long as it takes: it holds the lease sweeper/<kind> in the space global.
+// One that dies meanwhile is replaced when its time is up. The election saves
+// work; that a record ends once is what its version decides.
+const (
+	sweeperTTL  = 10 * time.Second
+	sweepWait   = time.Minute     // the longest that a record which cannot be ended waits for the next try
+	electWithin = 5 * time.Second // the longest that a shard waits for another, in which global is
+)
+
+// sweepLoop ends expired records every so often. A process is elected only when
+// there is something that it can end, so an idle store writes nothing.
+func (s *Store) sweepLoop(ctx context.Context) {
+	w := &sweeper{store: s, holder: NewID("store"), failed: make(map[recordName]retry), after: make(map[string]string)}
+	lanes := newLanes(s.batch, func(shard int, spaces []string) []string { return w.sweep(ctx, shard, spaces) })
+	away := ""
+	wait := s.opts.Sweep
+	next := time.NewTimer(wait)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+		spaces, err := s.due(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		away = s.tellAway(away, err)
+		switch {
+		case reached(err) != nil:
+			wait = max(s.opts.Sweep, min(2*wait, sweeperTTL))
+			s.log.Warn("looking for expired records failed; will try again", "error", err, "in", wait)
+		default:
+			wait = s.opts.Sweep
+		}
+		for _, at := range s.silent() {
+			if !slices.Contains(spaces, at.space) {
+				spaces = append(spaces, at.space)
+			}
+		}
+		lanes.do(&s.tasks, spaces)
+		next.Reset(wait)
+	}
+}
+
+// tellAway logs which of several stores went away or came back since the last
+// time, and returns what to pass it next.
+func (s *Store) tellAway(before string, err error) string {
+	var e *UnreachableError
+	now := ""
+	if errors.As(err, &e) {
+		now = strings.Join(e.Patterns(), ", ")
+	} else if err != nil {
+		return before
+	}
+	switch {
+	case now == before:
+	case now == "":
+		s.log.Info("all stores answer again", "spaces", before)
+	default:
+		s.log.Warn("some stores do not answer; the others go on", "spaces", now, "error", err)
+	}
+	return now
+}
+
+// due lists spaces that may hold an expired record. With an [UnreachableError],
+// those of the stores that answered.
+func (s *Store) due(ctx context.Context) (due []string, err error) {
+	for q := (SpacesQuery{DueBy: s.Now(), Limit: MaxPage}); ; {
+		spaces, err := s.backend.Spaces(ctx, q)
+		if reached(err) != nil {
+			return due, err
+		}
+		due = append(due, spaces...)
+		if len(spaces) < MaxPage {
+			return due, err
+		}
+		q.After = spaces[len(spaces)-1]
+	}
+}
+
+// sweepPart is how many expired records of one space a sweep looks at before it comes
+// to the next space.
+const sweepPart = 50
+
+// expired returns a part of the expired records of a space whose kind was declared,
+// and the key after which to go on; "": there are no more. A run of others costs no
+// more than two parts, however long it is.
+func (sp *Space) expired(ctx context.Context, after string) (due []Record, next string, err error) {
+	now := sp.store.Now()
+	q := ListQuery{DueBy: now, After: after, Limit: sweepPart}
+	recs, err := sp.store.backend.List(ctx, sp.name, q)
+	if err != nil {
+		return nil, "", fmt.Errorf("expired records of %s: %w", sp.name, err)
+	}
+	known := true
+	for _, r := range recs {
+		if _, known = sp.store.expiry.of(r.Key); known && r.Expired(now) {
+			due = append(due, r)
+		}
+	}
+	if len(recs) < q.Limit {
+		return due, "", nil
+	}
+	next = recs[len(recs)-1].Key
+	if !known { // go on behind its kind; no character sorts after the last
+		next = max(next, kindOf(next)+"/\U0010ffff")
+	}
+	return due, next, nil
+}
+
+// sweeper is a Store's part in ending what expired.
+type sweeper struct {
+	store  *Store
+	holder string
+
+	mu     sync.Mutex
+	failed map[recordName]retry
+	after  map[string]string // where to go on in a space; none: at its begin
+}
+
+// recordName is a record; without a key, the list of a space.
+type recordName struct{ space, key string }
+
+// retry is when to try again what failed.
+type retry struct {
+	at   time.Time
+	wait time.Duration
+}
+
+// sweep ends a part of what expired in each of the spaces, which are in one shard, and
+// returns those in which there is more. So a space with much of it holds up the others,
+// and those that come meanwhile, for the time of a part. What fails is tried again
+// after a time of its own, and holds nothing else up.
+func (w *sweeper) sweep(ctx context.Context, shard int, spaces []string) (rest []string) {
+	e := &election{sweeper: w, shard: shard, offices: make(map[string]*office)}
+	defer e.end(ctx)
+	for _, name := range spaces {
+		list := recordName{name, ""}
+		if !w.ready(list) {
+			continue
+		}
+		sp := w.store.Space(name)
+		due, next, err := sp.expired(ctx, w.goOn(name))
+		if ctx.Err() != nil {
+			return nil
+		}
+		w.stop(name, next)
+		if w.note(list, err); next != "" {
+			rest = append(rest, name)
+		}
+		for _, rec := range due {
+			at := recordName{name, rec.Key}
+			if !w.ready(at) {
+				continue
+			}
+			elected := e.elected(ctx, kindOf(rec.Key))
+			if elected == nil {
+				continue
+			}
+			err := sp.endNow(elected, rec)
+			if ctx.Err() != nil {
+				return nil
+			}
+			w.note(at, err)
+		}
+	}
+	for _, at := range w.store.silent() {
+		_, known := w.store.expiry.of(at.key)
+		if !known || !slices.Contains(spaces, at.space) || !w.ready(at) {
+			continue
+		}
+		err := w.store.Space(at.space).endSilent(ctx, at.key)
+		if ctx.Err() != nil {
+			return nil
+		}
+		w.note(at, err)
+	}
+	return rest
+}
+
+// goOn returns the key after which the next part of a space begins.
+func (w *sweeper) goOn(space string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.after[space]
+}
+
+// stop keeps that key.
+func (w *sweeper) stop(space, next string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if next == "" {
+		delete(w.after, space)
+	} else {
+		w.after[space] = next
+	}
+}
+
+// endNow is expire; it is an error when rec is still there afterwards.
+func (sp *Space) endNow(ctx context.Context, rec Record) error {
+	if err := sp.expire(ctx, rec.Key); err != nil {
+		return err
+	}
+	now, err := sp.store.backend.Get(ctx, sp.name, rec.Key)
+	if err == nil && now[0].Version == rec.Version {
+		err = fmt.Errorf("%w: its expirer leaves %s expired", ErrConflict, rec.Key)
+	}
+	return err
+}
+
+// ready reports whether it is time to try something, again or at all.
+func (w *sweeper) ready(n recordName) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r, failed := w.failed[n]
+	return !failed || !time.Now().Before(r.at)
+}
+
+// maxFailed bounds what is remembered of failures. When it is reached, all are
+// forgotten, and tried again sooner than they should be.
+const maxFailed = 100_000
+
+// note remembers how a try ended.
+func (w *sweeper) note(n recordName, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		delete(w.failed, n)
+		return
+	}
+	if len(w.failed) >= maxFailed {
+		clear(w.failed)
+	}
+	sweep := w.store.opts.Sweep
+	r := retry{wait: max(sweep, min(2*w.failed[n].wait, sweepWait))}
+	r.at = time.Now().Add(r.wait - sweep/2) // the next sweep comes at about this time
+	w.failed[n] = r
+	w.store.log.Warn("an expired record could not be ended; will try again", "space", n.space, "key", n.key, "error", err, "in", r.wait)
+}
+
+// election is one sweep's claim to do it alone, kind by kind.
+type election struct {
+	*sweeper
+	shard   int
+	offices map[string]*office // of the kinds that were asked for
+}
+
+// office is the election's result for one kind.
+type office struct {
+	ctx    context.Context // nil: another process is elected
+	stop   context.CancelCauseFunc
+	base   string
+	fence  Fence
+	keeper sync.WaitGroup
+}
+
+// elected returns a context that ends when another process takes over, or nil if
+// another one is elected.
+func (e *election) elected(ctx context.Context, kind string) context.Context {
+	o := e.offices[kind]
+	if o == nil {
+		o = e.run(ctx, kind)
+		e.offices[kind] = o
+	}
+	if o.ctx == nil || o.ctx.Err() != nil {
+		return nil
+	}
+	return o.ctx
+}
+
+// run takes the lease for a kind. When its store cannot be reached, but the
+// shard's own can, the sweep goes on without: that costs work, not correctness.
+func (e *election) run(ctx context.Context, kind string) *office {
+	o := &office{base: "sweeper/" + kind}
+	if e.shard > 0 {
+		o.base = fmt.Sprintf("%s/%d", o.base, e.shard)
+	}
+	global := e.store.Space("global")
+	elsewhere := e.store.batch.of("global") != e.shard
+	within, cancel := ctx, context.CancelFunc(func() {})
+	if elsewhere {
+		within, cancel = context.WithTimeout(ctx, electWithin)
+	}
+	defer cancel()
+	at := recordName{"global", o.base}
+	if e.ready(at) {
+		var fence Fence
+		res, err := global.Update(within, func(tx *Tx) (err error) {
+			fence, err = tx.Acquire(o.base, e.holder, sweeperTTL)
+			return err
+		})
+		switch {
+		case err == nil:
+			e.note(at, nil)
+			o.fence = fence.At(res)
+			o.ctx, o.stop = context.WithCancelCause(ctx)
+			o.keeper.Go(func() { o.stop(global.KeepLease(o.ctx, o.fence, sweeperTTL)) })
+			return o
+		case errors.Is(err, ErrConflict) || ctx.Err() != nil: // another process sweeps, or this one ends
+			return o
+		}
+		e.note(at, err)
+	}
+	if elsewhere {
+		o.ctx, o.stop = context.WithCancelCause(ctx)
+	}
+	return o
+}
+
+// end gives up what was won. What cannot be given up runs out.
+func (e *election) end(ctx context.Context) {
+	for _, o := range e.offices {
+		if o.ctx == nil {
+			continue
+		}
+		o.stop(nil)
+		o.keeper.Wait()
+		if o.fence.Key == "" {
+			continue
+		}
+		_, err := e.store.Space("global").Under(o.fence).Update(ctx, func(tx *Tx) error {
+			tx.Release(o.base)
+			return nil
+		})
+		if err != nil && ctx.Err() == nil {
+			e.store.log.Info("the sweeper's lease was not given up; it runs out", "lease", o.base, "error", err)
+		}
+	}
+}
+
+// Sweep ends all expired records now whose kind was declared, without an
+// election and without a wait for what failed before; the Store does so by itself
+// unless Options.Sweep is negative. One record that cannot be ended does not keep
+// the others.
+func (s *Store) Sweep(ctx context.Context) error {
+	spaces, err := s.due(ctx)
+	errs := []error{err}
+	for _, name := range spaces {
+		sp := s.Space(name)
+		for after, more := "", true; more; more = after != "" {
+			var due []Record
+			due, after, err = sp.expired(ctx, after)
+			errs = append(errs, err)
+			for _, rec := range due {
+				errs = append(errs, sp.expire(ctx, rec.Key))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
