@@ -59,24 +59,23 @@ func (s *Store) follow(ctx context.Context, names []string) {
 		if h == nil || !at.begun {
 			continue
 		}
-		// The head was read after the place, so a place that it does not resume
-		// is gone for good.
-		err := head.Resume(at.head)
-		adopted := head.adopted() > at.head.Epoch
-		if err == nil && !adopted {
-			more, wait := h.beyond(head.Last)
-			if wait {
-				continue
-			}
-			if more {
-				err = errors.Join(h.follow(ctx, at, head.Last), h.forget(ctx))
-			}
+		if at.gone(head) {
+			s.hubs.reset(head.Space) // each watcher finds out from its own place
+			continue
+		}
+		more, wait := h.beyond(head.Last)
+		if wait {
+			continue
+		}
+		var err error
+		if more {
+			err = errors.Join(h.follow(ctx, at, head.Last), h.forget(ctx))
 		}
 		switch {
-		case err == nil && !adopted:
+		case err == nil:
 			h.looked(at)
-		case err == nil, errors.Is(err, ErrTrimmed):
-			s.hubs.reset(head.Space) // each watcher finds out from its own place
+		case errors.Is(err, ErrTrimmed):
+			s.hubs.reset(head.Space)
 		case ctx.Err() == nil:
 			s.log.Warn("following a journal failed; will try again", "space", head.Space, "error", err)
 		}

@@ -224,6 +224,13 @@ func (h *hub) place() place {
 	return place{head: h.head, era: h.era, begun: h.begun, signals: h.signals}
 }
 
+// gone reports whether what a hub held at the place is none of the journal's any
+// more, whose head was read after it: the space is another one now, was changed by
+// something else than commits, or was trimmed beyond the place.
+func (p place) gone(head Head) bool {
+	return p.begun && (head.Resume(p.head) != nil || head.adopted() > p.head.Epoch)
+}
+
 // committed appends what this process committed, if it follows directly, and
 // reports whether there is something to announce.
 func (h *hub) committed(c *Commit, res Result) bool {

@@ -95,8 +95,12 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 		return nil, err
 	}
 	at := hub.place()
-	w.era, w.since = at.era, at.signals
 	head, err := sp.Head(ctx)
+	if err == nil && at.gone(head) {
+		sp.store.hubs.reset(sp.name)
+		at = hub.place()
+	}
+	w.era, w.since = at.era, at.signals
 	switch {
 	case err != nil:
 	case w.opts.Oldest:

@@ -107,6 +107,35 @@ func TestAllWatchersSeeTheJournalsOrder(t *testing.T) {
 	}
 }
 
+// Another process removes the space and makes it anew, and this one, where someone
+// watched the old, has not heard of it: who watches now sees the new one alone.
+func TestAWatchOfANewSpaceShowsNothingOfTheRemovedOne(t *testing.T) {
+	a, b := pair(t, quiet, false)
+	old := watch(t, a, nil)
+	commitNumbers(t, a, 1, 3)
+	if got, err := collect(t.Context(), old, 3); err != nil || got != "1 2 3" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	if err := b.Purge(t.Context(), thole.Purge{All: true}); err != nil {
+		t.Fatal(err)
+	}
+	commitNumbers(t, b, 11, 12)
+	anew := watch(t, a, &thole.WatchOptions{Oldest: true})
+	if got, err := collect(t.Context(), anew, 2); err != nil || got != "11 12" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if err := a.Signal("s", "x.said", 13); err != nil {
+		t.Fatal(err)
+	}
+	commitNumbers(t, a, 14, 14)
+	if got, err := collect(t.Context(), anew, 2); err != nil || got != "~13 14" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := old.Next(t.Context()); !errors.Is(err, thole.ErrTrimmed) {
+		t.Errorf("who watched the old one: got %v", err)
+	}
+}
+
 func TestAnotherProcessIsSeenByPollingAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t, nil, false)
