@@ -47,10 +47,11 @@ type blobHead struct {
 // PutBlob stores what r yields and returns its name. Content that the space has
 // already is not written again. It emits no event, holds at most 2 MiB in
 // memory and ignores an idempotency key: it is idempotent by itself. Content up
-// to 2 MiB is stored in one commit; a larger blob exists only once all of it is
-// stored, and the chunks of one that fails half-way are deleted: at once, or by a
-// sweep when the process died. Errors: r's, ErrTooLarge, ErrConflict when r yields
-// nothing for an hour, and those of [Space.Commit].
+// to 2 MiB is stored in one commit, or in none if the space has the blob; a larger
+// blob exists only once all of it is stored, and the chunks of one that fails half-way
+// are deleted: at once, or by a sweep when the process died. What becomes of other
+// puts that share its chunks makes no difference. Errors: r's, ErrTooLarge,
+// ErrConflict when r yields nothing for an hour, and those of [Space.Commit].
 func (sp *Space) PutBlob(ctx context.Context, r io.Reader, opts *BlobOptions) (Blob, error) {
 	p := blobPut{ctx: WithoutIdempotencyKey(ctx), sp: sp, whole: sha256.New()}
 	b, err := p.put(r, opts)

@@ -17,8 +17,10 @@ import (
 // whoever replaces it first decides: the blob is there, or its chunks go. It expires
 // when nothing comes for long, and then a sweep drops it.
 //
-// Who relies on a chunk that is there writes the record "upload", under which
-// dropping deletes: what nobody needed when it looked is still not needed then.
+// A put that relies on a chunk that is there checks it, lists it in the same commit, and
+// writes the record "upload", under which dropping deletes: what nobody needed when it
+// looked is still not needed then. The bytes are at hand until then, so that a chunk
+// which was dropped meanwhile is stored again.
 type upload struct {
 	Chunks []string `json:"chunks"`
 }
@@ -26,7 +28,6 @@ type upload struct {
 const (
 	uploadKey  = "upload"
 	uploadTTL  = time.Hour
-	maxRelied  = 150              // chunks that are there already, which one commit checks
 	dropWithin = 10 * time.Second // what is not dropped by then is left to a sweep
 )
 
@@ -37,7 +38,6 @@ type blobPut struct {
 	whole  hash.Hash
 	head   blobHead
 	writes []Write  // chunks that are not looked at yet
-	relied []Check  // chunks that are there already, which no commit has checked yet
 	upload string   // key; "": nothing was committed yet
 	at     Position // its version
 }
@@ -63,16 +63,15 @@ func (p *blobPut) add(chunk []byte) error {
 	return nil
 }
 
-// flush stores the chunks at hand that the space does not have yet, and notes them. With
-// a head it stores that too, and ends the upload.
+// flush stores the chunks at hand that the space does not have yet, and notes all of
+// them. With a head it stores that too, and ends the upload.
 func (p *blobPut) flush(head *Write) error {
 	for {
 		c, relied, err := p.next(head)
 		if err != nil {
 			return err
 		}
-		if len(c.Writes) == 0 && (head != nil || len(relied) < maxRelied) {
-			p.writes, p.relied = p.writes[:0], relied
+		if head != nil && len(c.Writes) == 0 { // the blob is there
 			return nil
 		}
 		var note []Write // of the upload
@@ -105,7 +104,7 @@ func (p *blobPut) flush(head *Write) error {
 		if err != nil {
 			return err
 		}
-		p.at, p.writes, p.relied = res.Last, p.writes[:0], nil
+		p.at, p.writes = res.Last, p.writes[:0]
 		return nil
 	}
 }
@@ -121,7 +120,6 @@ func (p *blobPut) next(head *Write) (c Commit, relied []Check, err error) {
 	if err != nil {
 		return c, nil, err
 	}
-	relied = slices.Clone(p.relied)
 	for i, w := range p.writes {
 		if bytes.Equal(have[i].Value, w.Value) {
 			relied = append(relied, Check{Key: w.Key, At: have[i].Version})

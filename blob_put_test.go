@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -147,4 +150,122 @@ func TestAnUploadThatWasDroppedIsNotFinished(t *testing.T) {
 			t.Errorf("%d records are left", n)
 		}
 	})
+}
+
+// meddled is a backend on which something happens right before the first commit that
+// matches: after all that it was concluded from was read.
+type meddled struct {
+	thole.Backend
+	match func(*thole.Commit) bool
+	do    func()
+	once  sync.Once
+}
+
+func (m *meddled) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	for i := range batch {
+		if m.match(&batch[i]) {
+			m.once.Do(m.do)
+		}
+	}
+	return m.Backend.Commit(ctx, batch)
+}
+
+// between returns the space in two Stores on one backend; do happens in the other right
+// before the first commit of ours that matches.
+func between(t *testing.T, match func(*thole.Commit) bool, do func()) (ours, other *thole.Space, happened func() bool) {
+	t.Helper()
+	backend, done := memstore.New(), false
+	m := &meddled{Backend: backend, match: match, do: func() { do(); done = true }}
+	ours = openOn(t, m, &thole.Options{Sweep: -1}).Space("project:shop")
+	other = openOn(t, kept{backend}, &thole.Options{Sweep: -1}).Space("project:shop")
+	return ours, other, func() bool { return done }
+}
+
+// stalled puts content, of which the last bytes never come: finish lets the put fail, and
+// waits until it has dropped its chunks.
+func stalled(t *testing.T, sp *thole.Space, content []byte) (finish func()) {
+	t.Helper()
+	reached, fail, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		wait := &once{do: func() { close(reached); <-fail }}
+		_, err := sp.PutBlob(t.Context(), io.MultiReader(bytes.NewReader(content), wait, iotest.ErrReader(errors.New("refused"))), nil)
+		if err == nil {
+			t.Error("it did not fail")
+		}
+	}()
+	<-reached
+	return sync.OnceFunc(func() { close(fail); <-gone })
+}
+
+func TestAChunkThatIsDroppedRightBeforeABlobReliesOnItIsStoredAgain(t *testing.T) {
+	var drop func()
+	ours, other, happened := between(t, writes("blob/"), func() { drop() })
+	content := randomBytes(5 << 20)
+	drop = stalled(t, other, content)
+	defer drop()
+	b, err := ours.PutBlob(t.Context(), bytes.NewReader(content[:2<<20]), nil)
+	if err != nil || !happened() {
+		t.Fatal(err, happened())
+	}
+	if got, err := readBlob(t, ours, b.Hash); err != nil || !bytes.Equal(got, content[:2<<20]) {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+}
+
+func TestAChunkOnWhichABlobReliesRightBeforeItIsDroppedStays(t *testing.T) {
+	var rely func()
+	ours, other, happened := between(t, deletes("chunk/"), func() { rely() })
+	content := randomBytes(5 << 20)
+	var b thole.Blob
+	rely = func() {
+		var err error
+		if b, err = other.PutBlob(t.Context(), bytes.NewReader(content[:2<<20]), nil); err != nil {
+			t.Error(err)
+		}
+	}
+	stalled(t, ours, content)()
+	if !happened() {
+		t.Fatal("nothing was dropped")
+	}
+	if got, err := readBlob(t, other, b.Hash); err != nil || !bytes.Equal(got, content[:2<<20]) {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+	if n := left(t, other, "chunk/"); n != 8 {
+		t.Errorf("%d chunks are left, want the 8 of the other blob", n)
+	}
+}
+
+func writes(prefix string) func(*thole.Commit) bool {
+	return func(c *thole.Commit) bool {
+		return slices.ContainsFunc(c.Writes, func(w thole.Write) bool { return strings.HasPrefix(w.Key, prefix) && w.Value != nil })
+	}
+}
+
+func deletes(prefix string) func(*thole.Commit) bool {
+	return func(c *thole.Commit) bool {
+		return slices.ContainsFunc(c.Writes, func(w thole.Write) bool { return strings.HasPrefix(w.Key, prefix) && w.Value == nil })
+	}
+}
+
+// Another put of the same content fails while ours goes on, which has stored nothing yet.
+func TestABlobIsStoredAlthoughAnotherPutOfItFails(t *testing.T) {
+	for _, has := range []int{2 << 20, 5 << 20, 8 << 20} { // what is there already when the other one fails
+		sp := open(t, nil).Space("project:shop")
+		content := randomBytes(9 << 20)
+		fail := stalled(t, sp, content[:8<<20+1])
+		b, err := sp.PutBlob(t.Context(), io.MultiReader(bytes.NewReader(content[:has]), &once{do: fail}, bytes.NewReader(content[has:])), nil)
+		if err != nil {
+			t.Fatalf("after %d bytes: %v", has, err)
+		}
+		if got, err := readBlob(t, sp, b.Hash); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("after %d bytes: got %d bytes, %v", has, len(got), err)
+		}
+		if n := left(t, sp, "chunk/"); n != 36 {
+			t.Errorf("after %d bytes: %d chunks are left, want 36", has, n)
+		}
+		if n := left(t, sp, "upload/"); n != 0 {
+			t.Errorf("after %d bytes: %d uploads are left", has, n)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -47,10 +48,14 @@ func TestABlobIsReadBackAndStoredOnce(t *testing.T) {
 			t.Errorf("%d bytes: HasBlob: got %v, %v, %v; want %v", size, has, ok, err, b)
 		}
 		before, _ := sp.Head(t.Context())
+		chunks, _ := sp.List(t.Context(), thole.ListQuery{Prefix: "chunk/"})
 		if again, err := sp.PutBlob(t.Context(), bytes.NewReader(content), nil); err != nil || again != b {
 			t.Errorf("%d bytes again: got %v, %v; want %v", size, again, err, b)
 		}
-		if after, _ := sp.Head(t.Context()); after.Last != before.Last {
+		if now, _ := sp.List(t.Context(), thole.ListQuery{Prefix: "chunk/"}); !reflect.DeepEqual(now, chunks) {
+			t.Errorf("%d bytes again: wrote chunks", size)
+		}
+		if after, _ := sp.Head(t.Context()); size <= 2<<20 && after.Last != before.Last {
 			t.Errorf("%d bytes again: committed something", size)
 		}
 	}
