@@ -114,7 +114,7 @@ func (c *Chunk) check() error {
 		if err := checkAnyTime("the time of "+r.Key, r.Updated); err != nil {
 			return err
 		}
-		if err := checkAnyTime("the expiry of "+r.Key, r.Expires); err != nil {
+		if err := checkExpiry(r.Key, r.Expires); err != nil {
 			return err
 		}
 		if err := checkStored("value of "+r.Key, r.Value, depthUnder(r.Key)); err != nil {

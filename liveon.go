@@ -72,7 +72,7 @@ func (sp *Space) moveEnd(ctx context.Context, key string, now time.Time, ttl fun
 		return nil
 	}
 	then := sp.store.Space(sp.name)
-	then.asOf = now // as for an expiry: the caller may hold the turn
+	then.asOf = &now // as for an expiry: the caller may hold the turn
 	_, err = then.Update(WithoutIdempotencyKey(ctx), func(tx *Tx) error {
 		rec, err := tx.Get(key)
 		if err != nil || !early(rec) {

@@ -22,8 +22,8 @@ type Space struct {
 	caller string // whose idempotency keys count; "": actor's
 	cause  string
 	fences []Fence
-	asOf   time.Time // of an expiry: commits carry this time instead of now
-	err    error     // what is wrong with the name
+	asOf   *time.Time // of an expiry: commits carry this time; nil: now
+	err    error      // what is wrong with the name
 }
 
 // Name returns the space's name.

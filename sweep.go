@@ -11,7 +11,7 @@ import (
 )
 
 // Expirer ends what expired: it must remove rec, or make it expire later, in
-// one commit of sp. That commit carries the time of the expiry. It may run more
+// one commit of sp, through which alone rec may be touched. That commit carries the time of the expiry. It may run more
 // than once, in several processes. ErrCorrupt says that it cannot read rec or its
 // key, which is then deleted.
 type Expirer func(ctx context.Context, sp *Space, rec Record) error
@@ -130,10 +130,13 @@ func (sp *Space) end(ctx context.Context, rec Record, at time.Time) error {
 		return fmt.Errorf("%w: %s in %s has expired, and this program does not know how records of %s end", errors.ErrUnsupported, rec.Key, sp.name, kindOf(rec.Key))
 	}
 	then := sp.store.Space(sp.name)
-	then.asOf = at
-	ctx = WithoutIdempotencyKey(ctx)
+	then.asOf = &at
+	ctx, err := sp.ending(WithoutIdempotencyKey(ctx), rec.Key)
+	if err != nil {
+		return err
+	}
 
-	err := end(ctx, then, rec)
+	err = end(ctx, then, rec)
 	if !Reserved(rec.Key) && errors.Is(err, ErrCorrupt) {
 		sp.store.log.Warn("an expired record that its concept cannot read is deleted", "space", sp.name, "key", rec.Key, "version", rec.Version)
 		_, err = then.commit(ctx, Commit{
@@ -145,6 +148,40 @@ func (sp *Space) end(ctx context.Context, rec Record, at time.Time) error {
 		return nil // someone else ended it, or it lives on
 	}
 	return err
+}
+
+// maxEnding bounds how many records end within each other: the expirer of one meets
+// the next, which has expired too.
+const maxEnding = MaxDepth
+
+// endings are the records that a context's call ends, from the innermost out.
+type endings struct {
+	store *Store
+	recordName
+	depth int
+	outer *endings
+}
+
+type endingsKey struct{}
+
+// ending notes in ctx that the record under key is being ended. An expirer that
+// touches its record, or one that is being ended around it, other than through the
+// handle it was given would be called for it again, without end: that is an error.
+func (sp *Space) ending(ctx context.Context, key string) (context.Context, error) {
+	outer, _ := ctx.Value(endingsKey{}).(*endings)
+	e := &endings{sp.store, recordName{sp.name, key}, 1, outer}
+	if outer != nil {
+		e.depth += outer.depth
+	}
+	if e.depth > maxEnding {
+		return nil, fmt.Errorf("thole: end %s in %s: it would be within the ends of %d other records", key, sp.name, maxEnding)
+	}
+	for ; outer != nil; outer = outer.outer {
+		if outer.store == sp.store && outer.recordName == e.recordName {
+			return nil, fmt.Errorf("thole: end %s in %s: it is being ended already, by an expirer that did not use its handle for it", key, sp.name)
+		}
+	}
+	return context.WithValue(ctx, endingsKey{}, e), nil
 }
 
 // Bounds of what the default expirer handles in the one commit that ends a

@@ -1,6 +1,7 @@
 package thole
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,14 +17,16 @@ import (
 // work; that a record ends once is what its version decides.
 const (
 	sweeperTTL  = 10 * time.Second
-	sweepWait   = time.Minute     // the longest that a record which cannot be ended waits for the next try
-	electWithin = 5 * time.Second // the longest that a shard waits for another, in which global is
+	sweepWait   = time.Minute      // the longest that a record which cannot be ended waits for the next try
+	tryFor      = 30 * time.Second // the longest that the first try to end a record may take
+	tryLeast    = 2 * time.Second  // as each that took too long halves it
+	electWithin = 5 * time.Second  // the longest that a shard waits for another, in which global is
 )
 
 // sweepLoop ends expired records every so often. A process is elected only when
 // there is something that it can end, so an idle store writes nothing.
 func (s *Store) sweepLoop(ctx context.Context) {
-	w := &sweeper{store: s, holder: NewID("store"), failed: make(map[recordName]retry), after: make(map[string]string)}
+	w := &sweeper{store: s, holder: NewID("store"), failed: make(map[recordName]retry), stuck: make(map[recordName]bool), after: make(map[string]string)}
 	lanes := newLanes(s.batch, func(shard int, spaces []string) []string { return w.sweep(ctx, shard, spaces) })
 	away := ""
 	wait := s.opts.Sweep
@@ -130,7 +133,8 @@ type sweeper struct {
 
 	mu     sync.Mutex
 	failed map[recordName]retry
-	after  map[string]string // where to go on in a space; none: at its begin
+	stuck  map[recordName]bool // tries that did not return in time, and still have not
+	after  map[string]string   // where to go on in a space; none: at its begin
 }
 
 // recordName is a record; without a key, the list of a space.
@@ -138,8 +142,9 @@ type recordName struct{ space, key string }
 
 // retry is when to try again what failed.
 type retry struct {
-	at   time.Time
-	wait time.Duration
+	at    time.Time
+	wait  time.Duration
+	limit time.Duration // of what that may take; 0: tryFor
 }
 
 // sweep ends a part of what expired in each of the spaces, which are in one shard, and
@@ -172,7 +177,7 @@ func (w *sweeper) sweep(ctx context.Context, shard int, spaces []string) (rest [
 			if elected == nil {
 				continue
 			}
-			err := sp.endNow(elected, rec)
+			err := w.try(elected, at, func(ctx context.Context) error { return sp.endNow(ctx, rec) })
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -184,7 +189,7 @@ func (w *sweeper) sweep(ctx context.Context, shard int, spaces []string) (rest [
 		if !known || !slices.Contains(spaces, at.space) || !w.ready(at) {
 			continue
 		}
-		err := w.store.Space(at.space).endSilent(ctx, at.key)
+		err := w.try(ctx, at, func(ctx context.Context) error { return w.store.Space(at.space).endSilent(ctx, at.key) })
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -228,7 +233,45 @@ func (w *sweeper) ready(n recordName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r, failed := w.failed[n]
-	return !failed || !time.Now().Before(r.at)
+	return !w.stuck[n] && (!failed || !time.Now().Before(r.at))
+}
+
+// errSlow is a try that was cut off.
+var errSlow = errors.New("it took too long")
+
+// try calls end, which ends a record, and cuts it off when its time is up. One that
+// does not even hear of that is left behind, until it returns or the Store waits for
+// it in Close.
+func (w *sweeper) try(ctx context.Context, n recordName, end func(context.Context) error) error {
+	w.mu.Lock()
+	limit := cmp.Or(w.failed[n].limit, tryFor)
+	w.mu.Unlock()
+	cut, cancel := context.WithTimeoutCause(ctx, limit, errSlow)
+	left := time.NewTimer(limit + tryLeast)
+	defer left.Stop()
+	done := make(chan error, 1)
+	w.store.tasks.Go(func() {
+		defer cancel()
+		err := end(cut)
+		done <- err
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.stuck, n)
+	})
+	select {
+	case err := <-done:
+		if err != nil && context.Cause(cut) == errSlow {
+			err = fmt.Errorf("%w: %w", errSlow, err)
+		}
+		return err
+	case <-left.C:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(done) == 0 {
+			w.stuck[n] = true
+		}
+		return errSlow
+	}
 }
 
 // maxFailed bounds what is remembered of failures. When it is reached, all are
@@ -247,7 +290,10 @@ func (w *sweeper) note(n recordName, err error) {
 		clear(w.failed)
 	}
 	sweep := w.store.opts.Sweep
-	r := retry{wait: max(sweep, min(2*w.failed[n].wait, sweepWait))}
+	r := retry{wait: max(sweep, min(2*w.failed[n].wait, sweepWait)), limit: w.failed[n].limit}
+	if errors.Is(err, errSlow) { // it takes the others' time, so it gets less of it
+		r.wait, r.limit = sweepWait, max(cmp.Or(r.limit, tryFor)/2, tryLeast)
+	}
 	r.at = time.Now().Add(r.wait - sweep/2) // the next sweep comes at about this time
 	w.failed[n] = r
 	w.store.log.Warn("an expired record could not be ended; will try again", "space", n.space, "key", n.key, "error", err, "in", r.wait)

@@ -66,8 +66,9 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 	defer func() { turn.leave() }()
 	for attempt := 0; ; attempt++ {
 		then := *sp
-		then.asOf = sp.time()
-		tx := &Tx{ctx: given, sp: &then, now: then.asOf, cached: attempt == 0}
+		now := sp.time()
+		then.asOf = &now
+		tx := &Tx{ctx: given, sp: &then, now: now, cached: attempt == 0}
 		err := fn(tx)
 		if err == nil {
 			err = tx.err
@@ -85,13 +86,13 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 				return Result{}, tx.holds(err)
 			}
 			// It was concluded from what was not so, or not at one time.
-			if turn == nil && attempt > 0 && sp.asOf.IsZero() {
+			if turn == nil && attempt > 0 && sp.asOf == nil {
 				turn = sp.store.turns.take(ctx, sp.name, changed)
 			}
 			continue
 		}
 		// What ends a record runs inside another commit, which may hold the turn.
-		if turn == nil && sp.asOf.IsZero() {
+		if turn == nil && sp.asOf == nil {
 			if turn = sp.store.turns.join(ctx, sp.name, tx.seen); turn != nil {
 				continue // it was not our turn: what was read is old by now
 			}
@@ -106,7 +107,7 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 			return res, err
 		}
 		sp.store.cache.drop(sp.name, conflict.Check.Key)
-		if turn == nil && sp.asOf.IsZero() {
+		if turn == nil && sp.asOf == nil {
 			turn = sp.store.turns.take(ctx, sp.name, conflict.Check.Key)
 		} else if attempt > 2 {
 			// Another process is at it: stand back for about one commit.
@@ -119,8 +120,8 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 }
 
 func (sp *Space) time() time.Time {
-	if !sp.asOf.IsZero() {
-		return sp.asOf
+	if sp.asOf != nil {
+		return *sp.asOf
 	}
 	return sp.store.Now()
 }

@@ -248,6 +248,21 @@ func checkAnyTime(what string, t time.Time) error {
 	return checkTime(what, t)
 }
 
+// epoch is the earliest time at which a record may be made to expire.
+var epoch = time.Unix(0, 0)
+
+// checkExpiry is checkTime for when the record under key ends, if it does. A time before
+// 1970 is no clock's.
+func checkExpiry(key string, t time.Time) error {
+	if t.IsZero() {
+		return nil
+	}
+	if t.Before(epoch) {
+		return invalidf("the expiry of %s is before 1970", key)
+	}
+	return checkTime("the expiry of "+key, t)
+}
+
 // check validates a commit and returns its size in bytes.
 func (c *Commit) check() (int, error) { return c.checkWith((*Event).check) }
 
@@ -371,11 +386,11 @@ func (w *Write) check() error {
 	if err := checkAppName(w.Key); err != nil {
 		return err
 	}
+	if err := checkExpiry(w.Key, w.Expires); err != nil {
+		return err
+	}
 	if !w.Expires.IsZero() {
 		w.Expires = w.Expires.UTC().Truncate(time.Microsecond) // as it is stored
-		if err := checkTime("the expiry of "+w.Key, w.Expires); err != nil {
-			return err
-		}
 	}
 	if w.Notify && len(w.Value) > maxNotifyBytes {
 		return fmt.Errorf("%w: value of %s has %d bytes, the limit with Notify is %d", ErrTooLarge, w.Key, len(w.Value), maxNotifyBytes)

@@ -1,0 +1,144 @@
+package thole_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/backend/sqlitestore"
+)
+
+// dawn is the first time of all that a store can have been told.
+var dawn = time.Time{}.Add(time.Microsecond)
+
+func TestWhatExpiredAtTheBeginningOfTimeEnds(t *testing.T) {
+	for name, open := range map[string]func() (thole.Backend, error){
+		"memory": func() (thole.Backend, error) { return memstore.New(), nil },
+		"sqlite": func() (thole.Backend, error) { return sqlitestore.Open(t.Context(), t.TempDir()+"/thole.db", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sp := openOn(t, b, &thole.Options{Sweep: -1}).Space("user:1")
+			// An earlier version let it in.
+			for _, key := range []string{"app/swept", "app/touched"} {
+				_, err = b.Commit(t.Context(), []thole.Commit{{Space: "user:1", Now: time.Now(), Actor: "user:eve", Writes: []thole.Write{
+					{Key: key, Value: json.RawMessage("1"), Expires: dawn, Notify: true}}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if _, err := sp.Commit(ctx, thole.Commit{Writes: []thole.Write{{Key: "app/touched", Value: json.RawMessage("2")}}}); err != nil {
+				t.Errorf("a write of it: %v", err)
+			}
+			if err := sp.Store().Sweep(ctx); err != nil {
+				t.Errorf("sweep: %v", err)
+			}
+			for _, key := range []string{"app/swept", "app/touched"} {
+				if got := types(t, sp, key); got != "app.expired" {
+					t.Errorf("%s: got %q, want one app.expired", key, got)
+				}
+			}
+			if got := left(t, sp, "app/"); got != 1 {
+				t.Errorf("%d records are left, want that which was written", got)
+			}
+		})
+	}
+}
+
+func TestNothingIsMadeToExpireBeforeClocksBegan(t *testing.T) {
+	s := open(t, nil)
+	for _, at := range []time.Time{dawn, time.Time{}.Add(1), time.Unix(0, -1), time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		w := thole.Write{Key: "app/x", Value: json.RawMessage("1"), Expires: at}
+		_, err := s.Space("user:1").Commit(t.Context(), thole.Commit{Writes: []thole.Write{w}})
+		if !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("commit, %v: got %v, want ErrInvalid", at, err)
+		}
+		_, err = s.Apply(t.Context(), []thole.Commit{{Space: "user:1", Now: s.Now(), Writes: []thole.Write{w}}})
+		if !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("apply, %v: got %v, want ErrInvalid", at, err)
+		}
+		from := thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}
+		err = s.Load(t.Context(), "user:2", thole.Chunk{
+			Head:    thole.Head{Space: "user:2", Oldest: from, Last: from, Epochs: []thole.Epoch{{Name: from.Epoch, First: 1, Last: 1}}},
+			Records: []thole.Record{{Key: "app/x", Value: w.Value, Expires: at, Updated: s.Now(), Version: from}},
+		})
+		if !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("import, %v: got %v, want ErrInvalid", at, err)
+		}
+	}
+	if got := left(t, s.Space("user:1"), "app/"); got != 0 {
+		t.Errorf("%d records are there", got)
+	}
+}
+
+// An expirer that touches its record by a handle of its own meets it as expired.
+func TestAnExpirerThatLeavesItsHandleFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nil)
+		sp := s.Space("user:1")
+		tries := 0
+		touch := func(ctx context.Context, sp *thole.Space, key string) error {
+			_, err := sp.Store().Space(sp.Name()).Commit(ctx, thole.Commit{Writes: []thole.Write{{Key: key}}})
+			return err
+		}
+		s.OnExpire("bad", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+			tries++
+			return touch(ctx, sp, rec.Key)
+		})
+		// Two that end each other.
+		s.OnExpire("left", func(ctx context.Context, sp *thole.Space, _ thole.Record) error { return touch(ctx, sp, "right/1") })
+		s.OnExpire("right", func(ctx context.Context, sp *thole.Space, _ thole.Record) error { return touch(ctx, sp, "left/1") })
+		for _, key := range []string{"bad/1", "left/1", "right/1", "thing/1"} {
+			putFor(t, sp, key, 1, time.Second, true)
+		}
+		time.Sleep(2*time.Second + time.Millisecond)
+		if got := types(t, sp, "thing/1"); got != "thing.expired" {
+			t.Errorf("beside it: got %q, want thing.expired", got)
+		}
+		time.Sleep(time.Hour)
+		if tries < 60 || tries > 70 {
+			t.Errorf("tried %d times in an hour, want every minute", tries)
+		}
+		for _, key := range []string{"bad/1", "left/1"} {
+			if err := touch(t.Context(), sp, key); err == nil || !strings.Contains(err.Error(), "is being ended already") {
+				t.Errorf("a write of %s: got %v, want the reason", key, err)
+			}
+		}
+	})
+}
+
+func TestWhatTakesForEverToEndIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nil)
+		deaf := make(chan struct{})
+		s.OnExpire("slow", func(ctx context.Context, _ *thole.Space, _ thole.Record) error { <-ctx.Done(); return ctx.Err() })
+		s.OnExpire("deaf", func(context.Context, *thole.Space, thole.Record) error { <-deaf; return nil })
+		for _, key := range []string{"slow/1", "slow/2", "deaf/1"} {
+			putFor(t, s.Space("user:1"), key, 1, time.Second, true)
+		}
+		time.Sleep(10 * time.Minute)
+		late := time.Duration(0)
+		for range 100 {
+			putFor(t, s.Space("user:2"), "thing/1", 1, time.Second, false)
+			time.Sleep(2 * time.Second)
+			for ; left(t, s.Space("user:2"), "thing/") > 0; late += time.Second {
+				time.Sleep(time.Second)
+			}
+		}
+		if late > time.Minute {
+			t.Errorf("what expired elsewhere was late by %v in all, in 100 times", late)
+		}
+		close(deaf)
+	})
+}
