@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/thole-dev/thole"
@@ -19,6 +20,7 @@ import (
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
 )
 
 // aRun is what a run looks like from outside.
@@ -198,8 +200,66 @@ func TestARunThatStreamsEndsWithComplete(t *testing.T) {
 	if len(types) < 4 || types[0] != "run.queued" || types[len(types)-2] != "run.finished" || types[len(types)-1] != "complete" {
 		t.Errorf("heard %v", types)
 	}
-	if types := heard(); !slices.Equal(types, []string{"complete"}) { // the same run, which has ended
-		t.Errorf("the repeat heard %v", types)
+}
+
+// A client whose connection broke before it had an id to go on from asks again
+// under its key, and misses nothing of the run, be it on its way or ended.
+func TestARepeatedStreamOfARunBeginsBeforeTheRun(t *testing.T) {
+	s := serve(t, nil)
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+	const body = `{"prompt":"hi"}`
+	said, goOn := make(chan bool), make(chan bool)
+	done := s.worker("project:a", func(ctx context.Context, h *run.Handle) error {
+		if _, err := h.Block(ctx, thread.TextBlock("hello")); err != nil {
+			return err
+		}
+		close(said)
+		<-goOn
+		return nil
+	})
+	first, hangUp := s.startStreaming(path+"/runs", body, "Idempotency-Key", "k")
+	hangUp()
+	for _, ok := first.next(); ok; _, ok = first.next() {
+	}
+	<-said
+	var once sync.Once
+	listen := func(headers ...string) (ids, types []string) {
+		w, _ := s.startStreaming(path+"/runs", body, append(headers, "Idempotency-Key", "k")...)
+		once.Do(func() { close(goOn) })
+		for f, ok := w.next(); ok; f, ok = w.next() {
+			if f.id != "" {
+				ids = append(ids, f.id)
+			}
+			types = append(types, f.event)
+		}
+		return ids, types
+	}
+	ids, types := listen()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	want := []string{"run.queued", "message.added", "run.started", "message.updated", "message.completed", "run.finished", "complete"}
+	if !slices.Equal(types, want) {
+		t.Errorf("the repeat while it runs heard %v, want %v", types, want)
+	}
+	if _, types := listen(); !slices.Equal(types, want) {
+		t.Errorf("the repeat after its end heard %v, want %v", types, want)
+	}
+	for n, id := range ids {
+		if _, types := listen("Last-Event-ID", id); !slices.Equal(types, want[n+1:]) {
+			t.Errorf("the repeat after event %d heard %v, want %v", n, types, want[n+1:])
+		}
+	}
+	s.refuse(400, "invalid", "POST", path+"/runs", body, "Accept", "text/event-stream", "Idempotency-Key", "k", "Last-Event-ID", "x")
+	end, err := thole.ParsePosition(ids[len(ids)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.Space("project:a").Purge(t.Context(), thole.Purge{Events: []thole.Position{end}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, types := listen(); !slices.Equal(types, []string{"complete"}) {
+		t.Errorf("the repeat after the end's event was redacted heard %v", types)
 	}
 }
 

@@ -25,7 +25,7 @@ func runRoutes() []route {
 	const queue = "/v1/spaces/{space}/threads/{thread}/queue"
 	return []route{
 		{method: "POST", path: all, tag: "runs", access: write, works: true, status: 201,
-			summary: "Start a run; with Accept: text/event-stream, hear the thread until the event complete",
+			summary: "Start a run; with Accept: text/event-stream, hear the thread until the event complete; a repeat hears it from the run's beginning, or after Last-Event-ID",
 			do:      takes(startRun), stream: streamRun},
 		{method: "GET", path: all, tag: "runs", access: read, query: pagingParams(), summary: "List the thread's runs", do: gives(listRuns)},
 		{method: "GET", path: one, tag: "runs", access: read, etag: true, summary: "Read a run", do: gives(getRun)},
@@ -168,14 +168,18 @@ func streamRun(c *call) error {
 	if err != nil {
 		return err
 	}
-	w, err := c.attachTo(c.space, &thole.WatchOptions{Streams: streams}) // before the start, so that nothing is missed
+	after, err := c.beforeRun()
 	if err != nil {
 		return err
 	}
-	_, repeated, err := c.space.Earlier(c.ctx) // if not, w hears the end, however soon it comes
-	var r *run.Run
-	if err == nil {
-		r, err = c.start(&in)
+	w, err := c.attachTo(c.space, &thole.WatchOptions{Streams: streams, After: after}) // before the start, so that nothing is missed
+	if err != nil {
+		return err
+	}
+	r, err := c.start(&in)
+	var heard bool
+	if err == nil && r.Ended() {
+		heard, err = c.endedBefore(r, w.Position())
 	}
 	if err != nil {
 		w.Close()
@@ -183,20 +187,74 @@ func streamRun(c *call) error {
 	}
 	defer c.disconnected(r)
 	s := &stream{c: c, feed: single{w}, privacy: []*privacy{c.private().hearing(streams)}, last: completes(r.ID)}
-	if repeated && r.Ended() { // perhaps before w was there
+	if heard {
 		s.first = eventFrame("complete", run.Event{Run: r.ID, Status: r.Status, Error: r.Error})
 	}
 	return s.run()
 }
 
+// beforeRun returns the place behind which the stream of the run begins that the
+// request starts: the client's cursor; that before the run's first event for a
+// repeat, which may have lost the first answer; zero for now.
+func (c *call) beforeRun() (thole.Position, error) {
+	if id := c.r.Header.Get("Last-Event-ID"); id != "" {
+		at, err := thole.ParsePosition(id)
+		if err != nil {
+			err = invalid("Last-Event-ID", "%.60q is not a position", id)
+		}
+		return at, err
+	}
+	if c.r.Header.Get("Idempotency-Key") == "" {
+		return thole.Position{}, nil
+	}
+	head, err := c.space.Head(c.ctx) // before the look: the first request may be on its way
+	if err != nil {
+		return thole.Position{}, err
+	}
+	first, repeated, err := c.space.Earlier(c.ctx)
+	if !repeated || first.First.IsZero() {
+		return head.Last, err
+	}
+	at := first.First
+	at.Seq--
+	return at, nil
+}
+
+// endedBefore reports whether a watch from after hears nothing of the run's end: it
+// came before, or its event was redacted.
+func (c *call) endedBefore(r *run.Run, after thole.Position) (bool, error) {
+	q := thole.ReadQuery{Stream: threadStream(r.Thread), Types: []string{"run.finished"}, After: after}
+	for e, err := range c.space.Events(c.ctx, q) {
+		if err != nil {
+			return false, err
+		}
+		if isEnd(&e, r.ID) != nil {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// isEnd returns what the event says of how the run ended; nil: it is about
+// something else.
+func isEnd(e *thole.Event, id string) *run.Event {
+	var end run.Event
+	if e.Type != "run.finished" || e.As(&end) != nil || end.Run != id {
+		return nil
+	}
+	return &end
+}
+
 // completes returns the final frame of the stream after the run's end.
 func completes(id string) func(*thole.Delivery) []byte {
 	return func(d *thole.Delivery) []byte {
-		var e run.Event
-		if d.Type != "run.finished" || d.IsSignal() || d.As(&e) != nil || e.Run != id {
+		if d.IsSignal() {
 			return nil
 		}
-		return eventFrame("complete", e)
+		if end := isEnd(&d.Event, id); end != nil {
+			return eventFrame("complete", end)
+		}
+		return nil
 	}
 }
 
