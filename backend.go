@@ -252,11 +252,15 @@ type SpacesQuery struct {
 	DueBy time.Time // only spaces that hold a record with Expires ≤ DueBy; may name too many, never too few
 }
 
-// Purge names what to remove from a space. Only one of its fields is set.
+// Purge names what to remove from a space. Only one of its fields is set, but for
+// UpTo, which bounds Streams: a stream with later events keeps them and its version.
+// Nothing is removed from a space that never had the position, such as one that was
+// made anew meanwhile.
 type Purge struct {
 	All     bool       // the whole space; committing to it again starts a new epoch
 	Before  Position   // events before it; it becomes the head's Oldest
 	Streams []string   // all events of these streams; their version becomes absent
+	UpTo    Position   // of Streams: only events up to it; zero: all
 	Events  []Position // the data, actor, cause, subject and refs of these events; position, type, stream and time stay
 }
 

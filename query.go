@@ -135,6 +135,18 @@ func (h *Head) Trim(before Position) error {
 	return nil
 }
 
+// Through returns the sequence number up to which p removes the events of its
+// Streams from the space with head h; 0: nothing goes.
+func (p *Purge) Through(h Head) uint64 {
+	switch {
+	case p.UpTo.IsZero():
+		return MaxSeq
+	case h.holds(p.UpTo):
+		return p.UpTo.Seq
+	}
+	return 0
+}
+
 // maxLoaded is the largest sequence number that is imported: half of all, so that
 // those left last for as long as a space may be committed to.
 const maxLoaded = MaxSeq / 2

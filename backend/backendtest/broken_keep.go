@@ -20,6 +20,7 @@ func brokenKeeping() []broken {
 		{"a load leaves out what it cannot place", "load/positions outside of the head's epochs are refused", wrapped(loadSilently)},
 		{"purge leaves the data", "purge/events are redacted in place", wrapped(purgeNothing)},
 		{"purge of a missing space succeeds", "purge/a space that does not exist is not found", wrapped(purgeNothing)},
+		{"a purge takes more of a stream than it names", "purge/streams up to a position keep what is later", wrapped(purgeWhole)},
 		{"a purge takes a position", "purge/takes no position", wrapped(purgeCommits)},
 		{"methods work after close", "close/is idempotent and ends every method with ErrClosed", staysOpen},
 	}
@@ -184,6 +185,13 @@ func loadSilently(good thole.Backend) thole.Backend {
 
 func purgeNothing(good thole.Backend) thole.Backend {
 	return administering{Backend: good, purge: func(context.Context, string, thole.Purge) error { return nil }}
+}
+
+func purgeWhole(good thole.Backend) thole.Backend {
+	return administering{Backend: good, purge: func(ctx context.Context, space string, p thole.Purge) error {
+		p.UpTo = thole.Position{}
+		return good.Purge(ctx, space, p)
+	}}
 }
 
 func purgeCommits(good thole.Backend) thole.Backend {

@@ -95,6 +95,9 @@ func (m *modelRun) purges() {
 		p.All = true
 	case 1, 2:
 		p.Streams = []string{m.stream(), m.stream()}
+		if s != nil && m.rand.IntN(2) == 0 {
+			p.UpTo = s.at(1 + m.rand.Uint64N(s.last+1)) // now and then no position of the space
+		}
 	case 3, 4:
 		p.Events = []thole.Position{{Epoch: "0001aaaaaaaa", Seq: 1}}
 		for range 4 {

@@ -1,6 +1,8 @@
 package backendtest
 
 import (
+	"slices"
+
 	"github.com/thole-dev/thole"
 )
 
@@ -9,6 +11,7 @@ func purgeCases() []testCase {
 		{"purge/a whole space leaves nothing and starts a new epoch", purgeAll},
 		{"purge/before trims events and nothing else", purgeBefore},
 		{"purge/streams loses their events and versions", purgeStreams},
+		{"purge/streams up to a position keep what is later", purgeStreamsUpTo},
 		{"purge/events are redacted in place", purgeEvents},
 		{"purge/takes no position", purgeNoPosition},
 		{"purge/a space that does not exist is not found", purgeNotFound},
@@ -76,6 +79,48 @@ func purgeStreams(e *env) {
 	e.purge(space, thole.Purge{Streams: []string{"s0", "s1", "s2"}})
 	e.equal("no events", len(e.readAll(space, thole.ReadQuery{})), 0)
 	e.equal("a reader at the head goes on", len(e.readAll(space, thole.ReadQuery{After: r.Last})), 0)
+}
+
+func purgeStreamsUpTo(e *env) {
+	all := e.journal(15)
+	want := e.state(space)
+	foreign := want.Head.Last
+	foreign.Epoch = "0001aaaaaaaa"
+	for _, upTo := range []thole.Position{foreign, seq(want.Head.Last, 1)} {
+		e.purge(space, thole.Purge{Streams: []string{"s0", "s1"}, UpTo: upTo})
+		e.equal("up to a position that the space never had", e.state(space), want)
+	}
+	e.must(set("k", `1`))
+	upTo := e.head(space).Last // of no event
+	again := e.must(event("s1", "s.made"), event("s2", "s.made"))
+	want = e.state(space)
+	want.Events = slices.DeleteFunc(want.Events, func(ev thole.Event) bool {
+		return ev.Position.Compare(upTo) <= 0 && (ev.Stream == "s0" || ev.Stream == "s1")
+	})
+	for range 2 {
+		e.purge(space, thole.Purge{Streams: []string{"s0", "s1", "absent"}, UpTo: upTo})
+		e.equal("state", e.state(space), want)
+	}
+	e.conflict(thole.Check{Stream: "s1"}, event("s1", "s.made"))
+	e.must(thole.Check{Stream: "s0"}, thole.Check{Stream: "s1", At: again.First}, event("s1", "s.made"))
+
+	e.purge(space, thole.Purge{Streams: []string{"s2"}, UpTo: all[6].Position}) // between two of its events
+	e.equal("what is later", e.readAll(space, thole.ReadQuery{Stream: "s2"}), laterThan(want.Events, "s2", all[6].Position))
+
+	e.purge(space, thole.Purge{All: true})
+	e.must(event("s1", "s.made"))
+	anew := e.state(space)
+	e.purge(space, thole.Purge{Streams: []string{"s1"}, UpTo: upTo})
+	e.equal("a space made anew", e.state(space), anew)
+}
+
+func laterThan(all []thole.Event, stream string, at thole.Position) (later []thole.Event) {
+	for _, ev := range all {
+		if ev.Stream == stream && ev.Position.Compare(at) > 0 {
+			later = append(later, ev)
+		}
+	}
+	return later
 }
 
 func purgeEvents(e *env) {

@@ -173,7 +173,10 @@ func (m reference) purge(name string, p thole.Purge) {
 		s.oldest = max(s.oldest, p.Before.Seq)
 		s.events = slices.DeleteFunc(s.events, func(ev thole.Event) bool { return ev.Position.Seq < s.oldest })
 	case p.Streams != nil:
-		s.events = slices.DeleteFunc(s.events, func(ev thole.Event) bool { return slices.Contains(p.Streams, ev.Stream) })
+		s.events = slices.DeleteFunc(s.events, func(ev thole.Event) bool {
+			in := p.UpTo.IsZero() || p.UpTo.Seq <= s.last && ev.Position.Compare(p.UpTo) <= 0
+			return in && slices.Contains(p.Streams, ev.Stream)
+		})
 	default:
 		for i, ev := range s.events {
 			if slices.Contains(p.Events, ev.Position) {

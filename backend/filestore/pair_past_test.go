@@ -135,7 +135,11 @@ func (e *explanation) along(w model.World, order []deed, rest []turn, halves []h
 	if !d.sure {
 		with := halves
 		if s := w[e.name]; d.partly() && s != nil {
-			with = append(slices.Clip(halves), half{d.purge, s.Last})
+			upTo := s.Last
+			if !d.purge.UpTo.IsZero() {
+				upTo = d.purge.UpTo.Seq
+			}
+			with = append(slices.Clip(halves), half{d.purge, upTo})
 		}
 		if e.along(w, order[1:], rest, with) {
 			return true

@@ -257,6 +257,9 @@ func (p *pair) purge(s *side) error {
 		pu.Before, what = model.At(is.Oldest+p.rand.Uint64N(is.Last+2-is.Oldest)), "trims"
 	case n < 6:
 		pu.Streams, what = []string{"s1"}, "streams removed"
+		if p.rand.IntN(2) == 0 {
+			pu.UpTo = model.At(1 + p.rand.Uint64N(is.Last))
+		}
 	case n < 8:
 		for range 2 {
 			if len(is.Events) > 0 {
@@ -279,6 +282,9 @@ func (p *pair) purge(s *side) error {
 	}
 	if !pu.Before.IsZero() {
 		asked.Before.Epoch = epoch
+	}
+	if !pu.UpTo.IsZero() {
+		asked.UpTo.Epoch = epoch
 	}
 	for i := range asked.Events {
 		asked.Events[i].Epoch = epoch

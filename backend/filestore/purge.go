@@ -70,12 +70,16 @@ func (s *Store) tryPurge(ctx context.Context, name string, p *thole.Purge) (bool
 	if behind {
 		return false, nil
 	}
+	through := p.Through(head)
+	if len(p.Streams) > 0 && through == 0 {
+		return true, nil
+	}
 	if !p.Before.IsZero() {
 		if err := head.Trim(p.Before); err != nil || head.Oldest == sp.head.Oldest {
 			return true, err
 		}
 	}
-	return true, s.fail(s.rewrite(sp, &rewriting{purge: p, oldest: head.Oldest}))
+	return true, s.fail(s.rewrite(sp, &rewriting{purge: p, oldest: head.Oldest, through: through}))
 }
 
 // drop removes a space with all that it holds.
@@ -101,10 +105,11 @@ func (s *Store) drop(sp *space) error {
 
 // rewriting is the writing anew of the journal of a space without what is purged.
 type rewriting struct {
-	purge  *thole.Purge
-	oldest thole.Position
-	head   *thole.Head // of the segment at hand
-	kept   []byte
+	purge   *thole.Purge
+	oldest  thole.Position
+	through uint64      // see [thole.Purge.Through]
+	head    *thole.Head // of the segment at hand
+	kept    []byte
 }
 
 // rewrite writes the segments anew that change. Meanwhile, and after a crash, the
@@ -201,7 +206,7 @@ func (r *rewriting) line(l *line) {
 	}
 	l.Joined = false
 	l.Events = slices.DeleteFunc(l.Events, func(e lineEvent) bool {
-		return r.trims() && e.Seq < r.oldest.Seq || slices.Contains(r.purge.Streams, e.Stream)
+		return r.trims() && e.Seq < r.oldest.Seq || e.Seq <= r.through && slices.Contains(r.purge.Streams, e.Stream)
 	})
 	r.redact(l)
 	for i := range l.Writes {

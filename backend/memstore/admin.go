@@ -86,7 +86,8 @@ func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
 		oldest := sp.head.Oldest.Seq
 		sp.remove(func(e *thole.Event) bool { return e.Position.Seq < oldest })
 	case len(p.Streams) > 0:
-		sp.remove(func(e *thole.Event) bool { return slices.Contains(p.Streams, e.Stream) })
+		through := p.Through(sp.head)
+		sp.remove(func(e *thole.Event) bool { return e.Position.Seq <= through && slices.Contains(p.Streams, e.Stream) })
 	default:
 		for _, at := range p.Events {
 			sp.redact(at)

@@ -24,7 +24,8 @@ func (s *Store) Purge(ctx context.Context, space string, p thole.Purge) error {
 		case !p.Before.IsZero():
 			return s.trim(ctx, tx, &l, p.Before)
 		case len(p.Streams) > 0:
-			_, err := tx.Exec(ctx, s.sql(`DELETE FROM thole.event WHERE space = $1 AND stream = ANY ($2)`), l.id, p.Streams)
+			_, err := tx.Exec(ctx, s.sql(`DELETE FROM thole.event WHERE space = $1 AND stream = ANY ($2) AND seq <= $3`),
+				l.id, p.Streams, int64(p.Through(l.head)))
 			return err
 		}
 		return s.redact(ctx, tx, &l, p.Events)

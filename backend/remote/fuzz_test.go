@@ -33,7 +33,7 @@ func fullRequest() *Request {
 		List:    thole.ListQuery{Prefix: "p/", After: "p/a", Limit: 3, DueBy: time.Unix(1, 0).UTC()},
 		Read:    thole.ReadQuery{Stream: "s", After: at, Before: at, Backward: true, Limit: 4, Types: []string{"a.*"}, Actor: "x", Subject: "z", Since: time.Unix(1, 0).UTC(), Until: time.Unix(2, 0).UTC()},
 		Spaces:  thole.SpacesQuery{After: "a", Limit: 5, DueBy: time.Unix(1, 0).UTC()},
-		Purge:   thole.Purge{All: true, Before: at, Streams: []string{"s"}, Events: []thole.Position{at}},
+		Purge:   thole.Purge{All: true, Before: at, Streams: []string{"s"}, UpTo: at, Events: []thole.Position{at}},
 		Chunk:   thole.Chunk{Head: thole.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 7}}}, Events: []thole.Event{e}, Records: []thole.Record{{Key: "k", Value: json.RawMessage(`[ ]`), Version: at, Updated: time.Unix(3, 0).UTC()}}, Done: true},
 		Signals: []thole.Signal{{Origin: "o", Space: "user:1", Event: e}},
 	}

@@ -117,6 +117,7 @@ type purge struct {
 	All     bool             `json:"all,omitempty"`
 	Before  thole.Position   `json:"before,omitzero"`
 	Streams []string         `json:"streams,omitempty"`
+	UpTo    thole.Position   `json:"up_to,omitzero"`
 	Events  []thole.Position `json:"events,omitempty"`
 }
 

@@ -111,7 +111,7 @@ func useAll(t *testing.T, s *Store) {
 	must(err)
 	must(s.Load(ctx, "user:3", thole.Chunk{Head: heads[0], Events: []thole.Event{{Position: last, Stream: "a", Type: "note.added"}}, Done: true}))
 	must(s.Check(ctx))
-	for _, p := range []thole.Purge{{Events: []thole.Position{first}}, {Before: first}, {Streams: []string{"a"}}, {All: true}} {
+	for _, p := range []thole.Purge{{Events: []thole.Position{first}}, {Before: first}, {Streams: []string{"a"}, UpTo: first}, {Streams: []string{"a"}}, {All: true}} {
 		must(s.Purge(ctx, "user:1", p))
 	}
 }

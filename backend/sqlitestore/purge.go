@@ -100,7 +100,7 @@ func (w *writer) purge(name string, p thole.Purge) error {
 	case !p.Before.IsZero():
 		return w.trim(sp, p.Before)
 	case len(p.Streams) > 0:
-		return w.removeStreams(sp, p.Streams)
+		return w.removeStreams(sp, p.Streams, p.Through(sp.head))
 	}
 	for _, at := range p.Events {
 		if position(&sp.head, at.Seq) != at {
@@ -127,14 +127,17 @@ func (w *writer) trim(sp *space, before thole.Position) error {
 	return w.prepare(`DELETE FROM stream WHERE space = ? AND NOT EXISTS (SELECT 1 FROM event WHERE stream = stream.id)`).int(sp.id).exec()
 }
 
-func (w *writer) removeStreams(sp *space, names []string) error {
+func (w *writer) removeStreams(sp *space, names []string, through uint64) error {
 	for _, name := range names {
 		st, err := w.stream(sp, name)
 		if err != nil {
 			return err
 		}
-		if err := w.prepare(`DELETE FROM event WHERE stream = ?`).int(st.id).exec(); err != nil {
+		if err := w.prepare(`DELETE FROM event WHERE stream = ? AND id <= ?`).int(st.id).int(eventID(sp.id, through)).exec(); err != nil {
 			return err
+		}
+		if st.last > through {
+			continue
 		}
 		if err := w.prepare(`DELETE FROM stream WHERE id = ?`).int(st.id).exec(); err != nil {
 			return err

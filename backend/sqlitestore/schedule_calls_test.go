@@ -52,6 +52,7 @@ func (s *schedule) purgeOn(on *instance) error {
 	next, p := s.base.Clone(), s.purge(r)
 	next.Purge(name, p)
 	s.base.Place(name, &p.Before)
+	s.base.Place(name, &p.UpTo)
 	for i := range p.Events {
 		s.base.Place(name, &p.Events[i])
 	}

@@ -88,6 +88,9 @@ func (s *schedule) purge(r *model.Space) (p thole.Purge) {
 		p.Before = model.At(r.Oldest + s.rand.Uint64N(r.Last+2-r.Oldest))
 	case n < 7:
 		p.Streams = []string{s.stream(), "thread/2"}
+		if s.rand.IntN(2) == 0 {
+			p.UpTo = model.At(1 + s.rand.Uint64N(r.Last))
+		}
 	case n < 9 && len(r.Events) > 0:
 		p.Events = []thole.Position{pick(s, r.Events...).Position, pick(s, r.Events...).Position}
 	default:

@@ -93,7 +93,13 @@ func (w World) Purge(name string, p thole.Purge) {
 		r.Oldest = max(r.Oldest, p.Before.Seq)
 		r.Events = slices.DeleteFunc(r.Events, func(e thole.Event) bool { return e.Position.Seq < r.Oldest })
 	case len(p.Streams) > 0:
-		r.Events = slices.DeleteFunc(r.Events, func(e thole.Event) bool { return slices.Contains(p.Streams, e.Stream) })
+		through := r.Last
+		if !p.UpTo.IsZero() {
+			through = p.UpTo.Seq
+		}
+		r.Events = slices.DeleteFunc(r.Events, func(e thole.Event) bool {
+			return e.Position.Seq <= through && slices.Contains(p.Streams, e.Stream)
+		})
 	}
 	for i := range r.Events {
 		if slices.ContainsFunc(p.Events, func(p thole.Position) bool { return p.Seq == r.Events[i].Position.Seq }) {
