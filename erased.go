@@ -1,6 +1,7 @@
 package thole
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ import (
 //	erased/<id>   an erasure that goes on; expires soon
 //
 // A sweep finishes an erasure whose process died, or whose backend failed, from the
-// start: to purge what is gone already does no harm.
+// start. To do it again does no harm: it takes only what is no newer than the version of
+// its note, and only in the space that has the note.
 const (
 	erasedKey  = "erased"
 	erasureTTL = 10 * time.Second // until then its process is at it
@@ -30,6 +32,7 @@ const erasurePart = 500
 // erasure is a purge of streams, or of events, and what goes with them.
 type erasure struct {
 	Streams   []string   `json:"streams,omitempty"`
+	UpTo      Position   `json:"up_to,omitzero"` // of Streams; zero: the note's version
 	Events    []Position `json:"events,omitempty"`
 	Snapshots []string   `json:"snapshots,omitempty"` // the streams whose snapshots go
 }
@@ -43,11 +46,14 @@ func (sp *Space) erase(ctx context.Context, p Purge) error {
 	if head.Last.IsZero() { // a commit would make the space
 		return fmt.Errorf("%s: %w", sp.name, ErrNotFound)
 	}
+	if p.Through(head) == 0 {
+		return nil
+	}
 	plain := *sp // what is gone is gone, whoever holds the lease by now
 	plain.fences = nil
 	ctx = WithoutIdempotencyKey(ctx)
 	for part := range slices.Chunk(p.Streams, erasurePart) {
-		if err := plain.begin(ctx, erasure{Streams: part, Snapshots: part}); err != nil {
+		if err := plain.begin(ctx, erasure{Streams: part, UpTo: p.UpTo, Snapshots: part}); err != nil {
 			return err
 		}
 	}
@@ -90,35 +96,50 @@ func (sp *Space) begin(ctx context.Context, e erasure) error {
 		return err
 	}
 	note := erasedKey + "/" + NewID("ers")
-	_, err = sp.commit(ctx, Commit{Writes: []Write{
+	then, now := *sp, sp.time()
+	then.asOf = &now // the note counts until it is deleted, however long the purge takes
+	res, err := then.commit(ctx, Commit{Writes: []Write{
 		{Key: erasedKey, Value: []byte("null")},
-		{Key: note, Value: value, Expires: sp.time().Add(erasureTTL)},
+		{Key: note, Value: value, Expires: now.Add(erasureTTL)},
 	}})
 	if err != nil {
 		return err
 	}
-	return sp.finish(ctx, note, e)
+	return then.finish(ctx, Check{Key: note, At: res.Last}, e)
 }
 
 // finish does the erasure under note, which may have been done in part, makes what was
 // kept in memory before now count no more, in every process, and deletes the snapshots.
-// The note stays after an error that another try may not meet.
-func (sp *Space) finish(ctx context.Context, note string, e erasure) error {
-	err := sp.store.Purge(ctx, sp.name, Purge{Streams: e.Streams, Events: e.Events})
+// The note stays after an error that another try may not meet. If it is gone, somebody
+// else has finished, or the space was removed, and nothing is left to do.
+func (sp *Space) finish(ctx context.Context, note Check, e erasure) error {
+	p := Purge{Streams: e.Streams, Events: e.Events}
+	if len(p.Streams) > 0 {
+		p.UpTo = cmp.Or(e.UpTo, note.At)
+	}
+	err := sp.store.Purge(ctx, sp.name, p)
 	if errors.Is(err, ErrNotFound) { // the whole space is gone
 		return err
 	}
-	told := Commit{Writes: []Write{{Key: erasedKey, Value: []byte("null")}}}
+	told := Commit{Checks: []Check{note}, Writes: []Write{{Key: erasedKey, Value: []byte("null")}}}
 	if err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, errors.ErrUnsupported) {
 		_, tell := sp.commit(ctx, told)
-		return errors.Join(err, tell, sp.deleteSnapshotsOf(ctx, e.Snapshots))
+		return errors.Join(err, unlessGone(tell), sp.deleteSnapshotsOf(ctx, e.Snapshots, note.At))
 	}
-	if err := sp.deleteSnapshotsOf(ctx, e.Snapshots); err != nil {
+	if err := sp.deleteSnapshotsOf(ctx, e.Snapshots, note.At); err != nil {
 		return err
 	}
-	told.Writes = append(told.Writes, Write{Key: note})
+	told.Writes = append(told.Writes, Write{Key: note.Key})
 	_, tell := sp.commit(ctx, told)
-	return errors.Join(err, tell)
+	return errors.Join(err, unlessGone(tell))
+}
+
+// unlessGone is nil for a conflict: the note is gone.
+func unlessGone(err error) error {
+	if errors.Is(err, ErrConflict) {
+		return nil
+	}
+	return err
 }
 
 // finishErasure is the Expirer of erased/<id>. A record "erased" stays: its version
@@ -135,7 +156,7 @@ func finishErasure(ctx context.Context, sp *Space, rec Record) error {
 	if len(e.Streams)+len(e.Events) == 0 { // somebody else's
 		return DeleteExpired(ctx, sp, rec)
 	}
-	return sp.finish(ctx, rec.Key, e)
+	return sp.finish(ctx, Check{Key: rec.Key, At: rec.Version}, e)
 }
 
 // erased returns the version of the record that the last purge wrote.

@@ -19,37 +19,27 @@ func SnapshotKey(stream, id string) string { return "snap/" + stream + "/" + id 
 
 // DeleteSnapshots deletes all snapshots of stream, without events.
 func (sp *Space) DeleteSnapshots(ctx context.Context, stream string) error {
-	ctx = WithoutIdempotencyKey(ctx) // to do it again does no harm
-	below := SnapshotKey(stream, "")
-	for q := (ListQuery{Prefix: below, Limit: maxBelow}); len(below) <= MaxNameBytes; {
-		recs, err := sp.store.backend.List(ctx, sp.name, q)
-		if err != nil {
+	return sp.deleteSnapshots(ctx, stream, Position{})
+}
+
+// deleteSnapshots deletes the snapshots of stream that were made up to a position; zero:
+// all.
+func (sp *Space) deleteSnapshots(ctx context.Context, stream string, upTo Position) error {
+	if below := SnapshotKey(stream, ""); len(below) <= MaxNameBytes {
+		own := func(r Record) bool { return !strings.Contains(r.Key[len(below):], "/") }
+		if err := sp.deleteSeen(ctx, below, upTo, own); err != nil {
 			return err
 		}
-		var c Commit
-		for _, r := range recs {
-			if q.After = r.Key; !strings.Contains(r.Key[len(below):], "/") {
-				c.Writes = append(c.Writes, Write{Key: r.Key})
-			}
-		}
-		if len(c.Writes) > 0 {
-			if _, err := sp.commit(ctx, c); err != nil {
-				return err
-			}
-		}
-		if len(recs) < q.Limit {
-			break
-		}
 	}
-	if strings.HasPrefix(stream, "thread/") && len(stream)+len("/snapshot/") <= MaxNameBytes {
-		return sp.DeleteBelow(ctx, stream+"/snapshot")
+	if below := stream + "/snapshot/"; strings.HasPrefix(stream, "thread/") && len(below) <= MaxNameBytes {
+		return sp.deleteSeen(ctx, below, upTo, nil)
 	}
 	return nil
 }
 
-func (sp *Space) deleteSnapshotsOf(ctx context.Context, streams []string) error {
+func (sp *Space) deleteSnapshotsOf(ctx context.Context, streams []string, upTo Position) error {
 	for _, stream := range streams {
-		if err := sp.DeleteSnapshots(ctx, stream); err != nil {
+		if err := sp.deleteSnapshots(ctx, stream, upTo); err != nil {
 			return err
 		}
 	}

@@ -360,7 +360,8 @@ func (sp *Space) Head(ctx context.Context) (Head, error) {
 // fences must hold when it begins: a purge is not a commit, so a lease that is
 // lost while it goes on does not stop it. After an error part of p may have been
 // removed: repeat it. A removal of streams or events that began, and whose process
-// died or backend failed, is finished by a sweep.
+// died or backend failed, is finished by a sweep. Whoever does it, and whenever, what is
+// committed to the streams once Purge has returned stays.
 func (sp *Space) Purge(ctx context.Context, p Purge) error {
 	if sp.err != nil {
 		return sp.err

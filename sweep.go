@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -210,28 +211,31 @@ func expireRecord(ctx context.Context, sp *Space, rec Record) error {
 		return DeleteExpired(ctx, sp, rec)
 	}
 	for {
-		more, err := expireTree(ctx, sp, rec)
+		end, err := expireTree(ctx, sp, rec)
 		var conflict *ConflictError
 		if errors.As(err, &conflict) && conflict.Check.Key != rec.Key && ctx.Err() == nil {
 			continue
 		}
-		if err != nil || !more {
+		if err != nil {
 			return err
 		}
-		return sp.DeleteBelow(ctx, rec.Key)
+		// What one commit could not hold, and what came before it and was not listed yet.
+		// What was written since is not of rec.
+		return sp.deleteSeen(ctx, rec.Key+"/", end, nil)
 	}
 }
 
-// expireTree ends rec with what is below it, as far as one commit can; more: there
-// may be more of that.
-func expireTree(ctx context.Context, sp *Space, rec Record) (more bool, err error) {
+// expireTree ends rec with what is below it, as far as one commit can, and returns the
+// position of that.
+func expireTree(ctx context.Context, sp *Space, rec Record) (end Position, err error) {
 	c := Commit{
 		Checks: []Check{{Key: rec.Key, At: rec.Version}},
 		Writes: []Write{{Key: rec.Key}},
 	}
-	below, err := sp.store.backend.List(ctx, sp.name, ListQuery{Prefix: rec.Key + "/", Limit: maxBelow})
+	// Without what expired before rec: that ends by itself.
+	below, err := sp.List(ctx, ListQuery{Prefix: rec.Key + "/", Limit: maxBelow})
 	if err != nil {
-		return false, err
+		return end, err
 	}
 	for _, r := range below {
 		c.Checks = append(c.Checks, Check{Key: r.Key, At: r.Version})
@@ -239,11 +243,11 @@ func expireTree(ctx context.Context, sp *Space, rec Record) (more bool, err erro
 	}
 	data, err := marshal(FinalState(rec, below))
 	if err != nil {
-		return false, err
+		return end, err
 	}
 	c.Events = []Event{{Stream: expiredStream(rec.Key), Type: kindOf(rec.Key) + ".expired", Data: data}}
-	_, err = sp.commit(ctx, c)
-	return len(below) == maxBelow, err
+	res, err := sp.commit(ctx, c)
+	return res.Last, err
 }
 
 // expiredStream is where the default expirer tells of a record's end. The end of
@@ -262,20 +266,55 @@ func expiredStream(key string) string {
 }
 
 // DeleteBelow deletes every record under key + "/", without events, in as many
-// commits as it takes: for what is left of something that is gone already.
+// commits as it takes: for what is left of something that is gone already. It stops
+// when there is a record under key again: what is below belongs to that.
 func (sp *Space) DeleteBelow(ctx context.Context, key string) error {
+	gone := Check{Key: key}
+	err := sp.deleteSeen(ctx, key+"/", Position{}, nil, gone)
+	var conflict *ConflictError
+	if errors.As(err, &conflict) && conflict.Check == gone {
+		return nil
+	}
+	return err
+}
+
+// deleteSeen deletes the records under prefix that pick selects (nil: all), each only
+// as it was seen: one that changes meanwhile is looked at again. With upTo only those
+// that were written up to that position of the space go. The checks go with each commit.
+func (sp *Space) deleteSeen(ctx context.Context, prefix string, upTo Position, pick func(Record) bool, checks ...Check) error {
 	ctx = WithoutIdempotencyKey(ctx) // to do it again does no harm
-	for {
-		recs, err := sp.List(ctx, ListQuery{Prefix: key + "/", Limit: maxBelow})
+	for q := (ListQuery{Prefix: prefix, Limit: maxBelow}); ; {
+		recs, err := sp.List(ctx, q)
 		if err != nil || len(recs) == 0 {
 			return err
 		}
-		var c Commit
-		for _, r := range recs {
-			c.Writes = append(c.Writes, Write{Key: r.Key})
+		last := recs[len(recs)-1].Key
+		full := len(recs) == q.Limit
+		if !upTo.IsZero() {
+			// After the list: if the space has the position now, it had it then.
+			head, err := sp.Head(ctx)
+			if err != nil || !head.holds(upTo) {
+				return err
+			}
+			recs = slices.DeleteFunc(recs, func(r Record) bool { return r.Version.Seq > upTo.Seq })
 		}
-		if _, err := sp.commit(ctx, c); err != nil {
+		c := Commit{Checks: slices.Clone(checks)}
+		for _, r := range recs {
+			if pick == nil || pick(r) {
+				c.Checks = append(c.Checks, Check{Key: r.Key, At: r.Version})
+				c.Writes = append(c.Writes, Write{Key: r.Key})
+			}
+		}
+		if len(c.Writes) > 0 {
+			_, err = sp.commit(ctx, c)
+		}
+		var conflict *ConflictError
+		switch {
+		case errors.As(err, &conflict) && !slices.Contains(checks, conflict.Check) && ctx.Err() == nil:
+		case err != nil || !full:
 			return err
+		default:
+			q.After = last
 		}
 	}
 }

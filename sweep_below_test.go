@@ -1,0 +1,160 @@
+package thole_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// fill puts n records below app/cart.
+func fill(t *testing.T, sp *thole.Space, n int) {
+	t.Helper()
+	for i := range n {
+		putFor(t, sp, fmt.Sprintf("app/cart/%03d", i), i, time.Hour, false)
+	}
+}
+
+// remain checks which records are left from prefix on.
+func remain(t *testing.T, sp *thole.Space, want ...string) {
+	t.Helper()
+	recs, err := sp.List(t.Context(), thole.ListQuery{Prefix: "app/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{}
+	for _, r := range recs {
+		got = append(got, r.Key)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A record ends, and another process puts it anew while what was below is deleted.
+func TestTheEndOfARecordTakesNothingOfTheNextOne(t *testing.T) {
+	for name, below := range map[string]int{"few below": 3, "many below": 300} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, ours, theirs := hookedPair(t)
+				putFor(t, ours, "app/cart", 1, time.Minute, true)
+				fill(t, ours, below)
+				time.Sleep(2 * time.Minute)
+				n := 0
+				h.listed = func(prefix string, _ []thole.Record) {
+					if prefix != "app/cart/" {
+						return
+					}
+					if n++; n == 2 { // the commit of the end is behind us
+						putFor(t, theirs, "app/cart", "next", time.Hour, true)
+						putFor(t, theirs, "app/cart/000", "next", time.Hour, false)
+						putFor(t, theirs, "app/cart/299", "next", time.Hour, false)
+					}
+				}
+				if err := ours.Store().Sweep(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				remain(t, theirs, "app/cart", "app/cart/000", "app/cart/299")
+			})
+		})
+	}
+}
+
+func TestWhatComesBelowWhileARecordEndsGoesWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, ours, theirs := hookedPair(t)
+		putFor(t, ours, "app/cart", 1, time.Minute, true)
+		fill(t, ours, 3)
+		time.Sleep(2 * time.Minute)
+		once := false
+		h.listed = func(prefix string, _ []thole.Record) {
+			if prefix == "app/cart/" && !once {
+				once = true
+				if _, err := theirs.Commit(t.Context(), thole.Commit{Writes: []thole.Write{{Key: "app/cart/late", Value: json.RawMessage(`1`)}}}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if err := ours.Store().Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		remain(t, theirs)
+	})
+}
+
+// A space is removed, and made anew, between the end of a record and the deletion of
+// the rest below it.
+func TestTheEndOfARecordTakesNothingOfANewSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, ours, theirs := hookedPair(t)
+		putFor(t, ours, "app/cart", 1, time.Minute, true)
+		fill(t, ours, 150)
+		time.Sleep(2 * time.Minute)
+		n := 0
+		h.listed = func(prefix string, _ []thole.Record) {
+			if prefix != "app/cart/" {
+				return
+			}
+			if n++; n == 2 {
+				if err := theirs.Purge(t.Context(), thole.Purge{All: true}); err != nil {
+					t.Error(err)
+				}
+				putFor(t, theirs, "app/cart/130", "anew", time.Hour, false)
+			}
+		}
+		if err := ours.Store().Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		remain(t, theirs, "app/cart/130")
+	})
+}
+
+// What is below expired first, and no sweep came by before the record above ended.
+func TestARecordEndsOverOneBelowThatExpiredFirst(t *testing.T) {
+	for name, notify := range map[string]bool{"quietly": false, "with an event": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sp := open(t, &thole.Options{Sweep: -1}).Space("project:shop")
+				putFor(t, sp, "app/cart", 1, time.Minute, true)
+				putFor(t, sp, "app/cart/x", 1, 30*time.Second, notify)
+				time.Sleep(2 * time.Minute)
+				if err := sp.Store().Sweep(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if n := left(t, sp, "app/"); n != 0 {
+					t.Errorf("%d records are left", n)
+				}
+			})
+		})
+	}
+}
+
+func TestDeleteBelowTakesOnlyWhatItSaw(t *testing.T) {
+	for name, c := range map[string]struct {
+		key  string // written right after the first list
+		want []string
+	}{
+		"the record is there again": {"app/cart", []string{"app/cart", "app/cart/000", "app/cart/001", "app/cart/002"}},
+		"one below changed":         {"app/cart/001", nil},
+		"another came":              {"app/cart/003", []string{"app/cart/003"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, ours, theirs := hookedPair(t)
+			fill(t, ours, 3)
+			once := false
+			h.listed = func(prefix string, _ []thole.Record) {
+				if prefix == "app/cart/" && !once {
+					once = true
+					putFor(t, theirs, c.key, "new", time.Hour, true)
+				}
+			}
+			if err := ours.DeleteBelow(t.Context(), "app/cart"); err != nil {
+				t.Fatal(err)
+			}
+			remain(t, theirs, c.want...)
+		})
+	}
+}
