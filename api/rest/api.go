@@ -245,7 +245,7 @@ func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
 		} else {
 			var v any
 			if v, err = rt.do.serve(c); err == nil {
-				err = c.answer(v)
+				err = c.answer(c.private().told(v))
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func listDecisions(c *call) (page[decision.Decision], error) {
 			Incomplete: incomplete, Thread: c.arg("thread"), Run: c.arg("run"), After: cursor, Limit: limit,
 		})
 		return p.Decisions, p.Next, err
-	}, func(d decision.Decision) bool { return !c.private().hidesDecision(d.Plan) }, func(d decision.Decision) string { return d.ID })
+	}, c.mayReadDecision, func(d decision.Decision) string { return d.ID })
 }
 
 func indexDecisions(c *call) (decision.Index, error) {
@@ -82,20 +82,13 @@ func indexDecisions(c *call) (decision.Index, error) {
 	if err != nil {
 		return decision.Index{}, err
 	}
-	index, err := decision.In(c.space).Index(c.ctx, limit)
-	return decision.Index{Standing: c.visibleDecisions(index.Standing), Recent: c.visibleDecisions(index.Recent)}, err
+	index, err := decision.In(c.space).Index(c.ctx, &decision.IndexOptions{Recent: limit, Select: c.mayReadDecision})
+	return decision.Index{Standing: append([]decision.Decision{}, index.Standing...), Recent: append([]decision.Decision{}, index.Recent...)}, err
 }
 
-// visibleDecisions leaves out those of threads that are not for the caller.
-func (c *call) visibleDecisions(all []decision.Decision) []decision.Decision {
-	out := []decision.Decision{}
-	for _, d := range all {
-		if !c.private().hidesDecision(d.Plan) {
-			out = append(out, d)
-		}
-	}
-	return out
-}
+// mayReadDecision reports whether a decision is of no thread that is not for the
+// caller.
+func (c *call) mayReadDecision(d decision.Decision) bool { return !c.private().hidesDecision(d.Plan) }
 
 // decision returns the decision in the path.
 func (c *call) decision() (decision.Decision, error) {

@@ -68,10 +68,16 @@ func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
 			return page[wireEvent]{}, err
 		}
 		privacy.forget() // what was just read may have happened after a thread became private
-		for _, e := range p.Events {
-			if shows(streams, e.Stream) && !privacy.hides(&e) {
-				e, _ = privacy.maskEvent(&e)
-				items = append(items, toWire(e))
+		for i, e := range p.Events {
+			if !shows(streams, e.Stream) || privacy.hides(&e) {
+				continue
+			}
+			e, _ = privacy.maskEvent(&e)
+			if items = append(items, toWire(e)); len(items) == limit {
+				if i+1 < len(p.Events) {
+					p.Next = e.Position
+				}
+				return pageOf(items, p.Next.String()), nil
 			}
 		}
 		if q.Backward {
@@ -79,9 +85,10 @@ func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
 		} else {
 			q.After = p.Next
 		}
-		if q.Limit = limit - len(items); p.Next.IsZero() || q.Limit == 0 {
-			return pageOf(items, p.Next.String()), nil
+		if p.Next.IsZero() {
+			return pageOf(items, ""), nil
 		}
+		q.Limit = thole.MaxPage
 	}
 	next := q.After
 	if q.Backward {

@@ -107,9 +107,6 @@ func fileHistory(c *call) (page[file.Entry], error) {
 		return page[file.Entry]{}, err
 	}
 	h, err := file.In(c.space).History(c.ctx, c.r.PathValue("path"), &file.HistoryOptions{Before: before, Limit: limit})
-	for i := range h.Entries {
-		h.Entries[i].Cause = c.private().mask(h.Entries[i].Cause)
-	}
 	return pageOf(h.Entries, h.Next.String()), err
 }
 

@@ -103,9 +103,9 @@ type LockInfo struct {
 	Waiters []lock.WaiterInfo `json:"waiters" jsonschema:"description=in their order"`
 }
 
-func (c *call) lockInfo(l lock.Info) LockInfo {
+func lockInfo(l lock.Info) LockInfo {
 	info := LockInfo{Name: l.Name, Intents: []LockHolder{}, Waiters: []lock.WaiterInfo{}}
-	shown := func(h lock.Holder) LockHolder { return LockHolder{c.private().mask(h.Owner), h.Since, h.Expires} }
+	shown := func(h lock.Holder) LockHolder { return LockHolder{h.Owner, h.Since, h.Expires} }
 	if l.Holder != nil {
 		holder := shown(*l.Holder)
 		info.Holder = &holder
@@ -113,9 +113,7 @@ func (c *call) lockInfo(l lock.Info) LockInfo {
 	for _, h := range l.Intents {
 		info.Intents = append(info.Intents, shown(h))
 	}
-	for _, w := range l.Waiters {
-		info.Waiters = append(info.Waiters, lock.WaiterInfo{Owner: c.private().mask(w.Owner), Since: w.Since})
-	}
+	info.Waiters = append(info.Waiters, l.Waiters...)
 	return info
 }
 
@@ -127,14 +125,14 @@ func listLocks(c *call) (page[LockInfo], error) {
 	p, err := lock.In(c.space).List(c.ctx, &lock.ListOptions{After: c.arg("cursor"), Limit: limit})
 	var items []LockInfo
 	for _, l := range p.Locks {
-		items = append(items, c.lockInfo(l))
+		items = append(items, lockInfo(l))
 	}
 	return pageOf(items, p.Next), err
 }
 
 func getLock(c *call) (LockInfo, error) {
 	l, err := lock.In(c.space).Get(c.ctx, c.r.PathValue("name"))
-	return c.lockInfo(l), err
+	return lockInfo(l), err
 }
 
 // Renewal says for how long.

@@ -272,21 +272,23 @@ func (p *privacy) hidesDecisionEvent(e *thole.Event) bool {
 	return p.hidesDecision(d.Plan)
 }
 
-// anID finds what may have to be masked in a text.
-var anID = regexp.MustCompile(`(?:thrd|run)_[0-9a-f]{32}`)
+// anID finds what may have to be masked in a text. Case does not matter: who reads
+// an id in capitals knows it.
+var anID = regexp.MustCompile(`(?i)(?:thrd|run)_[0-9a-f]{32}`)
 
 // mask returns text with zeros for the digits of the ids that are hidden. Its
 // length stays, so that JSON stays JSON.
 func (p *privacy) mask(text string) string {
-	if p == nil || !strings.Contains(text, "run_") && !strings.Contains(text, "thrd_") {
+	if p == nil || !strings.Contains(text, "_") {
 		return text
 	}
-	return anID.ReplaceAllStringFunc(text, func(id string) string {
+	return anID.ReplaceAllStringFunc(text, func(found string) string {
+		id := strings.ToLower(found)
 		kind, digits, _ := strings.Cut(id, "_")
 		if kind == "run" && !p.hidesRun(id) || kind == "thrd" && !p.hidesThread(id) {
-			return id
+			return found
 		}
-		return kind + "_" + strings.Repeat("0", len(digits))
+		return found[:len(kind)] + "_" + strings.Repeat("0", len(digits))
 	})
 }
 

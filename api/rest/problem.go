@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/thole-dev/thole"
@@ -118,8 +119,8 @@ func invalid(field, format string, args ...any) error {
 	return &fieldError{field: field, reason: fmt.Sprintf(format, args...)}
 }
 
-// problemOf describes err to the client.
-func problemOf(err error) Problem {
+// problemOf describes err to the client, whom mask keeps from what it may not know.
+func problemOf(err error, mask func(string) string) Problem {
 	k := kindOf(err)
 	p := Problem{Status: k.status, Code: k.code, Detail: err.Error()}
 	var (
@@ -165,7 +166,12 @@ func problemOf(err error) Problem {
 	if k.err == thole.ErrFull {
 		p.Detail = "no space is left where the store is; nothing was lost, try again when there is some" // where that is is in the log
 	}
-	p.Detail = brief(p.Detail)
+	p.Detail = brief(mask(p.Detail)) // a cut must not leave half an id
+	p.Holder = mask(p.Holder)
+	p.Cycle = slices.Clone(p.Cycle)
+	for i, w := range p.Cycle {
+		p.Cycle[i] = lock.Wait{Owner: mask(w.Owner), Lock: mask(w.Lock)}
+	}
 	p.Type, p.Title = "urn:thole:problem:"+p.Code, http.StatusText(p.Status)
 	return p
 }
@@ -192,8 +198,10 @@ func brief(s string) string {
 
 // problem answers a request with err and logs what is the server's fault.
 func (a *API) problem(w http.ResponseWriter, r *http.Request, id string, err error) {
-	a.maskedProblem(w, r, id, err, func(text string) string { return text })
+	a.maskedProblem(w, r, id, err, asItIs)
 }
+
+func asItIs(text string) string { return text }
 
 // maskedProblem is problem for an error that may name what the client may not
 // know.
@@ -202,7 +210,7 @@ func (a *API) maskedProblem(w http.ResponseWriter, r *http.Request, id string, e
 		panic(http.ErrAbortHandler) // who closed only one half of the connection must not read a 200
 	}
 	h := w.Header()
-	p := problemOf(err)
+	p := problemOf(err, mask)
 	p.RequestID = id
 	if p.Status == http.StatusInternalServerError || p.Code == "unavailable" {
 		a.log.Error("request failed", "request", id, "method", r.Method, "route", r.Pattern, "error", err)
@@ -220,5 +228,5 @@ func (a *API) maskedProblem(w http.ResponseWriter, r *http.Request, id string, e
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
-	w.Write([]byte(mask(string(body)) + "\n"))
+	w.Write(append(body, '\n'))
 }

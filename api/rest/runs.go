@@ -133,27 +133,13 @@ func (c *call) start(in *NewRun) (*run.Run, error) {
 	return r, nil
 }
 
-// shown is a run without what only the store needs, and without what it names
-// that is not for the caller.
-func (p *privacy) shown(r *run.Run) *run.Run {
-	v := *r
-	v.Slot, v.Ready, v.Reserved, v.Inbox, v.Takings = "", false, false, "", 0
-	if v.Parent != "" && p.hidesRun(v.Parent) {
-		v.Parent = ""
-	}
-	v.Error = p.mask(v.Error)
-	return &v
-}
-
-func (c *call) shown(r *run.Run) *run.Run { return c.private().shown(r) }
-
 func startRun(c *call, in NewRun) (*run.Run, error) {
 	r, err := c.start(&in)
 	if err != nil {
 		return nil, err
 	}
 	c.created("threads", r.Thread, "runs", r.ID)
-	return c.shown(r), nil
+	return r, nil
 }
 
 // streamRun starts a run and answers with what happens in its thread until it
@@ -188,7 +174,7 @@ func streamRun(c *call) error {
 	defer c.disconnected(r)
 	s := &stream{c: c, feed: single{w}, privacy: []*privacy{c.private().hearing(streams)}, last: completes(r.ID)}
 	if heard {
-		s.first = eventFrame("complete", run.Event{Run: r.ID, Status: r.Status, Error: r.Error})
+		s.first = eventFrame("complete", run.Event{Run: r.ID, Status: r.Status, Error: c.private().mask(r.Error)})
 	}
 	return s.run()
 }
@@ -246,12 +232,9 @@ func isEnd(e *thole.Event, id string) *run.Event {
 }
 
 // completes returns the final frame of the stream after the run's end.
-func completes(id string) func(*thole.Delivery) []byte {
-	return func(d *thole.Delivery) []byte {
-		if d.IsSignal() {
-			return nil
-		}
-		if end := isEnd(&d.Event, id); end != nil {
+func completes(id string) func(*thole.Event) []byte {
+	return func(e *thole.Event) []byte {
+		if end := isEnd(e, id); end != nil {
 			return eventFrame("complete", end)
 		}
 		return nil
@@ -277,9 +260,6 @@ func listRuns(c *call) (page[*run.Run], error) {
 		return page[*run.Run]{}, err
 	}
 	p, err := c.runs().List(c.ctx, c.r.PathValue("thread"), &run.ListOptions{Limit: limit, Cursor: c.arg("cursor")})
-	for i, r := range p.Items {
-		p.Items[i] = c.shown(r)
-	}
 	return pageOf(p.Items, p.Next), err
 }
 
@@ -294,7 +274,7 @@ func getRun(c *call) (*run.Run, error) {
 		return nil, err
 	}
 	c.version(r.Version)
-	return c.shown(r), nil
+	return r, nil
 }
 
 // NewCancel says why.
@@ -313,7 +293,7 @@ func cancelRun(c *call, in NewCancel) (*run.Run, error) {
 	if r, err = c.runs().Cancel(c.ctx, r.ID, in.Cause); err != nil {
 		return nil, err
 	}
-	return c.shown(r), nil
+	return r, nil
 }
 
 // NewSignal is an approval, an answer, or anything else that a run waits for.
@@ -338,7 +318,7 @@ func listQueue(c *call) (page[*run.Run], error) {
 	var items []*run.Run
 	for _, r := range queue {
 		if !c.private().hidesThread(r.Thread) { // a queue may be an owner's, over several threads
-			items = append(items, c.shown(r))
+			items = append(items, r)
 		}
 	}
 	items, next, err := part(c, items, func(r *run.Run) string { return r.ID })
@@ -372,7 +352,7 @@ func editQueued(c *call, in QueueEdit) (*run.Run, error) {
 		return nil, err
 	}
 	c.version(r.Version)
-	return c.shown(r), nil
+	return r, nil
 }
 
 func dropQueued(c *call) (none, error) {

@@ -112,7 +112,7 @@ func FuzzTokensFromOutside(f *testing.F) {
 func TestEveryCodeHasOneStatus(t *testing.T) {
 	statuses := map[string]int{}
 	for _, k := range kinds() {
-		p := problemOf(fmt.Errorf("x: %w", k.err))
+		p := problemOf(fmt.Errorf("x: %w", k.err), asItIs)
 		if p.Code != k.code || p.Status != k.status {
 			t.Errorf("%v is %d %s, want %d %s as in the table", k.err, p.Status, p.Code, k.status, k.code)
 		}
@@ -122,7 +122,7 @@ func TestEveryCodeHasOneStatus(t *testing.T) {
 		statuses[p.Code] = p.Status
 	}
 	for err, want := range map[error]int{context.Canceled: 503, context.DeadlineExceeded: 503, thole.ErrCancelled: 409} {
-		if p := problemOf(err); p.Status != want || statuses[p.Code] != want {
+		if p := problemOf(err, asItIs); p.Status != want || statuses[p.Code] != want {
 			t.Errorf("%v is %d %s, want %d", err, p.Status, p.Code, want)
 		}
 	}

@@ -25,10 +25,10 @@ type stream struct {
 	c       *call
 	rc      *http.ResponseController
 	feed    feed
-	keep    func(*thole.Delivery) bool   // nil: everything
-	privacy []*privacy                   // of each source; nil: nothing is hidden
-	last    func(*thole.Delivery) []byte // nil: it never ends; else a final frame after a delivery that ends it
-	first   []byte                       // not nil: this alone is said
+	keep    func(*thole.Delivery) bool // nil: everything
+	privacy []*privacy                 // of each source; nil: nothing is hidden
+	last    func(*thole.Event) []byte  // nil: it never ends; else a final frame after a delivery that ends it
+	first   []byte                     // not nil: this alone is said
 	wrote   time.Time
 	checked time.Time        // when the caller was last known to be who they are
 	spaces  []string         // more than one space: their names,
@@ -77,7 +77,7 @@ func (s *stream) run() error {
 		return nil
 	}
 	// The status is sent already: tell it as an event, then end.
-	p := problemOf(err)
+	p := problemOf(err, s.c.maskProblem)
 	p.RequestID = s.c.id
 	if p.Status >= http.StatusInternalServerError {
 		s.c.api.log.Error("an event stream ended", "request", s.c.id, "error", err)
@@ -172,7 +172,8 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 			continue
 		}
 		f := d.Encoded(frame)
-		if e, masked := s.privacy[source].maskEvent(&d.Event); masked {
+		e, masked := s.privacy[source].maskEvent(&d.Event)
+		if masked {
 			f = frameEvent(e, d.IsSignal())
 		}
 		if s.spaces != nil {
@@ -182,8 +183,8 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 			f = frameOf(s.spaces[source], formatCompound(s.spaces, s.at), f)
 		}
 		out, n = append(out, f...), n+1
-		if s.last != nil {
-			if final := s.last(d); final != nil {
+		if s.last != nil && !d.IsSignal() {
+			if final := s.last(&e); final != nil {
 				out, end = append(out, final...), true
 				break
 			}

@@ -3,7 +3,6 @@ package rest
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/thole-dev/thole"
@@ -84,7 +83,7 @@ func createThread(c *call, in NewThread) (*thread.Thread, error) {
 	}
 	c.created("threads", t.ID)
 	c.version(t.Version)
-	return c.shownThread(t), nil
+	return t, nil
 }
 
 // below makes o a thread below parent: for those who may then enter it, and for
@@ -136,20 +135,7 @@ func getThread(c *call) (*thread.Thread, error) {
 		return nil, err
 	}
 	c.version(t.Version)
-	return c.shownThread(t), nil
-}
-
-// shownThread is a thread without what it names that is not for the caller.
-func (c *call) shownThread(t *thread.Thread) *thread.Thread {
-	v := *t
-	if v.Parent != "" && c.private().hidesThread(v.Parent) {
-		v.Parent = ""
-	}
-	v.Lineage = slices.Clone(t.Lineage)
-	for i := range v.Lineage {
-		v.Lineage[i].Stream = c.private().mask(v.Lineage[i].Stream)
-	}
-	return &v
+	return t, nil
 }
 
 func patchThread(c *call, in thread.Patch) (*thread.Thread, error) {
@@ -172,7 +158,7 @@ func patchThread(c *call, in thread.Patch) (*thread.Thread, error) {
 		return nil, err
 	}
 	c.version(t.Version)
-	return c.shownThread(t), nil
+	return t, nil
 }
 
 func destroyThread(c *call) (none, error) {

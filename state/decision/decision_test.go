@@ -126,7 +126,7 @@ func TestTheIndexShowsOrdersAlwaysAndTheLastDecisions(t *testing.T) {
 		for i := range 30 {
 			plan(t, d, decision.Plan{Action: fmt.Sprint(i), Thread: "thrd_1"})
 		}
-		index, err := d.Index(ctx, 0)
+		index, err := d.Index(ctx, nil)
 		if err != nil || actions(index.Standing) != "[never push to main]" || len(index.Recent) != decision.IndexSize ||
 			index.Recent[0].Action != "29" || index.Recent[19].Action != "10" {
 			t.Errorf("got %s and %s, %v", actions(index.Standing), actions(index.Recent), err)
@@ -140,7 +140,7 @@ func TestTheIndexShowsOrdersAlwaysAndTheLastDecisions(t *testing.T) {
 		if _, err := d.Resolve(ctx, order.ID, decision.Done, "retired"); err != nil {
 			t.Fatal(err)
 		}
-		if index, err = d.Index(ctx, 3); err != nil || len(index.Standing) != 0 || actions(index.Recent) != "[29 28 27]" {
+		if index, err = d.Index(ctx, &decision.IndexOptions{Recent: 3}); err != nil || len(index.Standing) != 0 || actions(index.Recent) != "[29 28 27]" {
 			t.Errorf("after retiring: got %+v, %v", index, err)
 		}
 		// Pages hold everything once, also when filtered.

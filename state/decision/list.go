@@ -113,12 +113,26 @@ type Index struct {
 	Recent   []Decision `json:"recent"`   // the last decisions, newest first, as they are now
 }
 
-// Index returns all standing orders and the last n other decisions (0:
-// IndexSize). The full chain is the list.
-func (d *Decisions) Index(ctx context.Context, n int) (Index, error) {
+// IndexOptions of [Decisions.Index]. The zero value is the default.
+type IndexOptions struct {
+	Recent int // how many of the last decisions; 0: IndexSize
+	// Select says which decisions the index is made of, as if there were no
+	// others. Nil: all.
+	Select func(Decision) bool
+}
+
+// Index returns all standing orders and the last other decisions. The full chain
+// is the list.
+func (d *Decisions) Index(ctx context.Context, opts *IndexOptions) (Index, error) {
+	var o IndexOptions
+	if opts != nil {
+		o = *opts
+	}
+	n := o.Recent
 	if n <= 0 {
 		n = IndexSize
 	}
+	leftOut := func(dec Decision) bool { return o.Select != nil && !o.Select(dec) }
 	var index Index
 	var recs []thole.Record
 	for rec, err := range d.sp.Records(ctx, standing) {
@@ -131,6 +145,7 @@ func (d *Decisions) Index(ctx context.Context, n int) (Index, error) {
 	if index.Standing, err = d.load(ctx, standing, recs); err != nil {
 		return Index{}, err
 	}
+	index.Standing = slices.DeleteFunc(index.Standing, leftOut)
 	var keys []string
 	q := thole.ReadQuery{Stream: Stream, Types: []string{TypePlanned}, Backward: true, Limit: thole.PageLimit(2 * n)}
 	for e, err := range d.sp.Events(ctx, q) {
@@ -138,8 +153,8 @@ func (d *Decisions) Index(ctx context.Context, n int) (Index, error) {
 			return Index{}, err
 		}
 		var dec Decision
-		if e.Data == nil || e.As(&dec) != nil || dec.Status != Planned {
-			continue // erased, or an order
+		if e.Data == nil || e.As(&dec) != nil || dec.Status != Planned || leftOut(dec) {
+			continue // erased, an order, or not wanted
 		}
 		if keys = append(keys, all+dec.ID); len(keys) == n {
 			break

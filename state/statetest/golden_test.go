@@ -150,7 +150,7 @@ func readAll(t *testing.T, sp *thole.Space) []byte {
 	read("kv")(values.List(ctx, "a/b", nil))
 	read("locks")(lock.In(sp).List(ctx, nil))
 	read("decisions")(decision.In(sp).List(ctx, nil))
-	read("index")(decision.In(sp).Index(ctx, 0))
+	read("index")(decision.In(sp).Index(ctx, nil))
 	read("files")(files.List(ctx, nil))
 	read("history")(files.History(ctx, "src/app.ts", nil))
 	out, err := json.MarshalIndent(all, "", "\t")

@@ -1,0 +1,152 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/thole-dev/thole"
+)
+
+// shownAsTheyAre are the fields of answers in which the id of what is hidden stays.
+// A field that is not listed names nothing that is hidden.
+var shownAsTheyAre = map[string]string{
+	// Masked as they are read: see readEvents.
+	"rest.wireEvent": "Stream Type Actor Cause Subject Refs Data",
+	// The caller's own.
+	"rest.BlockID": "ID", "rest.ClaimedRun": "Space Turn Token", "rest.HeldLock": "Name Owner Mode Token",
+	"rest.Signalled": "Data", "rest.Space": "Name", "thole.Blob": "Hash",
+	// Of a thread that the caller may know.
+	"run.Run":        "ID Thread Status Agent AskedBy Model Policy OnDisconnect ResumedFrom ResumedBy Options Turn WaitingFor Signals Usage",
+	"run.Cancel":     "Cause",
+	"thread.Thread":  "ID Assistant Title Status Visibility Owner Metadata RunScope ActiveRun LastTurn TurnState",
+	"thread.Entry":   "ID Assistant Title Status Visibility Owner",
+	"thread.Turn":    "ID Run Status",
+	"thread.Message": "ID Turn Run Role Status",
+	"thread.Block":   "ID Type Content Meta Status",
+	"thread.Tool":    "Name Input Result OperationID",
+	"rest.Todos":     "NextCursor",
+	"todo.Todo":      "ID Content Status Priority Actor",
+	// What people wrote, names that they gave, and what programs act on.
+	"decision.Decision": "ID Status Result Actor",
+	"decision.Plan":     "Input",
+	"document.Document": "Name Value", "document.Info": "Name",
+	"file.File": "Path Hash Actor", "file.Change": "Path Before After Actor",
+	"kv.Entry": "Namespace Key Data", "rest.LockInfo": "Name",
+}
+
+// Every answer of every operation, filled with the id of a run that is hidden.
+func TestAnAnswerNamesNothingHiddenButWhatPeopleWrote(t *testing.T) {
+	const id, in = "run_0123456789abcdef0123456789abcdef", "thrd_0123456789abcdef0123456789abcdef"
+	p := &privacy{threads: map[string]bool{in: true, id: true}, runs: map[string]string{id: in}}
+	got := map[string]bool{}
+	for _, rt := range routes() {
+		if rt.do.response == nil {
+			continue
+		}
+		v := reflect.New(rt.do.response).Elem()
+		fill(v, id)
+		holding(reflect.ValueOf(p.told(v.Interface())), "", id, got)
+	}
+	want := map[string]bool{}
+	for typ, fields := range shownAsTheyAre {
+		for field := range strings.FieldsSeq(fields) {
+			want[typ+"."+field] = true
+		}
+	}
+	for name := range got {
+		if !want[name] {
+			t.Errorf("%s names what is hidden", name)
+		}
+	}
+	for name := range want {
+		if !got[name] {
+			t.Errorf("%s is listed and names nothing", name)
+		}
+	}
+}
+
+// fill sets all texts in v to text.
+func fill(v reflect.Value, text string) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), text)
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			v.SetBytes([]byte(`"` + text + `"`))
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), text)
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, text)
+		fill(value, text)
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() && !opaque(v.Type()) {
+				fill(v.Field(i), text)
+			}
+		}
+	}
+}
+
+// holding adds the fields in v that hold text to found.
+func holding(v reflect.Value, field, text string, found map[string]bool) {
+	switch v.Kind() {
+	case reflect.String:
+		if strings.Contains(v.String(), text) {
+			found[field] = true
+		}
+	case reflect.Pointer, reflect.Interface:
+		holding(v.Elem(), field, text, found)
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			holding(reflect.ValueOf(string(v.Bytes())), field, text, found)
+			return
+		}
+		for i := range v.Len() {
+			holding(v.Index(i), field, text, found)
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			holding(key, field, text, found)
+			holding(v.MapIndex(key), field, text, found)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if !f.IsExported() || opaque(v.Type()) {
+				continue
+			}
+			name, _, _ := strings.Cut(v.Type().String(), "[")
+			if name == "rest.page" && f.Name == "NextCursor" {
+				continue // the caller's, or of an item
+			}
+			holding(v.Field(i), name+"."+f.Name, text, found)
+		}
+	}
+}
+
+func opaque(t reflect.Type) bool {
+	return t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[thole.Position]()
+}
+
+func TestALongErrorDoesNotEndInHalfOfAHiddenID(t *testing.T) {
+	const id = "run_0123456789abcdef0123456789abcdef"
+	p := &privacy{threads: map[string]bool{"hidden": true}, runs: map[string]string{id: "hidden"}}
+	for before := range 200 {
+		err := fmt.Errorf("%s%s%s: %w", strings.Repeat("x", before), id, strings.Repeat("y", 600), thole.ErrConflict)
+		if detail := problemOf(err, p.mask).Detail; strings.Contains(detail, "run_0") && strings.Contains(detail, "1") {
+			t.Fatalf("after %d bytes: %s", before, detail)
+		}
+	}
+}
