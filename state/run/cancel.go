@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -58,39 +59,34 @@ func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
 // cancelTree cancels the given runs and those below them, as many to a commit
 // as fit.
 func cancelTree(ctx context.Context, sp *thole.Space, ids []string, cause string) error {
+	seen := make(map[string]bool)
 	for len(ids) > 0 {
-		var rest []string
+		var c canceller
 		_, err := sp.Update(ctx, func(tx *thole.Tx) error {
-			c := canceller{tx: tx, cause: cause}
+			c = canceller{tx: tx, cause: cause, seen: maps.Clone(seen)}
 			for i, id := range ids {
 				if c.items > maxItems {
 					c.rest = append(c.rest, ids[i:]...)
 					break
 				}
-				r, err := load(tx, id)
-				if errors.Is(err, thole.ErrNotFound) {
-					continue
-				} else if err != nil {
-					return err
-				}
-				if err := c.cancel(r, false); err != nil {
+				if err := c.child(id); err != nil {
 					return err
 				}
 			}
-			rest = c.rest
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		ids = rest
+		ids, seen = c.rest, c.seen
 	}
 	return nil
 }
 
-// What cancelling takes of a commit's items: to ask one run, to end a queued
-// one. The tree is cut where maxItems is passed.
+// What cancelling takes of a commit's items: to look at a run, to ask one, to end a
+// queued one. The tree is cut where maxItems is passed.
 const (
+	lookItems   = 1
 	askItems    = 3
 	finishItems = 16
 	maxItems    = thole.MaxCommitItems - 80
@@ -101,7 +97,8 @@ type canceller struct {
 	tx    *thole.Tx
 	cause string
 	items int
-	rest  []string // what did not fit
+	seen  map[string]bool // so that it ends where a commit from outside made a cycle
+	rest  []string        // what did not fit
 }
 
 // start is cancel of the run at the top of a tree. What does not fit into the commit
@@ -129,24 +126,28 @@ func noteCancel(tx *thole.Tx, root, cause string) {
 	tx.Put(key(root)+"/"+cancelling, cancelNote{Cause: cause}, &thole.WriteOptions{Expires: tx.Now().Add(cancelTTL)})
 }
 
-// finishCancel cancels what a crash may have left of the tree below root.
+// finishCancel cancels what a crash may have left of the tree below root. The note
+// goes through sp, its expirer's handle.
 func finishCancel(ctx context.Context, sp *thole.Space, root string, note thole.Record) error {
 	var n cancelNote
 	if err := note.As(&n); err != nil {
 		return err
 	}
-	if err := cancelTree(ctx, sp, []string{root}, n.Cause); err != nil {
+	if err := cancelTree(ctx, sp.Store().Space(sp.Name()), []string{root}, n.Cause); err != nil {
 		return err
 	}
-	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
-		tx.Delete(note.Key)
-		return nil
-	})
-	return err
+	return thole.DeleteExpired(ctx, sp, note)
 }
 
 // cancel asks r, which is as loaded in this Tx, and those below it to end.
 func (c *canceller) cancel(r *Run, rollback bool) error {
+	if c.seen[r.ID] {
+		return nil
+	}
+	if c.seen == nil {
+		c.seen = make(map[string]bool)
+	}
+	c.seen[r.ID] = true
 	c.items += askItems
 	if !r.Ended() {
 		asked := r.Cancel != nil
@@ -192,11 +193,21 @@ func (c *canceller) child(id string) error {
 		c.rest = append(c.rest, id)
 		return nil
 	}
+	if c.seen[id] {
+		return nil
+	}
+	c.items += lookItems
 	r, err := load(c.tx, id)
-	if errors.Is(err, thole.ErrNotFound) {
+	if unusable(err) {
 		return nil
 	} else if err != nil {
 		return err
 	}
 	return c.cancel(r, false)
+}
+
+// unusable reports that a run which a record names is not there, or cannot be read. It
+// ends nothing, and keeps nothing from ending.
+func unusable(err error) bool {
+	return errors.Is(err, thole.ErrNotFound) || errors.Is(err, thole.ErrInvalid) || errors.Is(err, thole.ErrCorrupt)
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/thole-dev/thole"
@@ -29,9 +30,9 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	id, what, _ := strings.Cut(strings.TrimPrefix(rec.Key, "run/"), "/")
 	switch what {
 	case thread.GoneNotice:
-		return endAll(ctx, sp.Store().Space(sp.Name()), id, rec)
+		return endAll(ctx, sp, id, rec)
 	case cancelling:
-		return finishCancel(ctx, sp.Store().Space(sp.Name()), id, rec)
+		return finishCancel(ctx, sp, id, rec)
 	}
 	var rest []string
 	cause := ByShutdown
@@ -67,46 +68,57 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 const maxEnded = 8
 
 // endAll ends the runs of a thread that is gone: those that wait are cancelled, the
-// active one is asked to end. The notice goes with the last of them.
+// active one is asked to end. The notice goes last, through sp, its expirer's handle.
 func endAll(ctx context.Context, sp *thole.Space, threadID string, notice thole.Record) error {
 	var gone thread.Gone
 	if err := notice.As(&gone); err != nil {
 		return err
 	}
 	slot := slotKey(&thread.Thread{ID: threadID, Owner: gone.Owner, RunScope: gone.RunScope})
+	fresh := sp.Store().Space(sp.Name())
 	var rest []string
+	done := make(map[string]bool) // a slot that is not theirs names them still
 	for more := true; more; {
-		_, err := sp.Update(ctx, func(tx *thole.Tx) error {
-			more, rest = false, nil
+		var now []string
+		_, err := fresh.Update(ctx, func(tx *thole.Tx) error {
+			more, rest, now = false, nil, nil
 			s, err := loadSlot(tx, slot)
 			if err != nil {
 				return err
 			}
-			ended := 0
 			for _, id := range s.waiting() {
+				if done[id] || slices.Contains(now, id) {
+					continue
+				}
 				r, err := load(tx, id)
-				if errors.Is(err, thole.ErrNotFound) || err == nil && r.Thread != threadID {
+				if unusable(err) || err == nil && r.Thread != threadID {
 					continue
 				} else if err != nil {
 					return err
 				}
-				if ended++; ended > maxEnded {
+				if len(now) == maxEnded {
 					more = true
 					return nil
 				}
+				now = append(now, id)
 				if err := r.drop(tx); err != nil {
 					return err
 				}
 			}
-			tx.Delete(notice.Key)
 			rest, err = endActive(tx, slot, threadID)
 			return err
 		})
 		if err != nil {
 			return err
 		}
+		for _, id := range now {
+			done[id] = true
+		}
 	}
-	return cancelTree(ctx, sp, rest, BySuperseded)
+	if err := cancelTree(ctx, fresh, rest, BySuperseded); err != nil {
+		return err
+	}
+	return thole.DeleteExpired(ctx, sp, notice)
 }
 
 // endActive asks the run that is active in the slot to end, if it is one of the
@@ -117,7 +129,7 @@ func endActive(tx *thole.Tx, slot, threadID string) (rest []string, _ error) {
 		return nil, err
 	}
 	r, err := load(tx, s.Active)
-	if errors.Is(err, thole.ErrNotFound) || err == nil && r.Thread != threadID {
+	if unusable(err) || err == nil && r.Thread != threadID {
 		return nil, nil
 	} else if err != nil {
 		return nil, err

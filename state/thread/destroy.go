@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +54,11 @@ func Register(s *thole.Store) {
 		return time.Duration(min(t.TTL, maxTTL)) * time.Second
 	})
 	s.OnExpire(goneKind, func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
-		return bury(ctx, sp.Store().Space(sp.Name()), strings.TrimPrefix(rec.Key, goneKind+"/"))
+		id := strings.TrimPrefix(rec.Key, goneKind+"/")
+		if err := thole.CheckID("thrd", id); err != nil {
+			return fmt.Errorf("%w: key %s: %w", thole.ErrCorrupt, rec.Key, err)
+		}
+		return burial{work: sp.Store().Space(sp.Name()), last: sp}.of(ctx, id)
 	})
 }
 
@@ -75,6 +80,11 @@ const maxBelow = 200
 // Errors: ErrNotFound; *ConflictError when IfMatch does
 // not hold.
 func (ts *Threads) Destroy(ctx context.Context, id string, opts *DestroyOptions) error {
+	return ts.destroy(ctx, id, opts, nil)
+}
+
+// destroy is Destroy of a thread below others that are being buried.
+func (ts *Threads) destroy(ctx context.Context, id string, opts *DestroyOptions, above []string) error {
 	ctx = thole.Call(ctx, "thread.destroy", id)
 	_, err := ts.sp.Update(ctx, func(tx *thole.Tx) error {
 		if opts != nil {
@@ -91,12 +101,16 @@ func (ts *Threads) Destroy(ctx context.Context, id string, opts *DestroyOptions)
 	})
 	// Not to be cut off: a run that destroys its own thread is cancelled by that.
 	whole := context.WithoutCancel(thole.WithoutIdempotencyKey(ctx))
+	if len(above) > 0 {
+		whole = thole.WithoutIdempotencyKey(ctx)
+	}
+	b := burial{work: ts.sp, last: ts.sp, above: above}
 	switch {
 	case err == nil: // a repeat, too: the first call may not have come further
-		err = bury(whole, ts.sp, id)
+		err = b.of(whole, id)
 	case errors.Is(err, thole.ErrNotFound): // perhaps for this reason
 		if grave, graveErr := ts.sp.Get(whole, goneKind+"/"+id); graveErr == nil && grave.Exists() {
-			err = errors.Join(err, bury(whole, ts.sp, id))
+			err = errors.Join(err, b.of(whole, id))
 		}
 	}
 	if err != nil {
@@ -127,7 +141,8 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	if err != nil || strings.Contains(id, "/") {
 		return err
 	}
-	return bury(ctx, sp.Store().Space(sp.Name()), id)
+	fresh := sp.Store().Space(sp.Name())
+	return burial{work: fresh, last: fresh}.of(ctx, id)
 }
 
 // end deletes the thread's head and returns the final state, for the event.
@@ -167,9 +182,22 @@ func hasRun(id string, below []thole.Record) bool {
 	return false
 }
 
-// bury removes what is left of a thread that has ended. It may be done again, and
-// by several at once.
-func bury(ctx context.Context, sp *thole.Space, id string) error {
+// burial removes what is left of a thread that has ended.
+type burial struct {
+	work  *thole.Space
+	last  *thole.Space // of the commit that removes thread-gone/<id>; in a sweep the expirer's
+	above []string     // threads of which this one is a sub-agent's, and which are being buried
+}
+
+// of buries a thread. It may be done again, and by several at once. Only a commit
+// from outside makes a thread one of its own sub-agents', or nests threads deeper than
+// MaxDepth: a thread is buried once, and one that is deeper left to the sweep.
+func (b burial) of(ctx context.Context, id string) error {
+	if slices.Contains(b.above, id) || len(b.above) > MaxDepth {
+		return nil
+	}
+	sp := b.work
+	above := append(slices.Clip(b.above), id)
 	// The grave is read although its time may be up: it expires so that a sweep
 	// comes here, and the runs are told by what it holds.
 	graves, err := sp.Store().Backend().Get(ctx, sp.Name(), goneKind+"/"+id)
@@ -190,9 +218,12 @@ func bury(ctx context.Context, sp *thole.Space, id string) error {
 			if !ok {
 				continue
 			}
-			if err := In(sp).Destroy(ctx, child, nil); err != nil && !errors.Is(err, thole.ErrNotFound) && !errors.Is(err, thole.ErrInvalid) {
+			if err := In(sp).destroy(ctx, child, nil, above); err != nil && !errors.Is(err, thole.ErrNotFound) && !errors.Is(err, thole.ErrInvalid) {
 				return err
 			}
+		}
+		if !more {
+			sp = b.last
 		}
 		_, err = sp.Update(ctx, func(tx *thole.Tx) error {
 			for _, r := range below {
