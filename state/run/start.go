@@ -377,7 +377,7 @@ func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error
 // Resume makes a run that goes on where an ended one stopped: in the same
 // thread, for the same agent, with the options it had and the signals that it
 // had not taken, or took and did nothing after in its thread: no text, no block, no
-// tool, no sub-agent. The worker finds the interrupted turn in the history. A run is
+// tool, no sub-agent; its end does not count. The worker finds the interrupted turn in the history. A run is
 // resumed once: if the run that resumed it did not succeed, resume that one.
 // Errors: ErrNotFound; ErrConflict when the run has not ended, did succeed or was
 // resumed before, or another one is active.

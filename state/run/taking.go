@@ -89,9 +89,11 @@ func (r *Run) giveBack(tx *thole.Tx, sp *thole.Space) error {
 	return nil
 }
 
-// lastAct returns where in its thread's journal r itself last did something after
-// the given position; zero: nowhere. That it waits, or chose a model, is no act.
+// lastAct returns where in its thread's journal r, which has ended, last did
+// something after the given position; zero: nowhere. That it waits, or chose a model,
+// is no act, and neither is its end, with the reason that it leaves in the thread.
 func (r *Run) lastAct(tx *thole.Tx, sp *thole.Space, after thole.Position) (thole.Position, error) {
+	reason := r.Status == Failed && r.Error != "" // the last block of all
 	for e, err := range sp.Events(tx.Context(), thole.ReadQuery{Stream: r.stream(), Backward: true}) {
 		switch {
 		case errors.Is(err, thole.ErrTrimmed): // what is older is gone
@@ -100,7 +102,11 @@ func (r *Run) lastAct(tx *thole.Tx, sp *thole.Space, after thole.Position) (thol
 			return thole.Position{}, err
 		case e.Position.Compare(after) <= 0:
 			return thole.Position{}, nil
-		case e.Cause == r.ID && (e.Type == "run.finished" || !strings.HasPrefix(e.Type, "run.")):
+		case e.Cause != r.ID || strings.HasPrefix(e.Type, "run."):
+		case e.Type == "message.completed" || e.Type == "thread.rewound":
+		case reason && e.Type == "message.updated":
+			reason = false
+		default:
 			return e.Position, nil
 		}
 	}
