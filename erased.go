@@ -15,7 +15,8 @@ import (
 // each time, hubs when a watch begins and when they follow the journal.
 //
 //	erased        null
-//	erased/<id>   an erasure that goes on; expires soon
+//	erased/<id>   an erasure that goes on, or an end of a record with more below it than
+//	              one commit can hold; expires soon
 //
 // A sweep finishes an erasure whose process died, or whose backend failed, from the
 // start. To do it again does no harm: it takes only what is no newer than the version of
@@ -35,6 +36,7 @@ type erasure struct {
 	UpTo      Position   `json:"up_to,omitzero"` // of Streams; zero: the note's version
 	Events    []Position `json:"events,omitempty"`
 	Snapshots []string   `json:"snapshots,omitempty"` // the streams whose snapshots go
+	Below     string     `json:"below,omitempty"`     // no purge: what is left below this record, which ended
 }
 
 // erase purges streams or events in parts.
@@ -153,10 +155,28 @@ func finishErasure(ctx context.Context, sp *Space, rec Record) error {
 	if err := rec.As(&e); err != nil {
 		return err
 	}
-	if len(e.Streams)+len(e.Events) == 0 { // somebody else's
+	note := Check{Key: rec.Key, At: rec.Version}
+	switch {
+	case e.Below != "":
+		return sp.deleteRest(ctx, e.Below, note)
+	case len(e.Streams)+len(e.Events) == 0: // somebody else's
 		return DeleteExpired(ctx, sp, rec)
 	}
-	return sp.finish(ctx, Check{Key: rec.Key, At: rec.Version}, e)
+	ctx, stop := unhurried(ctx)
+	defer stop()
+	return sp.finish(ctx, note, e)
+}
+
+// unhurried returns a context that goes on when a sweep cuts off what takes long: a
+// purge takes the time it takes, and the next try would begin at its start.
+func unhurried(ctx context.Context) (context.Context, func()) {
+	on, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); cause != errSlow {
+			cancel(cause)
+		}
+	})
+	return on, func() { stop(); cancel(nil) }
 }
 
 // erased returns the version of the record that the last purge wrote.

@@ -196,3 +196,33 @@ func TestAPurgeUpToAPositionKeepsWhatIsLater(t *testing.T) {
 	}
 	holds(t, sp, "app/log", later)
 }
+
+// slowPurge is a backend whose purges take their time, which ctx may cut short.
+type slowPurge struct{ kept }
+
+func (s slowPurge) Purge(ctx context.Context, space string, p thole.Purge) error {
+	select {
+	case <-time.After(5 * time.Minute):
+		return s.kept.Purge(ctx, space, p)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestASweepFinishesAnErasureHoweverLongItTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, ours, _ := hookedPair(t)
+		add(t, ours, "app/log")
+		h.purge = func(thole.Purge, func() error) error { return errors.New("killed") }
+		if err := ours.Purge(t.Context(), theLog); err == nil {
+			t.Fatal("the purge did not fail")
+		}
+		theirs := openOn(t, slowPurge{h.kept}, nil).Space("project:shop")
+		time.Sleep(6 * time.Minute)
+		synctest.Wait()
+		holds(t, theirs, "app/log")
+		if n := left(t, theirs, "erased/"); n != 0 {
+			t.Errorf("%d notes are left", n)
+		}
+	})
+}

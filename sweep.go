@@ -211,7 +211,7 @@ func expireRecord(ctx context.Context, sp *Space, rec Record) error {
 		return DeleteExpired(ctx, sp, rec)
 	}
 	for {
-		end, err := expireTree(ctx, sp, rec)
+		rest, err := expireTree(ctx, sp, rec)
 		var conflict *ConflictError
 		if errors.As(err, &conflict) && conflict.Check.Key != rec.Key && ctx.Err() == nil {
 			continue
@@ -219,15 +219,25 @@ func expireRecord(ctx context.Context, sp *Space, rec Record) error {
 		if err != nil {
 			return err
 		}
-		// What one commit could not hold, and what came before it and was not listed yet.
-		// What was written since is not of rec.
-		return sp.deleteSeen(ctx, rec.Key+"/", end, nil)
+		return sp.deleteRest(ctx, rec.Key, rest)
 	}
 }
 
-// expireTree ends rec with what is below it, as far as one commit can, and returns the
-// position of that.
-func expireTree(ctx context.Context, sp *Space, rec Record) (end Position, err error) {
+// deleteRest deletes what is left below the record under key, which ended at rest.At:
+// what that commit could not hold, and what came before it and was not listed yet. What
+// was written since is not of that record. Last goes the note rest.Key, if there is one.
+func (sp *Space) deleteRest(ctx context.Context, key string, rest Check) error {
+	if err := sp.deleteSeen(ctx, key+"/", rest.At, nil); err != nil || rest.Key == "" {
+		return err
+	}
+	_, err := sp.commit(ctx, Commit{Checks: []Check{rest}, Writes: []Write{{Key: rest.Key}}})
+	return unlessGone(err)
+}
+
+// expireTree ends rec with what is below it, as far as one commit can. It returns the
+// position of that and, if there may be more, the note by which a sweep deletes it,
+// should this process die.
+func expireTree(ctx context.Context, sp *Space, rec Record) (rest Check, err error) {
 	c := Commit{
 		Checks: []Check{{Key: rec.Key, At: rec.Version}},
 		Writes: []Write{{Key: rec.Key}},
@@ -235,19 +245,28 @@ func expireTree(ctx context.Context, sp *Space, rec Record) (end Position, err e
 	// Without what expired before rec: that ends by itself.
 	below, err := sp.List(ctx, ListQuery{Prefix: rec.Key + "/", Limit: maxBelow})
 	if err != nil {
-		return end, err
+		return rest, err
 	}
 	for _, r := range below {
 		c.Checks = append(c.Checks, Check{Key: r.Key, At: r.Version})
 		c.Writes = append(c.Writes, Write{Key: r.Key})
 	}
+	if len(below) == maxBelow {
+		value, err := marshal(erasure{Below: rec.Key})
+		if err != nil {
+			return rest, err
+		}
+		rest.Key = erasedKey + "/" + NewID("ers")
+		c.Writes = append(c.Writes, Write{Key: rest.Key, Value: value, Expires: sp.store.Now().Add(erasureTTL)})
+	}
 	data, err := marshal(FinalState(rec, below))
 	if err != nil {
-		return end, err
+		return rest, err
 	}
 	c.Events = []Event{{Stream: expiredStream(rec.Key), Type: kindOf(rec.Key) + ".expired", Data: data}}
 	res, err := sp.commit(ctx, c)
-	return res.Last, err
+	rest.At = res.Last
+	return rest, err
 }
 
 // expiredStream is where the default expirer tells of a record's end. The end of

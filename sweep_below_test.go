@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/memstore"
 )
 
 // fill puts n records below app/cart.
@@ -156,5 +157,46 @@ func TestDeleteBelowTakesOnlyWhatItSaw(t *testing.T) {
 			}
 			remain(t, theirs, c.want...)
 		})
+	}
+}
+
+// The process dies at its n-th commit of the end, and it is not known whether that took
+// place.
+func TestWhatIsBelowARecordGoesThoughTheProcessDied(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		for _, at := range []when{before, after} {
+			t.Run(fmt.Sprint(n, at), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := &faults{Backend: memstore.New(), shared: true}
+					ours := openOn(t, f, &thole.Options{Sweep: -1}).Space("project:shop")
+					theirs := openOn(t, f.Backend, &thole.Options{Sweep: -1}).Space("project:shop")
+					putFor(t, ours, "app/cart", 1, time.Minute, true)
+					fill(t, ours, 300)
+					time.Sleep(2 * time.Minute)
+					f.breakFrom(n, at)
+					if err := ours.Store().Sweep(t.Context()); err != nil {
+						t.Log(err)
+					}
+					putFor(t, theirs, "app/cart/late", 1, time.Hour, false)
+					for range 2 { // of the record, and of the rest
+						time.Sleep(11 * time.Second)
+						if err := theirs.Store().Sweep(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					want := []string{"app/cart/late"}
+					if n == 1 && at == before { // it was there when the record ended
+						want = nil
+					}
+					remain(t, theirs, want...)
+					if n := left(t, theirs, "erased/"); n != 0 {
+						t.Errorf("%d notes are left", n)
+					}
+					if got := types(t, theirs, "app/cart"); got != "app.expired" {
+						t.Errorf("got %q, want one app.expired", got)
+					}
+				})
+			})
+		}
 	}
 }
