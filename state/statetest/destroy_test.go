@@ -234,3 +234,53 @@ func TestNothingIsWrittenBelowAThreadThatIsBeingDestroyed(t *testing.T) {
 		}
 	})
 }
+
+// Each of the writes comes alone, after Destroy has listed what there is and before it
+// commits.
+func TestTheFinalStateTellsOfEachThingThatWasWrittenBefore(t *testing.T) {
+	for what, write := range map[string]func(sp *thole.Space, id string) (below string, err error){
+		"a document": func(sp *thole.Space, id string) (string, error) {
+			_, err := document.Under(sp, thread.Key(id), thread.Key(id)).Put(t.Context(), "state", 1, nil)
+			return "state", err
+		},
+		"a todo": func(sp *thole.Space, id string) (string, error) {
+			_, err := todo.In(sp).Add(t.Context(), id, todo.Todo{Content: "x"})
+			return "todos", err
+		},
+		"a sub-agent's thread": func(sp *thole.Space, id string) (string, error) {
+			th, err := thread.In(sp).Create(t.Context(), &thread.CreateOptions{Parent: id, Visibility: thread.Private})
+			if err != nil {
+				return "", err
+			}
+			return "child/" + th.ID, nil
+		},
+		"a run": func(sp *thole.Space, id string) (string, error) {
+			r, err := run.In(sp, nil).Start(t.Context(), id, run.Request{Prompt: "go"})
+			if err != nil {
+				return "", err
+			}
+			return "run/" + r.ID, nil
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+				th := got(thread.In(e.Space("project:shop")).Create(t.Context(), nil))(t)
+				var below string
+				e.Between("thread.destroyed", func(other *thole.Store) {
+					var err error
+					if below, err = write(other.Space("project:shop"), th.ID); err != nil {
+						t.Error(err)
+					}
+				})
+				sp := e.Space("project:shop")
+				if err := thread.In(sp).Destroy(t.Context(), th.ID, nil); err != nil {
+					t.Fatal(err)
+				}
+				page := got(sp.Read(t.Context(), thole.ReadQuery{Stream: thread.Key(th.ID), Types: []string{"thread.destroyed"}}))(t)
+				if len(page.Events) != 1 || below == "" || !strings.Contains(string(page.Events[0].Data), `"`+below+`":`) {
+					t.Errorf("%s was acknowledged, and the final state does not tell", below)
+				}
+			})
+		})
+	}
+}

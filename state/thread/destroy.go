@@ -21,8 +21,9 @@ import (
 //	          below thread/<id>/ deleted, with a notice for the runs among them:
 //	          see [Gone]; last, thread-gone/<id>
 //
-// Whatever writes below a thread checks the head in the same commit. So after the
-// end nothing is written there any more, and the burial finds all that was.
+// Whatever writes below a thread checks the head in the same commit, and writes it or
+// emits an event in the thread's stream. So the end tells all that was written before;
+// after it nothing is written there any more, and the burial finds all that was.
 // thread-gone/<id> expires soon: a sweep buries what a crash left.
 const (
 	goneKind = "thread-gone"
@@ -158,8 +159,8 @@ func end(tx *thole.Tx, id string) (final thole.Expired, err error) {
 	if err != nil {
 		return final, err
 	}
-	// Whatever is written below the thread is told in its stream. So what is listed
-	// now is so at the commit, or this Tx runs again.
+	// Whatever is written below the thread writes its head or tells its stream. So what
+	// is listed now is so at the commit, or this Tx runs again.
 	if _, err := tx.Version(Key(id)); err != nil {
 		return final, err
 	}

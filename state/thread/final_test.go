@@ -134,3 +134,51 @@ func TestADestroyThatIsCalledAgainWithoutAKeyGoesOnBurying(t *testing.T) {
 		}
 	}
 }
+
+// The process that destroys a thread dies before it buries anything.
+func TestNothingIsSaidInAThreadThatHasEndedAndIsNotBuriedYet(t *testing.T) {
+	b := &brittle{Store: memstore.New(), left: math.MaxInt}
+	s, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	sp := s.Space("project:shop")
+	th, err := thread.In(sp).Create(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var turn, block string
+	do(t, sp, func(tx *thole.Tx) (err error) {
+		if turn, err = thread.BeginTurn(tx, th.ID, thole.NewID("run"), nil); err != nil {
+			return err
+		}
+		block, err = thread.StartTool(tx, th.ID, thread.ToolStarted{Turn: turn, Name: "Edit"})
+		return err
+	})
+	b.left = 1
+	if err := thread.In(sp).Destroy(t.Context(), th.ID, nil); err == nil {
+		t.Fatal("the burial did not fail")
+	}
+	b.left = math.MaxInt
+	for what, say := range map[string]func(tx *thole.Tx) error{
+		"text": func(tx *thole.Tx) error {
+			return thread.AppendText(tx, th.ID, thread.Delta{Turn: turn, Block: thole.NewID("blk"), Text: "late"})
+		},
+		"a block": func(tx *thole.Tx) error {
+			_, err := thread.PutBlock(tx, th.ID, turn, thread.TextBlock("late"))
+			return err
+		},
+		"a tool call": func(tx *thole.Tx) error {
+			_, err := thread.StartTool(tx, th.ID, thread.ToolStarted{Turn: turn, Name: "Edit"})
+			return err
+		},
+		"a result": func(tx *thole.Tx) error {
+			return thread.FinishTool(tx, th.ID, turn, block, thread.ToolResult{})
+		},
+	} {
+		if _, err := sp.Update(t.Context(), say); !errors.Is(err, thole.ErrNotFound) {
+			t.Errorf("%s: got %v, want ErrNotFound", what, err)
+		}
+	}
+}

@@ -196,6 +196,7 @@ func Create(tx *thole.Tx, o CreateOptions) (*Thread, error) {
 		}
 		t.Depth = above.Depth + 1
 		tx.Put(Key(t.Parent)+"/child/"+t.ID, struct{}{}, nil)
+		above.put(tx) // so that an end of it that is on its way sees this child
 	}
 	t.put(tx)
 	tx.Emit(Key(t.ID), "thread.created", createdEvent{

@@ -86,8 +86,12 @@ func BeginTurn(tx *thole.Tx, id, run string, request []Block) (string, error) {
 	return added.Turn, nil
 }
 
-// current loads the turn that is being run and checks that it is turn.
+// current loads the turn that is being run and checks that it is turn, of a thread
+// that has not ended.
 func current(tx *thole.Tx, id, turn string) (*openTurn, error) {
+	if _, err := Load(tx, id); err != nil {
+		return nil, err
+	}
 	var o openTurn
 	ok, err := tx.Load(turnKey(id), &o)
 	if err != nil {
@@ -102,8 +106,8 @@ func current(tx *thole.Tx, id, turn string) (*openTurn, error) {
 // PutBlock adds a block to the response of a turn that is being run; one with
 // the id of a block that is there replaces it. An empty ID gets a new one. It
 // ends the text of the block before. It returns the block's id. Errors:
-// ErrConflict when the turn is not being run, ErrInvalid; tool blocks come from
-// [StartTool] only.
+// ErrNotFound; ErrConflict when the turn is not being run, ErrInvalid; tool blocks
+// come from [StartTool] only.
 func PutBlock(tx *thole.Tx, id, turn string, b Block) (string, error) {
 	if err := b.check(); err != nil {
 		return "", err
@@ -129,7 +133,7 @@ func PutBlock(tx *thole.Tx, id, turn string, b Block) (string, error) {
 // many bytes of the block's text came before; at 0 the chunk begins a block
 // with the new id d.Block, of type text unless d.Type says reasoning or code,
 // and ends the text of the block before. Only one block's text is open at a
-// time. Errors: *OffsetError (a chunk that came before gives it too),
+// time. Errors: ErrNotFound, *OffsetError (a chunk that came before gives it too),
 // ErrConflict when the turn is not being run, ErrInvalid.
 func AppendText(tx *thole.Tx, id string, d Delta) error {
 	if err := thole.CheckID("blk", d.Block); err != nil {
@@ -161,8 +165,8 @@ func AppendText(tx *thole.Tx, id string, d Delta) error {
 }
 
 // StartTool adds a tool block without a result to a turn that is being run. An
-// empty Block gets a new id. It returns the block's id. Errors: ErrConflict
-// when the turn is not being run or the block was started before, ErrInvalid.
+// empty Block gets a new id. It returns the block's id. Errors: ErrNotFound,
+// ErrConflict when the turn is not being run or the block was started before, ErrInvalid.
 func StartTool(tx *thole.Tx, id string, s ToolStarted) (string, error) {
 	if s.Name == "" {
 		return "", fmt.Errorf("%w: a tool call names its tool", thole.ErrInvalid)
@@ -197,8 +201,8 @@ type ToolResult struct {
 }
 
 // FinishTool adds the result to a tool block and emits tool.completed or
-// tool.failed. Errors: ErrConflict when the turn is not being run or the block
-// waits for no result (so a result is given once), ErrTooLarge.
+// tool.failed. Errors: ErrNotFound, ErrConflict when the turn is not being run or the
+// block waits for no result (so a result is given once), ErrTooLarge.
 func FinishTool(tx *thole.Tx, id, turn, block string, r ToolResult) error {
 	o, err := current(tx, id, turn)
 	if err != nil {
