@@ -97,6 +97,23 @@ func TestAWorkerInAnyLanguageCanRunARun(t *testing.T) {
 	t.Log(types)
 }
 
+func TestAWorkerInAnyLanguageBeginsNothingAfterACancel(t *testing.T) {
+	s := serve(t, nil)
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+	s.want(201, nil, "POST", path+"/runs", `{"prompt":"x"}`)
+	var c claimed
+	s.want(200, &c, "POST", "/v1/runs/claim", `{"spaces":["project:a"]}`)
+	fence := []string{"Thole-Fence", c.Token}
+	const decisions = "/v1/spaces/project:a/decisions"
+	intent := `{"action":"charge","run":"` + c.Run.ID + `"}`
+	s.want(201, nil, "POST", decisions, intent, fence...)
+	s.want(200, nil, "POST", path+"/runs/"+c.Run.ID+"/cancel", nil)
+	s.refuse(409, "cancelled", "POST", path+"/turns/"+c.Turn+"/blocks", `{"type":"tool","tool":{"name":"charge","input":{}}}`, fence...)
+	s.refuse(409, "cancelled", "POST", decisions, intent, fence...)
+	s.want(200, nil, "POST", path+"/runs/"+c.Run.ID+"/finish", `{"status":"succeeded"}`, fence...)
+	s.refuse(409, "conflict", "POST", decisions, intent)
+}
+
 func TestAWorkerInAnyLanguageWaitsForASignal(t *testing.T) {
 	s := serve(t, nil)
 	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)

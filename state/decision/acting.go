@@ -44,8 +44,9 @@ type sight struct {
 }
 
 // look reads a decision that has no outcome yet together with its lease. With
-// redo it takes the lease of an idempotent act that nobody does.
-func (d *Decisions) look(ctx context.Context, id string, redo bool) (s sight, err error) {
+// redo it takes the lease of an idempotent act that nobody does, for a run that may
+// still begin something.
+func (d *Decisions) look(ctx context.Context, id string, redo bool, run string) (s sight, err error) {
 	res, err := d.sp.Update(thole.WithoutIdempotencyKey(ctx), func(tx *thole.Tx) error {
 		s = sight{}
 		rec, err := tx.Get(all + id)
@@ -59,6 +60,9 @@ func (d *Decisions) look(ctx context.Context, id string, redo bool) (s sight, er
 		if s.acting = held.Alive; err != nil || s.acting || !redo || !s.Idempotent {
 			return err
 		}
+		if err := mayBegin(tx, run); err != nil {
+			return err
+		}
 		s.taken = true
 		s.lease, err = begin(tx, id)
 		return err
@@ -68,8 +72,8 @@ func (d *Decisions) look(ctx context.Context, id string, redo bool) (s sight, er
 }
 
 // await is look once nobody acts any more. ErrConflict: ctx ended before.
-func (d *Decisions) await(ctx context.Context, id string) (sight, error) {
-	s, err := d.look(ctx, id, true)
+func (d *Decisions) await(ctx context.Context, id, run string) (sight, error) {
+	s, err := d.look(ctx, id, true, run)
 	if err != nil || !s.acting {
 		return s, err
 	}
@@ -78,7 +82,7 @@ func (d *Decisions) await(ctx context.Context, id string) (sight, error) {
 		defer w.Close()
 	}
 	for err == nil && ctx.Err() == nil {
-		if s, err = d.look(ctx, id, true); err == nil && !s.acting {
+		if s, err = d.look(ctx, id, true, run); err == nil && !s.acting {
 			return s, nil
 		}
 		if err == nil {

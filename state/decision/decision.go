@@ -15,11 +15,13 @@ package decision
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/run"
 )
 
 // The stream and the types of this package's events.
@@ -99,7 +101,9 @@ const (
 
 // Plan records what is about to be done. Once it returns the plan is durable,
 // and only then may the act begin. Nothing happens twice under one idempotency
-// key. ErrInvalid: there is no action; ErrTooLarge: the plan has more than 448 KiB.
+// key. ErrInvalid: there is no action; ErrTooLarge: the plan has more than 448 KiB;
+// *run.CancelledError: its run is to end, so that nothing begins any more;
+// ErrConflict: its run has ended.
 func (d *Decisions) Plan(ctx context.Context, p Plan) (Decision, error) {
 	dec, _, err := d.record(ctx, p, Planned, open, nil)
 	return dec, err
@@ -156,6 +160,11 @@ const maxPlan = thole.MaxValueBytes - 64<<10
 // propose makes *dec a new decision within tx. ErrTooLarge: its outcome might not
 // fit into its record.
 func (d *Decisions) propose(tx *thole.Tx, dec *Decision, p Plan, status Status, index string) error {
+	if status == Planned {
+		if err := mayBegin(tx, p.Run); err != nil {
+			return err
+		}
+	}
 	*dec = Decision{ID: thole.NewID("dec"), Plan: p, Status: status, Actor: d.sp.Actor(), Created: tx.Now()}
 	tx.Put(all+dec.ID, dec, nil)
 	tx.Put(index+dec.ID, struct{}{}, nil)
@@ -163,6 +172,16 @@ func (d *Decisions) propose(tx *thole.Tx, dec *Decision, p Plan, status Status, 
 	rec, err := tx.Get(all + dec.ID)
 	if err == nil && len(rec.Value) > maxPlan {
 		err = fmt.Errorf("%w: the plan has %d bytes, the limit is %d; keep larger content as a blob", thole.ErrTooLarge, len(rec.Value), maxPlan)
+	}
+	return err
+}
+
+// mayBegin refuses what a run is about to do that is to end or has ended: see
+// [run.Go]. A run that the space does not know is not judged.
+func mayBegin(tx *thole.Tx, id string) error {
+	err := run.Go(tx, id)
+	if errors.Is(err, thole.ErrInvalid) || errors.Is(err, thole.ErrNotFound) {
+		return nil
 	}
 	return err
 }

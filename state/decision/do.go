@@ -49,7 +49,7 @@ func (d *Decisions) Do(ctx context.Context, p Plan, act Act) (Decision, error) {
 		return dec, err
 	}
 	if repeated {
-		return d.again(ctx, dec, act, nil)
+		return d.again(ctx, dec, p.Run, act, nil)
 	}
 	return d.carryOut(ctx, dec, lease, act)
 }
@@ -64,7 +64,7 @@ func (d *Decisions) Do(ctx context.Context, p Plan, act Act) (Decision, error) {
 // is nil or cannot tell, the decision becomes unknown, for [Decisions.Resolve],
 // and that is ErrConflict.
 //
-// Errors: those of act; *ReusedKeyError for a key that was used for another
+// Errors: those of [Decisions.Plan] before an act; those of act; *ReusedKeyError for a key that was used for another
 // action or input; ErrInvalid for an empty key; those of the store. After an
 // error of the store that concerns the outcome, call it again. ErrConflict after
 // an act: another outcome was recorded meanwhile, which is returned.
@@ -104,7 +104,7 @@ func (d *Decisions) Once(ctx context.Context, key string, p Plan, act Act, verif
 	if dec.Action != p.Action || !sameJSON(dec.Input, p.Input) {
 		return dec, &thole.ReusedKeyError{Key: key}
 	}
-	return d.again(ctx, dec, act, verify)
+	return d.again(ctx, dec, p.Run, act, verify)
 }
 
 func sameJSON(a, b json.RawMessage) bool {
@@ -112,10 +112,10 @@ func sameJSON(a, b json.RawMessage) bool {
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes()) || len(a)+len(b) == 0
 }
 
-// again answers a repeat of what dec decided.
-func (d *Decisions) again(ctx context.Context, dec Decision, act Act, verify Verify) (Decision, error) {
+// again answers a repeat, for a run or for "", of what dec decided.
+func (d *Decisions) again(ctx context.Context, dec Decision, run string, act Act, verify Verify) (Decision, error) {
 	if dec.Status == Planned {
-		now, err := d.await(ctx, dec.ID)
+		now, err := d.await(ctx, dec.ID, run)
 		if err != nil {
 			return dec, err
 		}

@@ -204,7 +204,7 @@ func (d *Decisions) Reconcile(ctx context.Context, verify Verify, opts *Reconcil
 			if opts != nil && opts.Select != nil && !opts.Select(dec) {
 				continue
 			}
-			seen, err := d.look(ctx, dec.ID, false)
+			seen, err := d.look(ctx, dec.ID, false, "")
 			if err == nil && seen.acting {
 				r.Acting = append(r.Acting, dec)
 				continue

@@ -113,28 +113,36 @@ func (h *Handle) Update(ctx context.Context, fn func(tx *thole.Tx) error) (thole
 // Go reports, within a Tx of [Handle.Update], whether the run may still start
 // something: nil; *CancelledError when it is to end; ErrConflict when it has
 // ended. A cancel that comes before the commit makes the Tx run again.
-func (h *Handle) Go(tx *thole.Tx) error {
-	_, err := h.unless(tx)
+func (h *Handle) Go(tx *thole.Tx) error { return Go(tx, h.id) }
+
+// Go is [Handle.Go] for any run of the space, and in any Tx. Other errors:
+// ErrNotFound; ErrInvalid for a bad id.
+func Go(tx *thole.Tx, id string) error {
+	_, err := unless(tx, id)
 	return err
 }
 
 // live loads the run and reports one that has ended as ErrConflict.
-func (h *Handle) live(tx *thole.Tx) (*Run, error) {
-	r, err := load(tx, h.id)
+func live(tx *thole.Tx, id string) (*Run, error) {
+	r, err := load(tx, id)
 	if err == nil && r.Ended() {
-		err = fmt.Errorf("run %s: %w: it is %s", h.id, thole.ErrConflict, r.Status)
+		err = fmt.Errorf("run %s: %w: it is %s", id, thole.ErrConflict, r.Status)
 	}
 	return r, err
 }
 
+func (h *Handle) live(tx *thole.Tx) (*Run, error) { return live(tx, h.id) }
+
 // unless loads the run and reports one that is to end as *CancelledError.
-func (h *Handle) unless(tx *thole.Tx) (*Run, error) {
-	r, err := h.live(tx)
+func unless(tx *thole.Tx, id string) (*Run, error) {
+	r, err := live(tx, id)
 	if err == nil && r.Cancel != nil {
-		err = &CancelledError{Run: h.id, Cause: r.Cancel.Cause}
+		err = &CancelledError{Run: id, Cause: r.Cancel.Cause}
 	}
 	return r, err
 }
+
+func (h *Handle) unless(tx *thole.Tx) (*Run, error) { return unless(tx, h.id) }
 
 // Heartbeat renews the run's lease, unless its thread is gone: then the lease runs
 // out, and the run ends with it. It may be repeated, so it ignores an idempotency
