@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
@@ -46,6 +47,56 @@ func BenchmarkCommit(b *testing.B) {
 			}
 			wg.Wait()
 		})
+	}
+}
+
+// BenchmarkCommitBelow is a write of what belongs to one of 1,000 records: to records
+// of a kind that does not live on by it, that do and stay, and that do and have a ttl,
+// whose end never needs to move, or moves at the first of many.
+func BenchmarkCommitBelow(b *testing.B) {
+	for _, test := range []struct {
+		name       string
+		lives      bool
+		puts, asks time.Duration // until its end as it is put, and after a write
+	}{
+		{"kind=other", false, 0, 0},
+		{"ttl=none", true, 0, time.Hour},
+		{"ttl=far", true, 1000 * time.Hour, time.Hour},
+		{"ttl=near", true, time.Hour, time.Hour},
+	} {
+		for _, writers := range []int{1, 64} {
+			b.Run(fmt.Sprintf("%s/%d", test.name, writers), func(b *testing.B) {
+				s := openOn(b, memstore.New(), &thole.Options{Sweep: -1})
+				sp := s.Space("project:shop")
+				if test.lives {
+					s.LivesOn("thing", func(thole.Record) time.Duration { return test.asks })
+				}
+				for i := range 1000 {
+					w := thole.Write{Key: fmt.Sprintf("thing/%d", i), Value: []byte(`"a thing"`)}
+					if test.puts > 0 {
+						w.Expires = time.Now().Add(test.puts)
+					}
+					if _, err := sp.Commit(context.Background(), thole.Commit{Writes: []thole.Write{w}}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportAllocs()
+				var next atomic.Int64
+				var wg sync.WaitGroup
+				b.ResetTimer()
+				for range writers {
+					wg.Go(func() {
+						for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+							key := fmt.Sprintf("thing/%d/x", i%1000)
+							if _, err := sp.Commit(context.Background(), thole.Commit{Writes: []thole.Write{{Key: key, Value: []byte("1")}}}); err != nil {
+								b.Error(err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+			})
+		}
 	}
 }
 

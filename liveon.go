@@ -2,6 +2,8 @@ package thole
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,9 +12,9 @@ import (
 // LivesOn declares that a record <kind>/<id> that expires lives on while something is
 // written that belongs to it: below <kind>/<id>/, in its stream <kind>/<id>, and below
 // app/<kind>/<id>/. ttl returns how long it lives after that. Whatever is committed
-// through a Space moves the record's end if need be, in a commit of its own right
-// after, at most once in a tenth of the ttl: so it may end up to a tenth later. The
-// record's value stays as it is, its version does not.
+// through a Space moves the record's end if need be, in the same commit, at most once
+// in a tenth of the ttl: so it may end up to a tenth later. The record's value stays as
+// it is, its version does not.
 func (s *Store) LivesOn(kind string, ttl func(rec Record) time.Duration) {
 	s.expiry.mu.Lock()
 	defer s.expiry.mu.Unlock()
@@ -33,21 +35,77 @@ func (e *expiry) owner(name string) (key string, ttl func(Record) time.Duration)
 	return kind + "/" + id, e.lives[kind]
 }
 
-// liveOn moves the ends of what lives on by c, which was committed after it had seen
-// some records. What fails is logged: the next write tries again.
-func (sp *Space) liveOn(ctx context.Context, c *Commit, seen []sighting) {
-	var owners []string
+// withMoves returns c, and its size, with writes that move the ends of the records that
+// live on by it, and checks that those are as they were looked at. If that does not fit
+// into one commit, and with apart, commits of their own move the ends before it
+// returns: what is acknowledged lives as long as it may, whatever happens next.
+func (sp *Space) withMoves(ctx context.Context, c Commit, size int, seen []sighting, apart bool) (Commit, int, error) {
+	early, err := sp.endEarly(ctx, &c, seen)
+	if err != nil || len(early) == 0 {
+		return c, size, err
+	}
+	if !apart {
+		with := c
+		with.Checks, with.Writes = slices.Clip(c.Checks), slices.Clip(c.Writes)
+		for _, o := range early {
+			if check := (Check{Key: o.key, At: o.record.Version}); !slices.Contains(c.Checks, check) {
+				with.Checks = append(with.Checks, check)
+			}
+			with.Writes = append(with.Writes, o.move(o.record, c.Now))
+		}
+		if size, err := with.check(); err == nil {
+			return with, size, nil
+		}
+	}
+	for _, o := range early {
+		err := sp.moveEnd(ctx, o.owner, c.Now)
+		if errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge) {
+			// An earlier version took the record as it is. No write to come may move it.
+			sp.store.log.Warn("the end of a record cannot be moved on", "space", sp.name, "key", o.key, "error", err)
+			continue
+		}
+		if err != nil {
+			return c, size, fmt.Errorf("move the end of %s: %w", o.key, err)
+		}
+	}
+	return c, size, nil
+}
+
+// owner is where a record is that lives on by a write, and for how long after.
+type owner struct {
+	key string
+	ttl func(Record) time.Duration
+}
+
+// owned is the record there.
+type owned struct {
+	owner
+	record Record
+}
+
+// early reports whether rec, as the record is now, ends before it may after a write.
+func (o owner) early(rec Record, now time.Time) bool {
+	return rec.Exists() && !rec.Expires.IsZero() && rec.Expires.Before(now.Add(o.ttl(rec)))
+}
+
+// move is rec with its end moved on.
+func (o owner) move(rec Record, now time.Time) Write {
+	ttl := o.ttl(rec)
+	return Write{Key: o.key, Value: rec.Value, Schema: rec.Schema, Expires: now.Add(ttl + ttl/10), Notify: rec.Notify}
+}
+
+// endEarly returns the records that live on by c and would end too early. What c
+// writes itself ends as it says. Records that an Update has seen are not read again: it
+// checks them.
+func (sp *Space) endEarly(ctx context.Context, c *Commit, seen []sighting) ([]owned, error) {
+	var owners []owner
 	look := func(name string) {
 		key, ttl := sp.store.expiry.owner(name)
-		if ttl == nil || slices.Contains(owners, key) {
+		if ttl == nil || slices.ContainsFunc(owners, func(o owner) bool { return o.key == key }) ||
+			slices.ContainsFunc(c.Writes, func(w Write) bool { return w.Key == key }) {
 			return
 		}
-		owners = append(owners, key)
-		if !slices.ContainsFunc(c.Writes, func(w Write) bool { return w.Key == key }) {
-			if err := sp.moveEnd(ctx, key, c.Now, ttl, seen); err != nil && ctx.Err() == nil {
-				sp.store.log.Warn("the end of a record was not moved on", "space", sp.name, "key", key, "error", err)
-			}
-		}
+		owners = append(owners, owner{key, ttl})
 	}
 	for i := range c.Events {
 		look(c.Events[i].Stream)
@@ -55,32 +113,34 @@ func (sp *Space) liveOn(ctx context.Context, c *Commit, seen []sighting) {
 	for i := range c.Writes {
 		look(c.Writes[i].Key)
 	}
+	var early []owned
+	for _, o := range owners {
+		var rec Record
+		var err error
+		if i := slices.IndexFunc(seen, func(s sighting) bool { return s.key == o.key }); i >= 0 {
+			rec = seen[i].record
+		} else if rec, err = sp.Get(ctx, o.key); err != nil {
+			return nil, err
+		}
+		if o.early(rec, c.Now) {
+			early = append(early, owned{o, rec})
+		}
+	}
+	return early, nil
 }
 
-func (sp *Space) moveEnd(ctx context.Context, key string, now time.Time, ttl func(Record) time.Duration, seen []sighting) error {
-	early := func(rec Record) bool {
-		return rec.Exists() && !rec.Expires.IsZero() && rec.Expires.Before(now.Add(ttl(rec)))
-	}
-	var rec Record
-	var err error
-	if i := slices.IndexFunc(seen, func(s sighting) bool { return s.key == key }); i >= 0 {
-		rec = seen[i].record
-	} else if rec, err = sp.Get(ctx, key); err != nil {
-		return err
-	}
-	if !early(rec) {
-		return nil
-	}
+// moveEnd moves o's end on in a commit of its own, under the fences of what follows. A
+// write that then fails has lengthened a life by a little.
+func (sp *Space) moveEnd(ctx context.Context, o owner, now time.Time) error {
 	then := sp.store.Space(sp.name)
+	then.fences = sp.fences
 	then.asOf = &now // as for an expiry: the caller may hold the turn
-	_, err = then.Update(WithoutIdempotencyKey(ctx), func(tx *Tx) error {
-		rec, err := tx.Get(key)
-		if err != nil || !early(rec) {
-			return err
+	_, err := then.Update(WithoutIdempotencyKey(ctx), func(tx *Tx) error {
+		rec, err := tx.Get(o.key)
+		if err == nil && o.early(rec, now) {
+			tx.write(o.move(rec, now))
 		}
-		d := ttl(rec)
-		tx.write(Write{Key: key, Value: rec.Value, Schema: rec.Schema, Expires: now.Add(d + d/10), Notify: rec.Notify})
-		return nil
+		return err
 	})
 	return err
 }
