@@ -525,3 +525,22 @@ func TestAPreconditionThatNobodyChecksIsRefused(t *testing.T) {
 	s.refuse(400, "invalid", "DELETE", thread+"/todos/"+todos.Items[0].ID, nil, "If-None-Match", "*")
 	s.refuse(400, "invalid", "POST", "/v1/spaces/project:a/threads", `{}`, "If-None-Match", "*")
 }
+
+func TestAnOpTakesOnlyWhatIsItsOwn(t *testing.T) {
+	s := serve(t, nil)
+	for _, path := range []string{"/v1/spaces/project:a/documents/d", "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil) + "/state"} {
+		s.want(200, nil, "PUT", path, `{"value":{"n":1,"l":[]}}`)
+		for op, names := range map[string]string{
+			`{"op":"increment","path":"/n","value":5}`:       "not value",
+			`{"op":"increment","path":"/n","value":null}`:    "not value",
+			`{"op":"increment","path":"/n","by":null}`:       "ops[1].by",
+			`{"op":"append","path":"/l","by":5}`:             "not by",
+			`{"op":"append","path":"/l","by":1,"value":"x"}`: "not by",
+		} {
+			p := s.refuse(400, "invalid", "PATCH", path, `{"ops":[{"op":"increment","path":"/n"},`+op+`]}`)
+			if !strings.Contains(p.Detail+p.Field, names) {
+				t.Errorf("%s: %+v does not name %q", op, p, names)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
 	"reflect"
@@ -157,9 +158,30 @@ func (c *call) patchDocument(n named) (document.Document, error) {
 		if err := decode(c.raw, &in, c.route.do.shape); err != nil {
 			return none, err
 		}
+		if err := noNullBy(c.raw); err != nil {
+			return none, err
+		}
 		return c.changeDocument(n, func(o *document.Options) (document.Document, error) {
 			return n.in.Apply(c.ctx, n.name, in.Ops, o)
 		})
 	}
 	return none, &statusError{http.StatusUnsupportedMediaType, invalid("Content-Type", "%.80q is no kind of patch that is known here", mediaType)}
+}
+
+// noNullBy refuses a null to add: a client that computed nothing would add 1.
+func noNullBy(body []byte) error {
+	var in struct {
+		Ops []struct {
+			By json.RawMessage `json:"by"`
+		} `json:"ops"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return err
+	}
+	for i, op := range in.Ops {
+		if string(op.By) == "null" {
+			return invalid(fmt.Sprintf("ops[%d].by", i), "is null, a number is expected; left out it is 1")
+		}
+	}
+	return nil
 }

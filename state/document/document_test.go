@@ -153,6 +153,7 @@ func TestBadPatchesChangeNothing(t *testing.T) {
 			{Op: "increment", Path: "/2"}, {Op: "increment", Path: "/0/a/0", By: "x"}, {Op: "increment", Path: ""},
 			{Op: "append", Path: "/0"}, {Op: "append", Path: "/0/a"}, {Op: "multiply", Path: "/0/a/0"},
 			{Op: "increment", Path: "/0/a/0", By: "1e1001"},
+			{Op: "increment", Path: "/0/a/0", Value: json.RawMessage("1")}, {Op: "append", Path: "", By: "1", Value: json.RawMessage("1")},
 		} {
 			if err := errOf(docs.Apply(ctx, "d", []document.Op{op}, nil)); !errors.Is(err, thole.ErrInvalid) {
 				t.Errorf("%+v: got %v, want ErrInvalid", op, err)

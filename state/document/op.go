@@ -11,11 +11,12 @@ import (
 type Op struct {
 	Op   string `json:"op"`   // "increment" or "append"
 	Path string `json:"path"` // JSON Pointer (RFC 6901); objects on the way are made as needed
-	// By is what increment adds; "" is 1. A missing number counts as 0. The sum is
+	// By is what increment adds; "" is 1. It is not for append. A missing number counts as 0. The sum is
 	// exact, of integers and decimals of any size; one with more than
 	// thole.MaxNumberBytes digits is ErrInvalid.
 	By json.Number `json:"by,omitempty"`
-	// Value is what append adds to the end of a list. A missing list is empty.
+	// Value is what append adds to the end of a list. A missing list is empty. It is
+	// not for increment.
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
@@ -26,6 +27,9 @@ func (op Op) apply(root any) (any, error) {
 	}
 	switch op.Op {
 	case "increment":
+		if op.Value != nil {
+			return nil, invalid("increment %q takes by, not value", op.Path)
+		}
 		return at(root, path, true, func(v any, exists bool) (any, error) {
 			n, isNumber := v.(json.Number)
 			if exists && !isNumber {
@@ -34,6 +38,9 @@ func (op Op) apply(root any) (any, error) {
 			return sum(n, op.By)
 		})
 	case "append":
+		if op.By != "" {
+			return nil, invalid("append to %q takes value, not by", op.Path)
+		}
 		item, err := decode("value to append", op.Value)
 		if err != nil {
 			return nil, err
