@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -140,5 +141,39 @@ func TestWhatTakesForEverToEndIsCutOff(t *testing.T) {
 			t.Errorf("what expired elsewhere was late by %v in all, in 100 times", late)
 		}
 		close(deaf)
+	})
+}
+
+// slowly is a backend whose commits take a second.
+type slowly struct{ thole.Backend }
+
+func (b slowly) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	<-time.After(time.Second)
+	return b.Backend.Commit(ctx, batch)
+}
+
+func TestWhatIsCutOffWhileMuchIsBelowItGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sp := openOn(t, slowly{memstore.New()}, nil).Space("user:1")
+		const n = 100 * 120 // as many commits as do not fit into a try
+		for i := 0; i < n; i += 200 {
+			_, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
+				for j := range 200 {
+					tx.Put(fmt.Sprintf("app/1/%06d", i+j), 1, nil)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		putFor(t, sp, "app/1", 1, time.Second, true)
+		time.Sleep(time.Hour)
+		if n := left(t, sp, ""); n != 0 {
+			t.Errorf("%d records are left", n)
+		}
+		if got := types(t, sp, "app/1"); got != "app.expired" {
+			t.Errorf("got %q, want one app.expired", got)
+		}
 	})
 }
