@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func (s *Sandbox) reach() string {
 			elsewhere = " but " + strings.Join(s.o.Read, ", ")
 		}
 		return "Bash may write in " + strings.Join(append([]string{s.dir}, s.o.Write...), ", ") + " only, a store there included, and reads no files of yours elsewhere" +
-			elsewhere + "; the network is open to it, servers on this machine included (Landlock)." + s.gaps()
+			elsewhere + "; the network is open to it, servers on this machine included (Landlock)." + s.modes() + s.gaps()
 	}
 	reason := "this kernel has no Landlock"
 	switch {
@@ -68,6 +69,14 @@ func (s *Sandbox) reach() string {
 		reason = "there is no supervisor for commands here"
 	}
 	return "Bash has the rights of this process: it reads and changes whatever you may (" + reason + ")."
+}
+
+// modes says what no version of Landlock closes.
+func (s *Sandbox) modes() string {
+	if s.confined.Foreign && os.Geteuid() == 0 {
+		return " It can also change modes, owners and times of all files on this machine, and so open those of the server to other users."
+	}
+	return " It can also change modes and times of your files elsewhere, and so open them to other users of this machine; those of the server too, its store included."
 }
 
 // gaps says what the kernel's version of Landlock does not close.

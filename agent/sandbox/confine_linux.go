@@ -19,9 +19,11 @@ import (
 //	read   programs and libraries, what of /etc and of /proc/* concerns the whole system
 //	none   other files, /proc/PID, the memory and signals of processes outside,
 //	       abstract sockets outside, setuid programs, most capabilities of root,
-//	       limits of processes outside, keys (see refuse)
+//	       limits and priorities of processes outside, keys (see refuse)
 //
-// The network and sockets in the file system are not restricted.
+// The network and sockets in the file system are not restricted. Neither are mode,
+// times and extended attributes of files elsewhere that belong to the command's user:
+// Landlock does not guard them (chmod, utimes, setxattr).
 
 const (
 	readAccess = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
@@ -177,12 +179,12 @@ func allow(ruleset int, path string, access uint64) error {
 	return nil
 }
 
-// dropCapabilities leaves a command of root what it needs for its own files and
-// for ports, and in a foreign project, one of another user, for that one's files.
+// dropCapabilities leaves a command of root what it needs for ports, and in a foreign
+// project, one of another user, for that one's files.
 // What it loses, ptrace above all, it would need to look into this process.
 func dropCapabilities(foreign bool) error {
 	keep := map[uintptr]bool{
-		unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: foreign, unix.CAP_FOWNER: true, unix.CAP_NET_BIND_SERVICE: true,
+		unix.CAP_CHOWN: foreign, unix.CAP_DAC_OVERRIDE: foreign, unix.CAP_FOWNER: foreign, unix.CAP_NET_BIND_SERVICE: true,
 	}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		if keep[c] {

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -96,7 +98,7 @@ func TestAPathThatHoldsTheHomeIsNotReadable(t *testing.T) {
 
 func TestConfinedNamesWhatWasGranted(t *testing.T) {
 	s := open(t, &Options{Supervisor: supervisor, Read: []string{"/srv/r"}, Write: []string{"/srv/w"}})
-	for _, want := range []string{s.Dir(), "/srv/r", "/srv/w", "a store there", "servers on this machine"} {
+	for _, want := range []string{s.Dir(), "/srv/r", "/srv/w", "a store there", "servers on this machine", "modes and times of your files elsewhere"} {
 		if s.confined.Landlock && !strings.Contains(s.Confined(), want) {
 			t.Errorf("Confined = %q, want %q in it", s.Confined(), want)
 		}
@@ -113,7 +115,10 @@ func TestACommandOfRootKeepsNoOverride(t *testing.T) {
 	must(t, os.Mkdir(dir, 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, "f"), []byte("leak-override"), 0o600))
 	must(t, os.Chown(dir, 12345, 12345))
-	res, err := s.Exec(t.Context(), "cat theirs/f", nil)
+	outside := filepath.Join(t.TempDir(), "f")
+	must(t, os.WriteFile(outside, nil, 0o600))
+	must(t, os.Chown(outside, 12345, 12345))
+	res, err := s.Exec(t.Context(), "cat theirs/f; for f in theirs/f "+outside+"; do chmod 666 $f && echo leak-mode; touch $f && echo leak-time; chown 1 $f && echo leak-owner; done; echo x >mine; chown 12345 mine && echo leak-given", nil)
 	if err != nil || strings.Contains(res.Output, "leak-") {
 		t.Errorf("another user's file: %v, %s", err, res.Output)
 	}
@@ -121,7 +126,7 @@ func TestACommandOfRootKeepsNoOverride(t *testing.T) {
 	again, err := Open(s.Dir(), &Options{Supervisor: supervisor})
 	must(t, err)
 	defer again.Close()
-	res, err = again.Exec(t.Context(), "cat theirs/f && echo x >new", nil)
+	res, err = again.Exec(t.Context(), "cat theirs/f && echo x >new && chmod 600 theirs/f && chown 12345 new", nil)
 	if err != nil || res.ExitCode != 0 {
 		t.Errorf("in a project of another user: %v, %s", err, res.Output)
 	}
@@ -153,6 +158,13 @@ func TestPasswordsOnTheCommandLineAreFound(t *testing.T) {
 	}
 }
 
+func call(number, a, b, c uintptr) error {
+	if _, _, errno := unix.Syscall(number, a, b, c); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // probe is run by a command. It asks the kernel for what commands must not get, and
 // says what it got.
 func probe(supervisor string) {
@@ -166,6 +178,31 @@ func probe(supervisor string) {
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, nil); err != nil {
 		fmt.Println("no limits of its own:", err)
 	}
+	var param uint32                 // of SCHED_BATCH, which takes the priority 0
+	const batch, idle = 3, 7 | 3<<13 // and the class IOPRIO_CLASS_IDLE
+	for name, set := range map[string]func(pid int) error{
+		"setpriority": func(pid int) error { return unix.Setpriority(unix.PRIO_PROCESS, pid, 19) },
+		"sched_setattr": func(pid int) error {
+			return unix.SchedSetAttr(pid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: batch, Nice: 19}, 0)
+		},
+		"sched_setscheduler": func(pid int) error {
+			return call(unix.SYS_SCHED_SETSCHEDULER, uintptr(pid), batch, uintptr(unsafe.Pointer(&param)))
+		},
+		"sched_setparam": func(pid int) error {
+			return call(unix.SYS_SCHED_SETPARAM, uintptr(pid), uintptr(unsafe.Pointer(&param)), 0)
+		},
+		"ioprio_set": func(pid int) error { return call(unix.SYS_IOPRIO_SET, ioProcess, uintptr(pid), idle) },
+	} {
+		if set(pid) == nil {
+			fmt.Println("leak-priority:", name)
+		}
+		if err := set(0); err != nil {
+			fmt.Println("no priority of its own:", name, err)
+		}
+	}
+	if unix.Setpriority(unix.PRIO_USER, 0, 19) == nil || unix.Setpriority(unix.PRIO_PGRP, pid, 19) == nil {
+		fmt.Println("leak-priority: of all")
+	}
 	if _, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, false); err == nil {
 		fmt.Println("leak-keys")
 	}
@@ -178,20 +215,48 @@ func probe(supervisor string) {
 	os.Exit(0)
 }
 
-// Landlock guards files and signals. The kernel lets a process change the limits of
-// all others of its user, and read that user's keys, all the same.
-func TestACommandReachesNeitherLimitsNorKeysOfOthers(t *testing.T) {
-	self, err := os.Executable()
-	must(t, err)
-	s := open(t, &Options{Supervisor: supervisor, Read: []string{self}})
-	if !s.confined.Landlock {
+// Landlock guards files and signals. The kernel lets a process change limits and
+// priorities of all others of its user, and read that user's keys, all the same. Of
+// root's it guards the priorities by the capabilities that a command has not.
+func TestACommandReachesNeitherLimitsNorPrioritiesNorKeysOfOthers(t *testing.T) {
+	if landlockVersion() == 0 {
 		t.Log("this kernel has no Landlock, and Confined says so")
 		return
 	}
-	res, err := s.Exec(t.Context(), "SANDBOX_TEST_PROBE=$PPID "+self+"; echo ended $?", nil)
-	if err != nil || res.Output != "ended 0\n" {
-		t.Errorf("%v, %s; want no leak", err, res.Output)
+	users := map[string]uint32{"this user": uint32(os.Geteuid())}
+	if os.Geteuid() == 0 {
+		users["nobody"] = 65534
 	}
+	for name, uid := range users {
+		t.Run(name, func(t *testing.T) {
+			out := tellAs(t, uid, "SANDBOX_TEST_PROBE=$PPID ./program; echo ended $?")
+			if !strings.HasSuffix(out, "began true: <nil>: ended 0\n") {
+				t.Errorf("%s; want no leak", out)
+			}
+		})
+	}
+}
+
+// tellAs is tell as another user. The program lies in the project.
+func tellAs(t *testing.T, uid uint32, command string) string {
+	dir, err := os.MkdirTemp("/tmp", "sandbox-test-") // t.TempDir is closed to others
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	self, err := os.ReadFile("/proc/self/exe")
+	must(t, err)
+	path := filepath.Join(dir, "program")
+	must(t, os.WriteFile(path, self, 0o755))
+	must(t, os.Chown(path, int(uid), -1))
+	must(t, os.Chown(dir, int(uid), -1))
+	program := exec.Command(path)
+	program.Dir = dir
+	program.Env = append(os.Environ(), "SANDBOX_TEST_TELL="+command)
+	program.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uint32(os.Getegid()), NoSetGroups: os.Geteuid() != 0}}
+	out, err := program.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	return string(out)
 }
 
 func TestACommandCannotKeepItsSupervisorFromKilling(t *testing.T) {

@@ -69,7 +69,7 @@ const maxCommand = 128<<10 - 1
 // command that kills its supervisor while this process is being killed too.
 //
 // The supervisor also confines the command: it gains no privileges, a command of
-// root keeps the capabilities for files only, and where the kernel has Landlock
+// root keeps few capabilities, and where the kernel has Landlock
 // it reaches what [Options] say. [Sandbox.Confined] tells.
 //
 // Without, the command's process group is killed, and on Linux every process
