@@ -10,24 +10,38 @@ import (
 
 // Apply commits each commit of the batch on its own, in order and as it is, and
 // returns one Result for each, as [Backend].Commit does; the batch may share a
-// write with what others commit. A commit that its space cannot take has a
-// Result with that Err. ErrInvalid, ErrTooLarge and ErrClosed mean that
-// nothing was applied; after any other error, and when ctx ends, it is unknown
-// which commits were. Bytes are copied.
+// write with what others commit. A commit that is malformed, or that its space
+// cannot take, has a Result with that Err; so has one whose write failed, of which it
+// is unknown whether it was applied. ErrInvalid and ErrTooLarge, which say that all
+// are malformed, and ErrClosed mean that nothing was applied; after any other error,
+// and when ctx ends, it is unknown which commits were. Bytes are copied.
 func (s *Store) Apply(ctx context.Context, batch []Commit) ([]Result, error) {
-	all := make([]*pending, len(batch))
+	results := make([]Result, len(batch))
+	var all []*pending
 	for i := range batch {
 		c := batch[i].clone()
 		size, err := c.checkRaw()
 		if err != nil {
-			return nil, fmt.Errorf("commit %d of %d to %.80q: %w", i+1, len(batch), c.Space, err)
+			results[i].Err = fmt.Errorf("commit to %.80q: %w", c.Space, err)
+			continue
 		}
-		all[i] = &pending{ctx: ctx, commit: c, size: size, done: make(chan struct{})}
+		all = append(all, &pending{ctx: ctx, commit: c, size: size, done: make(chan struct{})})
+	}
+	if len(all) == 0 && len(batch) > 0 {
+		return nil, results[0].Err
 	}
 	for _, p := range all {
 		s.observed(p.commit.Now, p.commit.Space, "commit")
 	}
-	return s.batch.commitAll(ctx, all)
+	if err := s.batch.commitAll(ctx, all); err != nil {
+		return nil, err
+	}
+	for i := range results {
+		if results[i].Err == nil {
+			results[i], all = all[0].outcome(), all[1:]
+		}
+	}
+	return results, nil
 }
 
 // Purge removes what p names, as [Backend].Purge does, and from this Store's

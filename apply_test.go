@@ -47,7 +47,7 @@ func TestAnAppliedBatchReachesWatchersAndKeepsItsTime(t *testing.T) {
 	}
 }
 
-func TestNothingOfABatchIsAppliedWhenOneCommitIsMalformed(t *testing.T) {
+func TestAMalformedCommitOfABatchFailsNoOther(t *testing.T) {
 	s := open(t, nil)
 	good := rawCommit("user:1", thole.Event{Stream: "s", Type: "a.b"})
 	long := strings.Repeat("x", thole.MaxNameBytes+1)
@@ -75,13 +75,21 @@ func TestNothingOfABatchIsAppliedWhenOneCommitIsMalformed(t *testing.T) {
 		"items":       many,
 		"bytes":       full,
 	} {
-		_, err := s.Apply(t.Context(), []thole.Commit{good, bad})
-		if !errors.Is(err, thole.ErrInvalid) && !errors.Is(err, thole.ErrTooLarge) {
-			t.Errorf("%s: got %v, want ErrInvalid or ErrTooLarge", name, err)
+		results := applied(t, s, bad, good, bad, good)
+		for i, r := range results {
+			refused := errors.Is(r.Err, thole.ErrInvalid) || errors.Is(r.Err, thole.ErrTooLarge)
+			if refused != (i%2 == 0) || refused != r.Last.IsZero() {
+				t.Errorf("%s: commit %d: got %v, %v; want only the malformed ones refused, as ErrInvalid or ErrTooLarge", name, i, r.Last, r.Err)
+			}
 		}
-	}
-	if head, err := s.Space("user:1").Head(t.Context()); err != nil || !head.Last.IsZero() {
-		t.Errorf("head: got %v, %v; want none", head.Last, err)
+		before, _ := s.Space("user:1").Head(t.Context())
+		_, err := s.Apply(t.Context(), []thole.Commit{bad, bad})
+		if !errors.Is(err, thole.ErrInvalid) && !errors.Is(err, thole.ErrTooLarge) {
+			t.Errorf("%s alone: got %v, want ErrInvalid or ErrTooLarge", name, err)
+		}
+		if head, err := s.Space("user:1").Head(t.Context()); err != nil || head.Last != before.Last || before.Last != results[3].Last {
+			t.Errorf("%s: head: got %v, %v; want it where the last good commit left it, %v", name, head.Last, err, results[3].Last)
+		}
 	}
 }
 

@@ -37,8 +37,10 @@ type Backend interface {
 	// one Result for each: an earlier one is visible to the checks of a later
 	// one, and a failed one changes nothing and fails no other. A space is
 	// created by its first successful commit, with a new epoch of generation 1.
-	// When one space cannot take its commits (it is damaged, or has no positions
-	// left), they have that error in their Result's Err, and the others go on.
+	// A commit that cannot be taken (its space is damaged or has no positions left, a
+	// name is none that the engine keeps) is such a failed one: it has that error in
+	// its Result's Err. When one of several backends as one fails, its commits have
+	// its error there, and it is unknown which of them were applied.
 	//
 	// Checks are evaluated in order; the first that does not hold is the
 	// Result's Conflict. A check or a write that touches a Notify record with
@@ -210,7 +212,7 @@ type Result struct {
 	First    Position // position of the first event
 	Last     Position // position of the last event, and version of what was written
 	Conflict *ConflictError
-	Err      error  // why the space cannot take the commit; nothing of it was applied. Of a Backend only
+	Err      error  // why it was not acknowledged. Of a Backend and of [Store.Apply] only
 	Repeated bool   // set by the Store: an earlier call under the same idempotency key did it
 	Answer   string // of a repeat: the JSON that [Tx.Answer] kept then
 }

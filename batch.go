@@ -44,6 +44,15 @@ type pending struct {
 	done   chan struct{}
 }
 
+// outcome is what became of p, once done is closed. An error of the whole batch that
+// it was written with is its own.
+func (p *pending) outcome() Result {
+	if p.err != nil {
+		return Result{Err: p.err}
+	}
+	return p.result
+}
+
 func newBatcher(b Backend, written func([]Commit, []Result, error), ended func()) *batcher {
 	return &batcher{backend: b, written: written, ended: ended, wake: make(chan struct{}, 1)}
 }
@@ -62,10 +71,11 @@ func (b *batcher) commit(ctx context.Context, c Commit, size int) (Result, error
 	b.signal()
 	select {
 	case <-p.done:
-		if p.err == nil && p.result.Err != nil {
-			return Result{}, p.result.Err
+		r := p.outcome()
+		if r.Err != nil {
+			return Result{}, r.Err
 		}
-		return p.result, p.err
+		return r, nil
 	case <-ctx.Done():
 		return Result{}, context.Cause(ctx)
 	}

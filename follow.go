@@ -39,12 +39,18 @@ func (s *Store) follow(ctx context.Context, names []string) {
 		at   place
 	}
 	places := make(map[string]known, len(names))
+	var begun []string // the others may be of spaces of which no backend answers
 	for _, name := range names {
 		if h := s.hubs.find(name); h != nil {
-			places[name] = known{h, h.place()}
+			if at := h.place(); at.begun {
+				places[name], begun = known{h, at}, append(begun, name)
+			}
 		}
 	}
-	heads, err := s.Heads(ctx, names...)
+	if len(begun) == 0 {
+		return
+	}
+	heads, err := s.Heads(ctx, begun...)
 	for _, name := range damaged(err) {
 		s.hubs.reset(name) // each watcher finds out from its own place
 	}
@@ -56,7 +62,7 @@ func (s *Store) follow(ctx context.Context, names []string) {
 	}
 	for _, head := range heads {
 		h, at := places[head.Space].hub, places[head.Space].at
-		if h == nil || !at.begun {
+		if h == nil {
 			continue
 		}
 		if at.gone(head) {

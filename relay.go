@@ -38,14 +38,15 @@ func newExchange(s *Store, over <-chan struct{}) *exchange {
 // Signals returns the way by which other Stores share this one's signals, for a
 // server that offers it to them. What is sent reaches the watchers of this
 // Store, other processes and whoever receives here, with its Origin and this
-// Store's added; ErrInvalid: one of the signals is malformed, those before it
-// were sent. What is received is every signal, from anywhere, in the order of
+// Store's added; ErrInvalid: one of the signals is malformed, the others were
+// sent. What is received is every signal, from anywhere, in the order of
 // each sender; who does not keep up misses some. A Store passes over what bears
 // its own name. Both are ErrClosed once the Store is closed.
 func (s *Store) Signals() Relay { return s.exchange }
 
 // Send implements [Relay].
 func (x *exchange) Send(ctx context.Context, signals []Signal) error {
+	var malformed error
 	for _, sig := range signals {
 		select {
 		case <-x.over:
@@ -60,14 +61,15 @@ func (x *exchange) Send(ctx context.Context, signals []Signal) error {
 			err = sig.Event.check()
 		}
 		if err != nil {
-			return fmt.Errorf("send a signal to %.80q: %w", sig.Space, err)
+			malformed = fmt.Errorf("send a signal to %.80q: %w", sig.Space, err)
+			continue
 		}
 		sig.Origin = strings.TrimSpace(sig.Origin + " " + x.origin)
 		sig.Event.Data, sig.Event.Refs = slices.Clone(sig.Event.Data), slices.Clone(sig.Event.Refs)
 		x.show(sig)
 		x.publish(sig, nil)
 	}
-	return nil
+	return malformed
 }
 
 // Receive implements [Relay].

@@ -88,7 +88,9 @@ func signal(t *testing.T, sp *thole.Space, data any) {
 // hears checks what a watch is handed next.
 func hears(t *testing.T, who string, w *thole.Watch, want string) {
 	t.Helper()
-	if got, err := collect(t.Context(), w, len(strings.Fields(want))); err != nil || got != want {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if got, err := collect(ctx, w, len(strings.Fields(want))); err != nil || got != want {
 		t.Errorf("%s: got %q, %v; want %q", who, got, err, want)
 	}
 }
@@ -270,9 +272,11 @@ func TestSignalsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
 			{Origin: "x", Space: "user:1", Event: thole.Event{Stream: "s", Type: "x.y", Data: []byte(`{`)}},
 			{Origin: strings.Repeat("x", 1<<10), Space: "user:1", Event: sig.Event},
 		} {
-			if err := first.Signals().Send(t.Context(), []thole.Signal{bad}); !errors.Is(err, thole.ErrInvalid) {
+			if err := first.Signals().Send(t.Context(), []thole.Signal{bad, sig}); !errors.Is(err, thole.ErrInvalid) {
 				t.Errorf("%.100v: got %v, want ErrInvalid", bad, err)
 			}
+			synctest.Wait()
+			hears(t, "first, of the neighbour", at1, "~9")
 		}
 	})
 }

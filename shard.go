@@ -41,9 +41,9 @@ func (s *shards) commit(ctx context.Context, c Commit, size int) (Result, error)
 // backend already and not yet be known here; 0: there is none.
 func (s *shards) busy(space string) uint64 { return s.batchers[s.of(space)].busy.Load() }
 
-// commitAll queues a batch, with nothing between in any shard, and waits for all
-// of it.
-func (s *shards) commitAll(ctx context.Context, all []*pending) ([]Result, error) {
+// commitAll queues a batch, with nothing between in any shard, and waits until each of
+// it has its outcome.
+func (s *shards) commitAll(ctx context.Context, all []*pending) error {
 	of := make([][]*pending, len(s.batchers))
 	for _, p := range all {
 		shard := s.of(p.commit.Space)
@@ -56,27 +56,18 @@ func (s *shards) commitAll(ctx context.Context, all []*pending) ([]Result, error
 			err = fmt.Errorf("%w: the store closed while the batch was queued", ErrUnavailable)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		queued += len(of[shard])
 	}
-	results := make([]Result, len(all))
-	var failed error
-	for i, p := range all {
+	for _, p := range all {
 		select {
 		case <-p.done:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
-		if p.err != nil && failed == nil {
-			failed = p.err
-		}
-		results[i] = p.result
 	}
-	if failed != nil {
-		return nil, failed
-	}
-	return results, nil
+	return nil
 }
 
 // run ends when the shards are closed and their queues empty.

@@ -59,9 +59,15 @@ func TestAShardNeitherWaitsForNorFailsWithAnother(t *testing.T) {
 		t.Errorf("the shard that fails: got %v, want its error", err)
 	}
 
+	go func() { h.gate <- thole.ErrInvalid }() // of the engine, which does not say what it applied
+	results := applied(t, s, rawCommit("user:1", event.Events...), rawCommit("project:a", event.Events...))
+	if !errors.Is(results[0].Err, thole.ErrInvalid) || results[1].Err != nil || results[1].Last.Seq != 2 {
+		t.Errorf("a batch over two shards of which one fails: got %+v, want the error of its own commit and seq 2", results)
+	}
+
 	go func() { h.gate <- nil }()
-	results := applied(t, s, rawCommit("project:a", event.Events...), rawCommit("user:1", event.Events...), rawCommit("project:a", event.Events...))
-	if results[0].Last.Seq != 2 || results[1].Last.Seq != 1 || results[2].Last.Seq != 3 {
-		t.Errorf("a batch over two shards: got %v, want seqs 2, 1, 3", results)
+	results = applied(t, s, rawCommit("project:a", event.Events...), rawCommit("user:1", event.Events...), rawCommit("project:a", event.Events...))
+	if results[0].Last.Seq != 3 || results[1].Last.Seq != 1 || results[2].Last.Seq != 4 {
+		t.Errorf("a batch over two shards: got %v, want seqs 3, 1, 4", results)
 	}
 }

@@ -157,6 +157,50 @@ func TestAnotherProcessIsSeenByPollingAlone(t *testing.T) {
 	})
 }
 
+// placeless is a backend without a place for the spaces of users, whose head takes
+// until the gate is closed to be refused.
+type placeless struct {
+	thole.Backend
+	asked, gate chan struct{}
+}
+
+func (p placeless) Heads(ctx context.Context, names ...string) ([]thole.Head, error) {
+	if !slices.Contains(names, "user:42") {
+		return p.Backend.Heads(ctx, names...)
+	}
+	if len(names) == 1 {
+		p.asked <- struct{}{}
+		<-p.gate
+	}
+	return nil, thole.ErrInvalid
+}
+
+func TestWhoBeginsToWatchASpaceWithoutAPlaceHoldsUpNoNeighbour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &faults{Backend: memstore.New(), shared: true}
+		t.Cleanup(func() { f.Backend.Close() })
+		p := placeless{f, make(chan struct{}, 1), make(chan struct{})}
+		a, b := openOn(t, p, &thole.Options{Sweep: -1}), openOn(t, f, &thole.Options{Sweep: -1})
+		w := watch(t, a.Space("project:shop"), nil)
+		refused := make(chan error)
+		go func() {
+			_, err := a.Space("user:42").Watch(t.Context(), nil)
+			refused <- err
+		}()
+		<-p.asked
+		commitNumbers(t, b.Space("project:shop"), 1, 3)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if got, err := collect(ctx, w, 3); err != nil || got != "1 2 3" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		close(p.gate)
+		if err := <-refused; !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("who watches the other: got %v, want ErrInvalid", err)
+		}
+	})
+}
+
 func TestAHintIsFasterThanThePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t, &thole.Options{Poll: time.Hour}, true)

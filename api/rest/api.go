@@ -121,7 +121,7 @@ func New(store *thole.Store, opts *Options) *API {
 	}
 	all.Register(store)
 	a.drain, a.stop = context.WithCancel(context.Background())
-	a.wire = wire.New(store, &wire.Options{Version: o.Version, Heartbeat: o.Heartbeat, Stall: o.Stall, Draining: a.drain})
+	a.wire = wire.New(store, &wire.Options{Version: o.Version, Heartbeat: o.Heartbeat, Stall: o.Stall, Draining: a.drain, Logger: o.Logger})
 	for i := range a.routes {
 		rt := &a.routes[i]
 		a.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) { a.serve(rt, w, r) })

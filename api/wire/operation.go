@@ -154,8 +154,13 @@ func (s *Server) answer(c *Call, body []byte) error {
 func (s *Server) commit(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
 	results, err := s.store.Apply(ctx, r.Batch)
 	for i := range results {
-		if results[i].Err != nil && !r.Partial { // the client would take it for success
-			return nil, fmt.Errorf("%w: %s does not take commits: %v", thole.ErrUnavailable, r.Batch[i].Space, results[i].Err)
+		failed, space := results[i].Err, r.Batch[i].Space
+		switch {
+		case failed == nil:
+		case !r.Partial: // the client would take it for success
+			return nil, fmt.Errorf("%w: %s does not take commits: %v", thole.ErrUnavailable, space, failed)
+		case remote.ProblemOf(failed).Status >= http.StatusInternalServerError: // who can help reads the log here
+			s.opts.Logger.Error("a commit of another store failed", "space", space, "error", failed)
 		}
 	}
 	return &remote.Answer{Results: results}, err

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -26,6 +27,8 @@ type Options struct {
 	Stall time.Duration
 	// Draining ends event streams and refuses changes that are new. Nil: never.
 	Draining context.Context
+	// Logger is told which commits failed here. Default slog.Default().
+	Logger *slog.Logger
 	// Now is the clock by which outcomes are forgotten. Default time.Now.
 	Now func() time.Time
 }
@@ -53,6 +56,9 @@ func New(store *thole.Store, opts *Options) *Server {
 	}
 	if o.Draining == nil {
 		o.Draining = context.Background()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -24,7 +24,7 @@ func (e *env) must(parts ...any) thole.Result {
 func (e *env) mustCommit(c thole.Commit) thole.Result {
 	e.Helper()
 	r := e.commit(c)[0]
-	e.need(r.Conflict == nil, "commit: got conflict %v, want success", r.Conflict)
+	e.need(r.Conflict == nil && r.Err == nil, "commit: got %v, %v; want success", r.Conflict, r.Err)
 	return r
 }
 

@@ -9,6 +9,7 @@ import (
 func batchCases() []testCase {
 	return []testCase{
 		{"batch/a conflict fails no other commit", batchIndependent},
+		{"batch/a commit that cannot be taken fails no other", batchRefused},
 		{"batch/an earlier commit is visible to the checks of a later one", batchVisible},
 		{"batch/a failed commit is invisible to later ones", batchFailedInvisible},
 		{"batch/results are in the order of the commits", batchOrder},
@@ -35,6 +36,32 @@ func batchIndependent(e *env) {
 	e.equal("journal", e.readAll(space, thole.ReadQuery{}), want)
 	e.equal("records", keysOf(e.listAll(space, thole.ListQuery{})), []string{"a", "b"})
 	e.equal("other space", e.readAll("user:42", thole.ReadQuery{}), eventsOf(batch[4], r[4]))
+}
+
+// batchRefused commits names that are not UTF-8, which an engine may keep or not.
+func batchRefused(e *env) {
+	for _, change := range []func(c *thole.Commit){
+		func(c *thole.Commit) { c.Events[0].Stream = "\xff" },
+		func(c *thole.Commit) { c.Writes[0].Key = "\xff" },
+		func(c *thole.Commit) { c.Actor = "\xff" },
+	} {
+		bad := commitOf(event("bad", "a.made"), set("bad", `1`))
+		change(&bad)
+		batch := []thole.Commit{commitOf(event("a", "a.made"), set("a", `1`)), bad, commitOf("user:42", event("b", "b.made")), commitOf(event("c", "a.made"))}
+		before := e.readAll(space, thole.ReadQuery{})
+		var want []thole.Event
+		for i, r := range e.commit(batch...) {
+			refused := i == 1 && r.Err != nil
+			e.ok(r.Conflict == nil && (refused || r.Err == nil), "commit %d: got %v, %v; want success", i, r.Conflict, r.Err)
+			e.ok(refused == r.Last.IsZero(), "commit %d: got position %v and error %v", i, r.Last, r.Err)
+			if refused {
+				e.is("a name that is not UTF-8", r.Err, thole.ErrInvalid)
+			} else if batch[i].Space == space && r.Err == nil {
+				want = append(want, eventsOf(batch[i], r)...)
+			}
+		}
+		e.equal("journal", e.readAll(space, thole.ReadQuery{})[len(before):], want)
+	}
 }
 
 func batchVisible(e *env) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/thole-dev/thole"
 )
@@ -51,6 +52,7 @@ func brokenCommits() []broken {
 	return []broken{
 		{"writes happen although a check failed", "check/a failed check changes nothing", wrapped(answering(keepWrites))},
 		{"a conflict fails the whole batch", "batch/a conflict fails no other commit", wrapped(answering(failBatch))},
+		{"a commit that is refused fails the whole batch", "batch/a commit that cannot be taken fails no other", wrapped(refuseBatch)},
 		{"later commits of a batch are not checked", "batch/an earlier commit is visible to the checks of a later one", wrapped(changing(checkFirstOnly))},
 		{"seqs have gaps", "commit/events take dense positions in order", wrapped(answering(burnSeq))},
 		{"the last check is forgotten", "check/every check is evaluated", wrapped(changing(dropLastCheck))},
@@ -85,6 +87,17 @@ func failBatch(_ context.Context, _ thole.Backend, _ []thole.Commit, results []t
 		}
 	}
 	return nil
+}
+
+func refuseBatch(good thole.Backend) thole.Backend {
+	return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+		for i := range batch {
+			if !utf8.ValidString(batch[i].Actor) {
+				return nil, thole.ErrInvalid
+			}
+		}
+		return good.Commit(ctx, batch)
+	}}
 }
 
 func checkFirstOnly(i int, c *thole.Commit) {

@@ -15,11 +15,6 @@ import (
 // none of the batch was applied, and commits go on when there is space again.
 // After a sync that failed nothing is written until the store is opened again.
 func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
-	for i := range batch {
-		if err := checkNames(&batch[i]); err != nil {
-			return nil, fmt.Errorf("commit: %w", err)
-		}
-	}
 	if err := s.relieve(ctx); err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -257,6 +252,9 @@ func newStage(sp *space) *stage {
 
 // commit checks c and adds its line.
 func (st *stage) commit(c *thole.Commit) (thole.Result, error) {
+	if err := checkNames(c); err != nil {
+		return thole.Result{}, err
+	}
 	conflict, err := c.Conflict(
 		func(name string) (thole.Position, error) {
 			if at, ok := st.streams[name]; ok {

@@ -1,8 +1,11 @@
 package pgstore
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/thole-dev/thole"
@@ -79,6 +82,9 @@ func newBatch(commits []thole.Commit) (*batch, error) {
 }
 
 func (b *batch) add(c *thole.Commit) error {
+	if err := checkNames(c); err != nil {
+		return err
+	}
 	at, _ := slices.BinarySearch(b.spaces, c.Space)
 	b.space = append(b.space, int32(at+1))
 	b.now = append(b.now, c.Now)
@@ -95,6 +101,27 @@ func (b *batch) add(c *thole.Commit) error {
 	}
 	for i := range c.Writes {
 		b.writes.add(n, &c.Writes[i])
+	}
+	return nil
+}
+
+// checkNames returns ErrInvalid for a name that PostgreSQL does not keep.
+func checkNames(c *thole.Commit) error {
+	names := []string{c.Space, c.Actor, c.Cause}
+	for i := range c.Checks {
+		names = append(names, c.Checks[i].Stream, c.Checks[i].Key)
+	}
+	for i := range c.Events {
+		e := &c.Events[i]
+		names = append(append(names, e.Stream, e.Type, e.Subject), e.Refs...)
+	}
+	for i := range c.Writes {
+		names = append(names, c.Writes[i].Key)
+	}
+	for _, name := range names {
+		if !utf8.ValidString(name) || strings.Contains(name, "\x00") {
+			return fmt.Errorf("%w: the name %q is not UTF-8 or holds a zero byte", thole.ErrInvalid, name)
+		}
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ const maxRepeats = 3
 // Commit implements [thole.Backend]. The batch is one call, which the server
 // finishes or undoes whatever becomes of the client. It is repeated only when
 // the server says that it was undone and why that may pass; any other error
-// means that it is unknown what was applied.
+// means that it is unknown what was applied. A commit with a name that PostgreSQL
+// does not keep is left out.
 func (s *Store) Commit(ctx context.Context, commits []thole.Commit) ([]thole.Result, error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -37,9 +38,21 @@ func (s *Store) Commit(ctx context.Context, commits []thole.Commit) ([]thole.Res
 	if len(commits) == 0 {
 		return []thole.Result{}, nil
 	}
+	return s.commit(ctx, commits)
+}
+
+func (s *Store) commit(ctx context.Context, commits []thole.Commit) ([]thole.Result, error) {
 	b, err := newBatch(commits)
-	if err != nil {
-		return nil, fmt.Errorf("commit: %w", err)
+	switch half := len(commits) / 2; {
+	case err != nil && half > 0:
+		first, err := s.commit(ctx, commits[:half])
+		if err != nil {
+			return nil, err
+		}
+		rest, err := s.commit(ctx, commits[half:])
+		return append(first, rest...), err
+	case err != nil:
+		return []thole.Result{{Err: fmt.Errorf("commit: %w", err)}}, nil
 	}
 	var out outcome
 	for range maxRepeats {

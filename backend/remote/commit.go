@@ -14,30 +14,53 @@ import (
 // have been carried out by a server process that is gone: then the outcome is
 // unknown, and the error thole.ErrUnavailable, unless each commit is guarded by
 // the receipt of an idempotency key, so that it is safe to send it to another
-// process.
+// process. A large batch is several requests; the error of one is that of its commits.
 func (b *Backend) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	results := make([]thole.Result, 0, len(batch))
-	for part := range parts(batch) {
-		req := Request{Batch: part, Partial: true}
-		body, err := req.Encode()
+	if all := slices.Collect(parts(batch)); len(all) != 1 {
+		return b.commitParts(ctx, all...)
+	}
+	return b.commit(ctx, batch)
+}
+
+// commitParts sends parts of a batch one after the other.
+func (b *Backend) commitParts(ctx context.Context, parts ...[]thole.Commit) ([]thole.Result, error) {
+	var results []thole.Result
+	for _, part := range parts {
+		some, err := b.commit(ctx, part)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if err != nil {
-			return nil, err
+			some = slices.Repeat([]thole.Result{{Err: err}}, len(part))
 		}
-		a, err := b.once(ctx, "/commit", body, !slices.ContainsFunc(part, unguarded))
-		if err == nil && len(a.Results) != len(part) {
-			err = fmt.Errorf("%w: the server answered %d commits with %d results", thole.ErrCorrupt, len(part), len(a.Results))
-		}
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, a.Results...)
+		results = append(results, some...)
 	}
 	return results, nil
+}
+
+// commit sends commits in one request, and those that no message can hold not at all.
+func (b *Backend) commit(ctx context.Context, part []thole.Commit) ([]thole.Result, error) {
+	req := Request{Batch: part, Partial: true}
+	body, err := req.Encode()
+	switch half := len(part) / 2; {
+	case err != nil && half > 0:
+		return b.commitParts(ctx, part[:half], part[half:])
+	case err != nil:
+		return nil, err
+	}
+	a, err := b.once(ctx, "/commit", body, !slices.ContainsFunc(part, unguarded))
+	if err == nil && len(a.Results) != len(part) {
+		err = fmt.Errorf("%w: the server answered %d commits with %d results", thole.ErrCorrupt, len(part), len(a.Results))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.Results, nil
 }
 
 // maxPart bounds about the bytes of one request. What a Store makes in one batch

@@ -42,12 +42,9 @@ func (b *Backend) Watch(ctx context.Context, wake func(space string)) error {
 type relaying struct{ *Backend }
 
 // Send implements [thole.Relay]: each signal goes to the backend that its space
-// lives in; if that carries none, it is lost.
+// lives in; if there is none, or it carries none, the signal is lost.
 func (b relaying) Send(ctx context.Context, signals []thole.Signal) error {
-	of, err := b.split(len(signals), func(i int) string { return signals[i].Space })
-	if err != nil {
-		return err
-	}
+	of := b.split(len(signals), func(i int) string { return signals[i].Space }, func(int, error) {})
 	return b.each(of, func(part int, at []int) error {
 		r, ok := b.parts[part].(thole.Relay)
 		if !ok {

@@ -105,17 +105,19 @@ func (b *Backend) in(space string) (thole.Backend, error) {
 	return b.parts[i], nil
 }
 
-// split returns, for each backend, the numbers of the names that live there.
-func (b *Backend) split(n int, name func(i int) string) ([][]int, error) {
+// split returns, for each backend, the numbers of the names that live there, and
+// calls without for each name that lives in none.
+func (b *Backend) split(n int, name func(i int) string, without func(i int, err error)) [][]int {
 	of := make([][]int, len(b.parts))
 	for i := range n {
 		part, err := b.part(name(i))
 		if err != nil {
-			return nil, err
+			without(i, err)
+			continue
 		}
 		of[part] = append(of[part], i)
 	}
-	return of, nil
+	return of
 }
 
 // each calls do for every backend that has something to do, at once if there are
@@ -137,41 +139,39 @@ func (b *Backend) eachError(of [][]int, do func(part int, at []int) error) []err
 	return errs
 }
 
-// Commit implements [thole.Backend]. A commit to a space without a rule is
-// ErrInvalid for the whole batch, of which nothing was applied then. When one
-// backend fails, what the others did is unknown to the caller too; a Store asks
-// for [Backend.Shard] and gives each backend batches of its own.
+// Commit implements [thole.Backend]. A commit to a space without a rule has a Result
+// whose Err is ErrInvalid. When one backend fails, its commits have its error, and
+// it is unknown which of them were applied.
 func (b *Backend) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
-	of, err := b.split(len(batch), func(i int) string { return batch[i].Space })
-	if err != nil {
-		return nil, err
-	}
 	results := make([]thole.Result, len(batch))
-	err = b.each(of, func(part int, at []int) error {
-		sub := batch
-		if len(at) < len(batch) {
-			sub = make([]thole.Commit, len(at))
-			for i, n := range at {
-				sub[i] = batch[n]
-			}
+	of := b.split(len(batch), func(i int) string { return batch[i].Space }, func(i int, err error) { results[i].Err = err })
+	for part, at := range of {
+		if len(at) == len(batch) { // also none: a backend that is closed says so
+			return b.parts[part].Commit(ctx, batch)
+		}
+	}
+	errs := b.eachError(of, func(part int, at []int) error {
+		sub := make([]thole.Commit, len(at))
+		for i, n := range at {
+			sub[i] = batch[n]
 		}
 		got, err := b.parts[part].Commit(ctx, sub)
 		if err == nil && len(got) != len(sub) {
 			err = fmt.Errorf("router: a backend answered %d commits with %d results", len(sub), len(got))
 		}
-		if err != nil {
-			return err
-		}
 		for i, n := range at {
-			results[n] = got[i]
+			if err != nil {
+				results[n].Err = err
+			} else {
+				results[n] = got[i]
+			}
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if len(batch) == 0 { // one that is closed says so
-		return b.parts[0].Commit(ctx, batch)
+	for _, err := range errs {
+		if errors.Is(err, thole.ErrClosed) {
+			return nil, err
+		}
 	}
 	return results, nil
 }
@@ -209,9 +209,10 @@ func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]thole.Head, er
 	if len(spaces) == 0 {
 		return b.parts[0].Heads(ctx)
 	}
-	of, err := b.split(len(spaces), func(i int) string { return spaces[i] })
-	if err != nil {
-		return nil, err
+	var without error
+	of := b.split(len(spaces), func(i int) string { return spaces[i] }, func(_ int, err error) { without = err })
+	if without != nil {
+		return nil, without
 	}
 	heads := make([]thole.Head, len(spaces))
 	errs := b.eachError(of, func(part int, at []int) error {

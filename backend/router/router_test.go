@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -124,9 +126,12 @@ func TestASpaceThatNoRuleNamesIsRefusedWithTheRules(t *testing.T) {
 	_, get := b.Get(t.Context(), "org:x", "k")
 	_, list := b.List(t.Context(), "org:x", thole.ListQuery{})
 	_, heads := b.Heads(t.Context(), "user:1", "org:x")
-	_, commit := b.Commit(t.Context(), commitTo("user:1", "org:x"))
+	refused, err := b.Commit(t.Context(), commitTo("org:x", "org:y"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, err := range map[string]error{
-		"read": read, "get": get, "list": list, "heads": heads, "commit": commit,
+		"read": read, "get": get, "list": list, "heads": heads, "commit": refused[0].Err,
 		"load": b.Load(t.Context(), "org:x", thole.Chunk{}), "purge": b.Purge(t.Context(), "org:x", thole.Purge{All: true}),
 	} {
 		if !errors.Is(err, thole.ErrInvalid) || !strings.Contains(err.Error(), "user:*, project:*") || !strings.Contains(err.Error(), "org:x") {
@@ -142,6 +147,83 @@ func TestASpaceThatNoRuleNamesIsRefusedWithTheRules(t *testing.T) {
 	if got, err := users.Spaces(t.Context(), thole.SpacesQuery{}); err != nil || !slices.Equal(got, []string{"global"}) {
 		t.Errorf("spaces of the first store: %q, %v; want global", got, err)
 	}
+}
+
+func TestACommitToASpaceWithoutARuleFailsNoNeighbour(t *testing.T) {
+	b := route(t, router.Rule{Pattern: "user:*", Backend: memstore.New()}, router.Rule{Pattern: "project:*", Backend: memstore.New()})
+	for _, names := range [][]string{{"user:1", "org:x", "user:1"}, {"org:x", "project:a", "user:1", "org:x", "user:2"}} {
+		results, err := b.Commit(t.Context(), commitTo(names...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range results {
+			if homeless := names[i] == "org:x"; homeless != errors.Is(r.Err, thole.ErrInvalid) || homeless != r.Last.IsZero() {
+				t.Errorf("%q: commit %d to %s: got %v, %v", names, i, names[i], r.Last, r.Err)
+			}
+		}
+	}
+	if got, err := b.Spaces(t.Context(), thole.SpacesQuery{}); err != nil || !slices.Equal(got, []string{"project:a", "user:1", "user:2"}) {
+		t.Errorf("spaces: got %q, %v", got, err)
+	}
+}
+
+func TestABackendThatFailsFailsOnlyItsOwnCommits(t *testing.T) {
+	dying := &mortal{Backend: memstore.New()}
+	b := route(t, router.Rule{Pattern: "user:*", Backend: dying}, router.Rule{Pattern: "*", Backend: memstore.New()})
+	dying.dead.Store(true)
+	results, err := b.Commit(t.Context(), commitTo("user:1", "project:a", "user:2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, dead := range []bool{true, false, true} {
+		if r := results[i]; dead != errors.Is(r.Err, errDead) || dead != r.Last.IsZero() {
+			t.Errorf("commit %d: got %v, %v; want an error: %v", i, r.Last, r.Err, dead)
+		}
+	}
+	b.Close()
+	if _, err := b.Commit(t.Context(), commitTo("project:a", "org:x")); !errors.Is(err, thole.ErrClosed) {
+		t.Errorf("after Close: got %v, want ErrClosed", err)
+	}
+}
+
+// gated lets a batch pass for each value that is sent to the gate.
+type gated struct {
+	thole.Backend
+	gate chan struct{}
+}
+
+func (g gated) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+	<-g.gate
+	return g.Backend.Commit(ctx, batch)
+}
+
+func TestCommitsOfOthersDoNotHearOfASpaceWithoutARule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gated{memstore.New(), make(chan struct{})}
+		b, err := router.New(router.Rule{Pattern: "project:*", Backend: g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		names := []string{"project:first", "project:a", "user:42", "project:b"}
+		errs := make([]error, len(names))
+		var wg sync.WaitGroup
+		for i, name := range names {
+			wg.Go(func() { _, errs[i] = s.Space(name).Commit(t.Context(), thole.Commit{Events: commitTo(name)[0].Events}) })
+			synctest.Wait() // the first is in the backend, the others wait for each other
+		}
+		close(g.gate)
+		wg.Wait()
+		for i, err := range errs {
+			if homeless := names[i] == "user:42"; homeless != errors.Is(err, thole.ErrInvalid) || !homeless && err != nil {
+				t.Errorf("%s: got %v", names[i], err)
+			}
+		}
+	})
 }
 
 func TestWhatLiesWhereTheRulesDoNotLookIsHidden(t *testing.T) {
@@ -260,9 +342,9 @@ func (c carrier) Receive(ctx context.Context, hear func(thole.Signal)) error {
 
 func TestSignalsGoThroughTheStoreOfTheirSpace(t *testing.T) {
 	users, others := carrier{memstore.New(), make(chan thole.Signal, 1)}, memstore.New()
-	b := route(t, router.Rule{Pattern: "user:*", Backend: users}, router.Rule{Pattern: "*", Backend: others})
+	b := route(t, router.Rule{Pattern: "user:*", Backend: users}, router.Rule{Pattern: "project:*", Backend: others})
 	relay := b.(thole.Relay)
-	if err := relay.Send(t.Context(), []thole.Signal{{Space: "project:a"}, {Space: "user:1"}}); err != nil {
+	if err := relay.Send(t.Context(), []thole.Signal{{Space: "org:x"}, {Space: "project:a"}, {Space: "user:1"}}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
