@@ -68,13 +68,17 @@ func commitRoundTrip(e *env) {
 		time.Date(1900, 1, 1, 0, 0, 0, 1000, time.UTC), time.Date(9999, 12, 31, 23, 30, 59, 999_999_000, time.UTC),
 		now.In(time.FixedZone("elsewhere", 5*3600)).Add(time.Second),
 	}
+	ends := []time.Time{
+		time.Unix(0, 0).UTC(), now.Add(time.Microsecond), time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
+		now.In(time.FixedZone("elsewhere", 5*3600)).Add(time.Hour),
+	}
 	var events []thole.Event
 	for i, v := range values {
 		c := commitOf(times[i%len(times)],
 			thole.Event{Stream: "s", Type: "a.made", Subject: "user:7", Refs: []string{"msg_1", "", "ref with, \"comma\""}, Schema: i, Data: json.RawMessage(v)},
 			thole.Event{Stream: "s", Type: "a.bare"},
 			thole.Write{Key: "plain", Value: json.RawMessage(v), Schema: i},
-			thole.Write{Key: "expires", Value: json.RawMessage(v), Expires: times[(i+1)%len(times)].Add(10 * time.Minute)},
+			thole.Write{Key: "expires", Value: json.RawMessage(v), Expires: ends[i%len(ends)]},
 		)
 		name := strings.ReplaceAll(v, "\x7f", "") // values may hold control characters, names may not
 		c.Actor, c.Cause = "tool:Edit "+name, "cause "+strings.TrimSpace(name)
