@@ -109,3 +109,51 @@ func TestALaterWatcherHearsNothingThatAnotherProcessErased(t *testing.T) {
 		t.Errorf("a later watch: got %v, %v; want the event without what was erased", got, err)
 	}
 }
+
+// purging is a backend on which something happens right before a purge.
+type purging struct {
+	kept
+	before func()
+}
+
+func (p purging) Purge(ctx context.Context, space string, what thole.Purge) error {
+	p.before()
+	return p.kept.Purge(ctx, space, what)
+}
+
+// What a process reads after an erasure was noted, and before it is done, counts no more
+// once it is done.
+func TestAMemoForgetsWhatItReadDuringAnErasure(t *testing.T) {
+	backend := memstore.New()
+	ours := openOn(t, kept{backend}, nil).Space("project:shop")
+	first, last := withCanary(t, ours, 1)
+	memo := thole.Memo[string]{
+		Name:  "text",
+		Apply: func(_ string, e thole.Event) (string, error) { return string(e.Data), nil },
+		Size:  func(s string) int { return len(s) },
+	}
+	at := func() string {
+		got, err := memo.At(t.Context(), ours, "app/s", last, func(ctx context.Context) (s string, err error) {
+			page, err := ours.Read(ctx, thole.ReadQuery{Stream: "app/s"})
+			for _, e := range page.Events {
+				s = string(e.Data)
+			}
+			return s, err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return got
+	}
+	theirs := openOn(t, purging{kept{backend}, func() {
+		if got := at(); got != `"`+canary+`"` {
+			t.Errorf("before the purge: got %s", got)
+		}
+	}}, nil).Space("project:shop")
+	if err := theirs.Purge(t.Context(), thole.Purge{Events: []thole.Position{first}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := at(); got != "" {
+		t.Errorf("after the purge: got %s", got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -211,5 +212,22 @@ func TestAReceiptOfAnEarlierVersionIsForWhateverCallRepeats(t *testing.T) {
 	}
 	if res, err := call(); err != nil || !res.Repeated {
 		t.Errorf("got %+v, %v; want a repeat", res, err)
+	}
+}
+
+// Operations within one operation are counted within it: none gets another's receipts.
+func TestOperationsWithinOneShareNoReceipts(t *testing.T) {
+	sp := open(t, nil).Space("user:1")
+	for try := range 2 {
+		ctx := thole.Operation(thole.WithIdempotencyKey(t.Context(), "k", "f"))
+		for range 3 {
+			if err := twoSteps(ctx, sp); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := strings.TrimSpace(strings.Repeat("step.one step.two ", 3))
+		if got := types(t, sp, "app/steps"); got != want {
+			t.Errorf("call %d: got %q, want %q", try+1, got, want)
+		}
 	}
 }

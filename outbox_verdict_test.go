@@ -218,3 +218,37 @@ func TestAMessageThatAnOlderVersionDeliveredWasDelivered(t *testing.T) {
 		t.Errorf("it was delivered again: %q", got)
 	}
 }
+
+// The outcome that an intent names is looked at when it is told, too.
+func TestAnOutcomeThatCannotBeIsNotTold(t *testing.T) {
+	for name, outcome := range map[string]string{
+		"of the kernel": `{"stream":"token","type":"token.created"}`,
+		"no event":      `{"stream":"app/x","type":""}`,
+	} {
+		for _, delivered := range []bool{true, false} {
+			c, verdict, told := `"delivered":`+outcome, "null", ""
+			if !delivered {
+				c, verdict, told = `"refused":`+outcome, `{"refused":"no"}`, "outbox.refused"
+			}
+			s := forged(t, `"user:1"`, c+`,"events":[{"stream":"app/x","type":"a.b"}]`)
+			if _, err := s.Apply(t.Context(), []thole.Commit{{Space: "user:1", Now: time.Now(), Writes: []thole.Write{
+				{Key: "sent/out_1", Value: json.RawMessage(verdict)},
+			}}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Sweep(t.Context()); err != nil {
+				t.Errorf("%s: sweep: %v", c, err)
+			}
+			sp := s.Space("project:c")
+			if got := types(t, sp, "outbox/out_1"); got != told {
+				t.Errorf("%s, %s: the sender hears %q, want %q", name, c, got, told)
+			}
+			if got := types(t, sp, "token") + types(t, sp, "app/x"); got != "" {
+				t.Errorf("%s, %s: the outcome was told: %q", name, c, got)
+			}
+			if n := intents(t, s, "project:c"); n != 0 {
+				t.Errorf("%s, %s: %d intents are left", name, c, n)
+			}
+		}
+	}
+}

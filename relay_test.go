@@ -305,3 +305,33 @@ func TestSignalsThatWaitForTheJournalAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A signal waits for a look at the journal, which does not come, and so do the events
+// behind it: until they are too much.
+func TestTooMuchThatWaitsCostsTheSignalsAndNoEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBus(t)
+		sp := openOn(t, b, quiet).Space("project:shop")
+		w := watch(t, sp, nil)
+		commitNumbers(t, sp, 0, 0)
+		hears(t, "before", w, "0")
+		synctest.Wait()
+		b.heads = make(chan struct{})
+		defer close(b.heads)
+		signal(t, sp, "lost")
+		refs := slices.Repeat([]string{strings.Repeat("r", 250)}, 200)
+		var want []string
+		for i := 1; i <= 40; i++ { // of 50 kB each
+			want = append(want, fmt.Sprint(i))
+			_, err := sp.Commit(t.Context(), thole.Commit{Events: []thole.Event{{Stream: "app/x", Type: "x.y", Data: []byte(want[i-1]), Refs: refs}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if got, err := collect(ctx, w, len(want)); err != nil || got != strings.Join(want, " ") {
+			t.Errorf("behind the signal: got %q, %v; want %q", got, err, want)
+		}
+	})
+}

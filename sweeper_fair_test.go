@@ -3,6 +3,7 @@ package thole_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,4 +64,38 @@ func TestABacklogInOneSpaceDelaysNoOther(t *testing.T) {
 			t.Errorf("%d of %d records of the backlog ended", n, many)
 		}
 	})
+}
+
+// listing counts the parts of the list of expired records that it is asked for.
+type listing struct {
+	*memstore.Store
+	parts atomic.Int32
+}
+
+func (l *listing) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+	if !q.DueBy.IsZero() {
+		l.parts.Add(1)
+	}
+	return l.Store.List(ctx, space, q)
+}
+
+func TestARunOfExpiredRecordsOfAnotherProgramCostsTwoParts(t *testing.T) {
+	clock := &wall{t: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	b := &listing{Store: memstore.New()}
+	s := openOn(t, b, &thole.Options{Sweep: -1, Now: clock.now})
+	sp := s.Space("project:shop")
+	for i := range 1000 {
+		putFor(t, sp, fmt.Sprintf("foreign/%04d", i), 1, time.Minute, false)
+	}
+	putFor(t, sp, "thing/a", 1, time.Minute, false)
+	clock.add(time.Hour)
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := left(t, sp, "thing/"); n != 0 {
+		t.Error("what comes behind the run has not ended")
+	}
+	if n := b.parts.Load(); n > 2 {
+		t.Errorf("looked at %d parts, want 2", n)
+	}
 }

@@ -138,3 +138,23 @@ func TestAnActWhoseResultCannotBeKeptIsDone(t *testing.T) {
 		}
 	})
 }
+
+// One request makes several decisions, and is repeated.
+func TestEachDecisionOfARequestIsActedOnOnce(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		d := decision.In(e.Space("project:shop"))
+		acts := 0
+		for range 2 {
+			ctx := thole.Operation(thole.WithIdempotencyKey(t.Context(), "k", "f"))
+			for i := range 3 {
+				dec, err := d.Do(ctx, decision.Plan{Action: "pay"}, func(context.Context) (any, error) { acts++; return acts, nil })
+				if err != nil || string(dec.Result) != fmt.Sprint(i+1) {
+					t.Errorf("decision %d: got %s, %v", i+1, dec.Result, err)
+				}
+			}
+		}
+		if acts != 3 {
+			t.Errorf("acted %d times, want 3", acts)
+		}
+	})
+}
