@@ -40,7 +40,8 @@ func keyOf(key string) string {
 // Under an idempotency key on ctx it acts at most once: the plan is durable
 // before the act begins, and a repeat within 24 h, through the same context or
 // another one, in this process or another, acts no more but answers as
-// [Decisions.Once] does without a Verify.
+// [Decisions.Once] does without a Verify. The key counts per actor: under another
+// one's name it is another key.
 func (d *Decisions) Do(ctx context.Context, p Plan, act Act) (Decision, error) {
 	ctx = thole.Operation(ctx)
 	var lease thole.Fence
