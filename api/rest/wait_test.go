@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -139,4 +140,92 @@ func serveWithClock(t *testing.T) (s *server, later func(time.Duration)) {
 			t.Error(err)
 		}
 	}
+}
+
+// Requests of one worker know nothing of each other: what the run and its thread say
+// is right all the same, and asking in a loop tells nothing new.
+func TestWhatARunWaitsForOverHTTP(t *testing.T) {
+	s, later := serveWithClock(t)
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+	var c claimed
+	s.want(201, nil, "POST", path+"/runs", `{"prompt":"x"}`)
+	s.want(200, &c, "POST", "/v1/runs/claim", `{"spaces":["project:a"]}`)
+	one, fence := path+"/runs/"+c.Run.ID, []string{"Thole-Fence", c.Token}
+	waits := func(status, names string) {
+		t.Helper()
+		var r struct {
+			Status     string   `json:"status"`
+			WaitingFor string   `json:"waiting_for"`
+			Waits      []string `json:"waits"`
+		}
+		raw := s.want(200, &r, "GET", one, nil)
+		first, _, _ := strings.Cut(names, " ")
+		if r.Status != status || r.WaitingFor != first || strings.Join(r.Waits, " ") != names {
+			t.Errorf("got %s; want it %s, for %q", raw.body, status, names)
+		}
+		if strings.Contains(string(raw.body), "waits_until") {
+			t.Errorf("the run shows what only the store needs: %s", raw.body)
+		}
+		if status == "running" {
+			status = "busy"
+		}
+		if s.want(200, &r, "GET", path, nil); r.Status != status {
+			t.Errorf("the thread is %s, want %s", r.Status, status)
+		}
+	}
+	told := func(want string) {
+		t.Helper()
+		var got []string
+		q := thole.ReadQuery{Types: []string{"run.waiting", "run.signalled", "run.updated"}}
+		for e, err := range s.store.Space("project:a").Events(t.Context(), q) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, strings.TrimPrefix(e.Type, "run."))
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+	block := func() {
+		t.Helper()
+		s.want(201, nil, "POST", path+"/turns/"+c.Turn+"/blocks", `{"type":"text","content":"on"}`, fence...)
+	}
+	for range 3 { // in a loop
+		s.want(200, nil, "POST", one+"/wait", `{"name":"a","wait_seconds":1}`, fence...)
+		waits("waiting", "a")
+	}
+	told("waiting")
+	later(time.Second) // the store's clock stood still
+	block()
+	block()
+	waits("running", "")
+	told("waiting updated")
+
+	answers := make(chan string, 2)
+	for _, name := range []string{"a", "b"} {
+		s.want(200, nil, "POST", one+"/wait", `{"name":"`+name+`","wait_seconds":1}`, fence...)
+		go func() { // again, for longer
+			r := s.do("POST", one+"/wait", `{"name":"`+name+`","wait_seconds":200}`, fence...)
+			answers <- strings.TrimSpace(string(r.body))
+		}()
+		poll(t, "the run to note how long "+name+" is waited for", func() bool {
+			r, err := run.In(s.store.Space("project:a"), nil).Peek(t.Context(), c.Run.ID)
+			return err == nil && time.Until(r.WaitsUntil[name]) > 100*time.Second
+		})
+	}
+	later(2 * time.Second) // what was noted first is over
+	block()
+	waits("waiting", "a b")
+	for i, name := range []string{"a", "b"} {
+		s.want(204, nil, "POST", one+"/signals", fmt.Sprintf(`{"name":%q,"data":%d}`, name, i))
+		if got, want := <-answers, fmt.Sprintf(`{"arrived":true,"data":%d}`, i); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+		if name == "a" {
+			waits("waiting", "b")
+		}
+	}
+	waits("running", "")
+	told("waiting updated waiting waiting signalled signalled")
 }

@@ -238,7 +238,7 @@ func beatRun(c *call) (*run.Run, error) {
 // NewWait says what a run waits for.
 type NewWait struct {
 	Name        string  `json:"name" jsonschema:"description=of the signal"`
-	WaitSeconds float64 `json:"wait_seconds,omitempty" jsonschema:"description=how long this request may take, 1 to 300; default 30. The run waits on afterwards"`
+	WaitSeconds float64 `json:"wait_seconds,omitempty" jsonschema:"description=how long this request may take, 1 to 300; default 30. The run has status waiting until its worker goes on with something else"`
 }
 
 // Signalled is what came of a wait.

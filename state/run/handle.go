@@ -30,8 +30,12 @@ type Handle struct {
 	place   *place        // in the group of who claimed it; nil: attached
 	text    text
 	commit  chan struct{} // capacity 1: held by the call that commits
-	doubts  doubts        // signals of which it is not known whether they were taken
-	renewed atomic.Int64  // when the lease was last known to be whole, from epoch
+	waits   waits
+	doubts  doubts       // signals of which it is not known whether they were taken
+	renewed atomic.Int64 // when the lease was last known to be whole, from epoch
+
+	attached bool // there may be other handles on the run
+	waited   bool // the run was waiting when this handle was attached
 }
 
 // epoch is what a Handle counts time from, by a clock that nobody sets.
@@ -63,6 +67,7 @@ func (rs *Runs) Attach(ctx context.Context, id string, fence thole.Fence) (*Hand
 		return nil, err
 	}
 	h := rs.handle(r, fence)
+	h.attached, h.waited = true, r.Status == Waiting
 	if fence.Key != key(id)+"/owner" {
 		return nil, fmt.Errorf("attach to run %s: %w", id, thole.ErrFenced)
 	}

@@ -83,7 +83,8 @@ type Run struct {
 	Turn         string           `json:"turn,omitempty"`          // what it makes
 	Cancel       *Cancel          `json:"cancel,omitempty"`        // it is to end, or did
 	Error        string           `json:"error,omitempty"`         // why it failed
-	WaitingFor   string           `json:"waiting_for,omitempty"`   // the name of a signal
+	WaitingFor   string           `json:"waiting_for,omitempty"`   // the name of a signal: the first of Waits
+	Waits        []string         `json:"waits,omitempty"`         // the names of all signals that it waits for
 	Signals      map[string]int   `json:"signals,omitempty"`       // how many of each name came and were not taken
 	Usage        map[string]Usage `json:"usage,omitempty"`         // by model
 	Created      time.Time        `json:"created_at"`
@@ -98,6 +99,9 @@ type Run struct {
 	Children int    `json:"children,omitempty"` // sub-agents' runs so far
 	Inbox    string `json:"inbox,omitempty"`    // the run under whose key its signals lie; empty: itself
 	Takings  int    `json:"takings,omitempty"`  // how many notes there are of signals that it took
+
+	// When requests that wait end, by name. What is not in it a worker waits for by itself.
+	WaitsUntil map[string]time.Time `json:"waits_until,omitempty"`
 
 	asked []thread.Block // what Request was when this Tx began it
 }
@@ -265,6 +269,9 @@ func decode(id string, rec thole.Record) (*Run, error) {
 		return nil, err
 	}
 	r.ID, r.Updated, r.Version = id, rec.Updated, rec.Version
+	if r.WaitingFor != "" && len(r.Waits) == 0 { // of an earlier version
+		r.Waits = []string{r.WaitingFor}
+	}
 	r.Timeout = min(r.Timeout, int64(thole.MaxTTL/time.Second)) // one of an earlier version may be longer than a time.Duration
 	return &r, nil
 }

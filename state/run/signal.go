@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -93,7 +94,8 @@ func (rs *Runs) signal(ctx context.Context, id, name string, data json.RawMessag
 		case r.Signals[name] >= maxSignals:
 			return fmt.Errorf("%w: %d signals of that name wait already", thole.ErrConflict, r.Signals[name])
 		}
-		if r.WaitingFor != name { // a run of an earlier version may wait for any name
+		awaited := slices.Contains(r.Waits, name)
+		if !awaited { // a run of an earlier version may wait for any name
 			if err := signalName.Check(name); err != nil {
 				return err
 			}
@@ -106,8 +108,8 @@ func (rs *Runs) signal(ctx context.Context, id, name string, data json.RawMessag
 		if err := r.grow(tx); err != nil {
 			return err
 		}
-		if r.WaitingFor == name {
-			if err := r.wake(tx); err != nil {
+		if awaited {
+			if err := r.stopWaiting(tx, name); err != nil {
 				return err
 			}
 		}
@@ -115,13 +117,6 @@ func (rs *Runs) signal(ctx context.Context, id, name string, data json.RawMessag
 		return nil
 	})
 	return err
-}
-
-// wake makes a waiting run run again.
-func (r *Run) wake(tx *thole.Tx) error {
-	r.Status, r.WaitingFor = Running, ""
-	r.put(tx)
-	return thread.SetActive(tx, r.Thread, r.ID, thread.Busy)
 }
 
 // first returns the oldest signal of the given name and its key; "": there is
@@ -180,11 +175,7 @@ func (r *Run) take(tx *thole.Tx, name, key string) (note string, _ error) {
 		r.Takings--
 	}
 	r.Takings++
-	r.put(tx)
-	if r.Status == Waiting {
-		return note, r.wake(tx)
-	}
-	return note, nil
+	return note, r.stopWaiting(tx, name)
 }
 
 // inherit makes r the one that takes old's signals: those that old did not take,
@@ -266,17 +257,23 @@ type taken struct {
 
 // Wait makes the run wait for the signal of the given name and returns the data of
 // the oldest, which is taken with one commit; one that came already is taken at
-// once. While it waits the run and its thread have status waiting. Called again
+// once. While it waits the run and its thread have status waiting; a call that ctx ended
+// leaves them so until the run goes on: until it writes to its thread. Several calls
+// may wait side by side, for up to 64 names. Called again
 // after an error, it returns a signal that was taken all the same; so does a
 // repeat under an idempotency key, through another handle and in another process,
 // too; another name or run under that key is *ReusedKeyError. Errors: *CancelledError when the
-// run is to end, ctx's, those of the commit.
+// run is to end; ErrConflict for the 65th name; ctx's, those of the commit.
 func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error) {
 	ctx = thole.Call(ctx, "run.wait", h.id, name)
 	if name == "" {
 		return nil, fmt.Errorf("run %s: %w: a signal has a name", h.id, thole.ErrInvalid)
 	}
-	w, err := h.sp.Watch(ctx, &thole.WatchOptions{Streams: []string{thread.Key(h.thread)}, Types: []string{"run.*"}, Durable: true})
+	defer h.waits.enter(name)()
+	ends, _ := ctx.Deadline()
+	// Not run.waiting: calls side by side would wake each other.
+	w, err := h.sp.Watch(ctx, &thole.WatchOptions{Streams: []string{thread.Key(h.thread)}, Durable: true,
+		Types: []string{"run.signalled", "run.cancel_requested", "run.finished"}})
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +287,7 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 		if data, ok, err := h.receive(whole, name); ok || err != nil {
 			return data, err
 		}
-		if came, err := h.idle(whole, name); err != nil {
+		if came, err := h.idle(whole, name, ends); err != nil {
 			return nil, err
 		} else if came {
 			continue
@@ -358,26 +355,4 @@ func (h *Handle) receive(ctx context.Context, name string) (data json.RawMessage
 		h.doubts.settle(name, at)
 	}
 	return s.Data, at != "", nil
-}
-
-// idle gives the run status waiting, unless a signal of the name came meanwhile.
-func (h *Handle) idle(ctx context.Context, name string) (came bool, err error) {
-	_, err = h.write(thole.WithoutIdempotencyKey(ctx), goesOn, func(tx *thole.Tx) error {
-		r, err := h.unless(tx)
-		if err != nil {
-			return err
-		}
-		at, _, err := r.first(tx, name)
-		if came = at != ""; err != nil || came || r.WaitingFor == name {
-			return err
-		}
-		if err := signalName.Check(name); err != nil {
-			return err
-		}
-		r.Status, r.WaitingFor = Waiting, name
-		r.put(tx)
-		r.emit(tx, "run.waiting", Event{Signal: name})
-		return thread.SetActive(tx, r.Thread, r.ID, thread.Waiting)
-	})
-	return came, err
 }

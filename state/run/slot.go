@@ -163,7 +163,8 @@ func (r *Run) finish(tx *thole.Tx, status, reason string) error {
 			status = TimedOut
 		}
 	}
-	r.Status, r.Error, r.WaitingFor, r.Ready, r.Finished = status, reason, "", false, tx.Now()
+	r.Status, r.Error, r.Ready, r.Finished = status, reason, false, tx.Now()
+	r.WaitingFor, r.Waits, r.WaitsUntil = "", nil, nil
 	if status == Succeeded { // nobody resumes it
 		if err := r.forgetTakings(tx); err != nil {
 			return err

@@ -187,6 +187,9 @@ func (h *Handle) write(ctx context.Context, cut bool, fn func(tx *thole.Tx) erro
 		if err := h.there(tx); err != nil {
 			return err
 		}
+		if err := h.lapse(tx); err != nil {
+			return err
+		}
 		return fn(tx)
 	})
 }

@@ -1,0 +1,166 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// maxWaits bounds how many names a run waits for at once.
+const maxWaits = 64
+
+// wait adds name to what r waits for. Until is when the request that waits ends,
+// zero if the run's worker waits in its own process.
+func (r *Run) wait(tx *thole.Tx, name string, until time.Time) error {
+	known := slices.Contains(r.Waits, name)
+	if known && !r.WaitsUntil[name].Before(until) {
+		return nil
+	}
+	if !known {
+		if err := signalName.Check(name); err != nil {
+			return err
+		}
+		if len(r.Waits) >= maxWaits {
+			return fmt.Errorf("run %s: %w: it waits for %d signals already", r.ID, thole.ErrConflict, len(r.Waits))
+		}
+		r.Waits = append(r.Waits, name)
+		r.emit(tx, "run.waiting", Event{Signal: name})
+	}
+	if !until.IsZero() {
+		if r.WaitsUntil == nil {
+			r.WaitsUntil = make(map[string]time.Time)
+		}
+		r.WaitsUntil[name] = until
+	}
+	began := r.Status != Waiting
+	r.Status, r.WaitingFor = Waiting, r.Waits[0]
+	if err := r.grow(tx); err != nil || !began {
+		return err
+	}
+	return thread.SetActive(tx, r.Thread, r.ID, thread.Waiting)
+}
+
+// stopWaiting writes r without the given names in what it waits for. If none is
+// left, a run that waits runs again.
+func (r *Run) stopWaiting(tx *thole.Tx, names ...string) error {
+	r.Waits = slices.DeleteFunc(r.Waits, func(name string) bool { return slices.Contains(names, name) })
+	for _, name := range names {
+		delete(r.WaitsUntil, name)
+	}
+	if len(r.Waits) > 0 {
+		r.WaitingFor = r.Waits[0]
+		r.put(tx)
+		return nil
+	}
+	wakes := r.Status == Waiting
+	if r.WaitingFor = ""; wakes {
+		r.Status = Running
+	}
+	r.put(tx)
+	if !wakes {
+		return nil
+	}
+	return thread.SetActive(tx, r.Thread, r.ID, thread.Busy)
+}
+
+// waits are the calls of [Handle.Wait] of one handle.
+type waits struct {
+	mu sync.Mutex
+	n  map[string]int // by name; 0: there are none any more, and the run's record may not say so
+}
+
+// enter counts a call in until the returned function is called.
+func (ws *waits) enter(name string) (leave func()) {
+	ws.add(name, 1)
+	return func() { ws.add(name, -1) }
+}
+
+func (ws *waits) add(name string, n int) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.n == nil {
+		ws.n = make(map[string]int)
+	}
+	ws.n[name] += n
+}
+
+// left reports whether the last call for some name has returned.
+func (ws *waits) left() bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, n := range ws.n {
+		if n == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// over returns the names that r waits for though nobody does any more: the calls for
+// them have returned, or were requests whose time is over.
+func (ws *waits) over(r *Run, now time.Time) (names []string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for name, n := range ws.n {
+		if n == 0 && !slices.Contains(r.Waits, name) {
+			delete(ws.n, name)
+		}
+	}
+	for _, name := range r.Waits {
+		n, here := ws.n[name]
+		until := r.WaitsUntil[name]
+		if here && n == 0 || !here && !until.IsZero() && !until.After(now) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// lapse ends what the run waits for though nobody does any more, as the run goes on.
+// The caller holds h.commit.
+func (h *Handle) lapse(tx *thole.Tx) error {
+	if !h.waited && !h.waits.left() {
+		return nil
+	}
+	r, err := load(tx, h.id)
+	if err != nil || r.Ended() {
+		return err
+	}
+	names := h.waits.over(r, tx.Now())
+	if len(names) == 0 {
+		return nil
+	}
+	if err := r.stopWaiting(tx, names...); err != nil {
+		return err
+	}
+	for _, name := range names {
+		r.emit(tx, "run.updated", Event{Signal: name, Status: r.Status})
+	}
+	return nil
+}
+
+// idle makes the run wait for the signal of the given name, unless one came
+// meanwhile. Ends is when the caller's time ends; zero: never.
+func (h *Handle) idle(ctx context.Context, name string, ends time.Time) (came bool, err error) {
+	_, err = h.write(thole.WithoutIdempotencyKey(ctx), goesOn, func(tx *thole.Tx) error {
+		r, err := h.unless(tx)
+		if err != nil {
+			return err
+		}
+		at, _, err := r.first(tx, name)
+		if came = at != ""; err != nil || came {
+			return err
+		}
+		var until time.Time
+		if h.attached && !ends.IsZero() {
+			until = tx.Now().Add(time.Until(ends))
+		}
+		return r.wait(tx, name, until)
+	})
+	return came, err
+}
