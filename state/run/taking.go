@@ -91,18 +91,20 @@ func (r *Run) giveBack(tx *thole.Tx, sp *thole.Space) error {
 
 // lastAct returns where in its thread's journal r, which has ended, last did
 // something after the given position; zero: nowhere. That it waits, or chose a model,
-// is no act, and neither is its end, with the reason that it leaves in the thread.
+// is no act, and neither is its end, with the reason that it leaves in the thread. What
+// was removed or redacted since may have been one: it counts as the last.
 func (r *Run) lastAct(tx *thole.Tx, sp *thole.Space, after thole.Position) (thole.Position, error) {
 	reason := r.Status == Failed && r.Error != "" // the last block of all
 	for e, err := range sp.Events(tx.Context(), thole.ReadQuery{Stream: r.stream(), Backward: true}) {
+		redacted := e.Data == nil
 		switch {
-		case errors.Is(err, thole.ErrTrimmed): // what is older is gone
-			return after, nil
+		case errors.Is(err, thole.ErrTrimmed):
+			return r.Version, nil
 		case err != nil:
 			return thole.Position{}, err
 		case e.Position.Compare(after) <= 0:
 			return thole.Position{}, nil
-		case e.Cause != r.ID || strings.HasPrefix(e.Type, "run."):
+		case e.Cause != r.ID && !redacted || strings.HasPrefix(e.Type, "run."):
 		case e.Type == "message.completed" || e.Type == "thread.rewound":
 		case reason && e.Type == "message.updated":
 			reason = false
@@ -110,5 +112,5 @@ func (r *Run) lastAct(tx *thole.Tx, sp *thole.Space, after thole.Position) (thol
 			return e.Position, nil
 		}
 	}
-	return thole.Position{}, nil
+	return r.Version, nil // there was at least the start of the run
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -130,4 +131,75 @@ func TestTextThatComesWithTheEndOfARunUsesUpWhatItTook(t *testing.T) {
 			b.finish(b.claim())
 		}
 	})
+}
+
+// What the journal no longer says may have been an act: a signal is not given a
+// second time because of what was removed.
+func TestASignalThatWasUsedStaysUsedWhateverIsRemoved(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		acts  bool
+		purge func(b *bench, started, acted thole.Position) thole.Purge
+		want  int
+	}{
+		{"trimmed", true, func(b *bench, _, acted thole.Position) thole.Purge {
+			acted.Seq++
+			return thole.Purge{Before: acted}
+		}, 0},
+		{"stream", true, func(b *bench, _, _ thole.Position) thole.Purge {
+			return thole.Purge{Streams: []string{thread.Key(b.id)}}
+		}, 0},
+		{"redacted", true, func(b *bench, started, acted thole.Position) (p thole.Purge) {
+			for started.Seq < acted.Seq {
+				started.Seq++
+				p.Events = append(p.Events, started)
+			}
+			return p
+		}, 0},
+		{"trimmed before it began", false, func(b *bench, started, _ thole.Position) thole.Purge {
+			return thole.Purge{Before: started}
+		}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			each(t, func(b *bench) {
+				r := b.start("go", run.Request{})
+				h := b.claim()
+				started := b.end()
+				b.signal(r.ID, "approval", 0)
+				if got := b.taken(h, "approval", ""); got != "0" {
+					t.Fatal(got)
+				}
+				if c.acts {
+					if _, err := h.StartTool(t.Context(), "pay", nil, ""); err != nil {
+						t.Fatal(err)
+					}
+				}
+				acted := b.end()
+				if _, err := b.sp.Commit(t.Context(), thole.Commit{Events: []thole.Event{{Stream: "app/x", Type: "app.seen"}}}); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.sp.Purge(t.Context(), c.purge(b, started, acted)); err != nil {
+					t.Fatal(err)
+				}
+				b.e.Clock.Advance(time.Hour)
+				next, err := b.rs.Resume(t.Context(), r.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := next.Signals["approval"]; got != c.want {
+					t.Errorf("the run that resumes has %d approvals, want %d", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// end is how far the journal goes.
+func (b *bench) end() thole.Position {
+	b.t.Helper()
+	head, err := b.sp.Head(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return head.Last
 }
