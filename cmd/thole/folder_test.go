@@ -55,3 +55,52 @@ func wantRights(t *testing.T, path string, want fs.FileMode) {
 		t.Errorf("%s: got rights %o, want %o", path, got, want)
 	}
 }
+
+// A store that everyone may read or change is opened, and its owner is told how to end that.
+func TestAStoreThatOthersMayReadOrChangeIsNamedWhenItIsOpened(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return // it has no such rights
+	}
+	dir, err := os.MkdirTemp("/tmp", "thole-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		t.Fatal(err)
+	}
+	folder, db, files := filepath.Join(dir, "state"), filepath.Join(dir, "state", "thole.db"), filepath.Join(dir, "files")
+	makeToken(t, dir, "state/thole.db")
+	if got := command(t, dir, nil, "token", "create", "one", "--grant", "*=read", "--store", "file:files"); got.Code != 0 {
+		t.Fatal(got)
+	}
+	for _, test := range []struct {
+		rights map[string]fs.FileMode
+		store  string
+		want   string // what is to be run; "": nothing
+	}{
+		{map[string]fs.FileMode{dir: 0o755, folder: 0o755, db: 0o600}, "sqlite:state/thole.db", ""},
+		{map[string]fs.FileMode{db: 0o660}, "sqlite:state/thole.db", ""}, // a group is the owner's choice
+		{map[string]fs.FileMode{db: 0o644}, "sqlite:state/thole.db", "chmod o= " + db},
+		{map[string]fs.FileMode{db: 0o602}, "sqlite:state/thole.db", "chmod o= " + db},
+		{map[string]fs.FileMode{db: 0o600, folder: 0o777}, "sqlite:state/thole.db", "chmod o= " + folder},
+		{map[string]fs.FileMode{db: 0o666}, "user:*=sqlite:state/thole.db", "chmod o= " + db + " " + folder},
+		{map[string]fs.FileMode{folder: 0o700}, "sqlite:state/thole.db", ""}, // nobody gets there
+		{map[string]fs.FileMode{files: 0o755}, "file:files", "chmod -R o= " + files},
+		{map[string]fs.FileMode{dir: 0o700}, "file:files", ""},
+	} {
+		for path, rights := range test.rights {
+			if err := os.Chmod(path, rights); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stores := []string{"--store", test.store}
+		if strings.Contains(test.store, "=") {
+			stores = append(stores, "--store", "*=mem:")
+		}
+		got := command(t, dir, nil, append([]string{"token", "create", "x", "--grant", "*=read"}, stores...)...)
+		if has := strings.Contains(got.Err, "warning: "); got.Code != 0 || has != (test.want != "") || !strings.Contains(got.Err, test.want) || strings.Count(got.Err, "\n") > 1 {
+			t.Errorf("%v: %s: got %d, %q, want one line with %q", test.rights, test.store, got.Code, got.Err, test.want)
+		}
+	}
+}

@@ -41,6 +41,11 @@ func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, ar
 		return nil, err
 	}
 	all.Register(s)
+	if create { // not for each look into the store
+		for _, line := range a.exposed() {
+			_ = sayf(os.Stderr, "%s\n", line)
+		}
+	}
 	return s, nil
 }
 
