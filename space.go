@@ -24,6 +24,7 @@ type Space struct {
 	fences []Fence
 	asOf   *time.Time // of an expiry: commits carry this time; nil: now
 	err    error      // what is wrong with the name
+	old    bool       // only a space of an earlier version has such a name
 }
 
 // Name returns the space's name.
@@ -206,6 +207,16 @@ func (c Commit) clone() Commit {
 	return c
 }
 
+// readable returns what is wrong with the space's name for a read: a name that no new
+// space can have must be that of an old one, for else it is a mistake, such as a
+// pattern, and would be read as empty.
+func (sp *Space) readable(ctx context.Context) error {
+	if sp.err != nil || !sp.old {
+		return sp.err
+	}
+	return sp.store.admit(ctx, sp.name)
+}
+
 // Get returns the record under key. One that is absent or expired is the zero
 // Record: see [Record.Exists].
 func (sp *Space) Get(ctx context.Context, key string) (Record, error) {
@@ -219,8 +230,8 @@ func (sp *Space) Get(ctx context.Context, key string) (Record, error) {
 // GetAll returns one Record for each key, in their order; one that is absent or
 // expired is the zero Record.
 func (sp *Space) GetAll(ctx context.Context, keys ...string) ([]Record, error) {
-	if sp.err != nil {
-		return nil, sp.err
+	if err := sp.readable(ctx); err != nil {
+		return nil, err
 	}
 	for _, k := range keys {
 		if err := checkName("key", k); err != nil {
@@ -244,8 +255,8 @@ func (sp *Space) GetAll(ctx context.Context, keys ...string) ([]Record, error) {
 // (unless q.DueBy asks for them). Fewer than q.Limit means that there are no
 // more; go on by setting q.After to the last key.
 func (sp *Space) List(ctx context.Context, q ListQuery) ([]Record, error) {
-	if sp.err != nil {
-		return nil, sp.err
+	if err := sp.readable(ctx); err != nil {
+		return nil, err
 	}
 	if err := checkPrefix(q.Prefix); err != nil {
 		return nil, err
@@ -302,8 +313,8 @@ func (sp *Space) Records(ctx context.Context, prefix string) iter.Seq2[Record, e
 // Read returns a page of the journal, or *TrimmedError for a cursor that cannot
 // be resumed.
 func (sp *Space) Read(ctx context.Context, q ReadQuery) (Page, error) {
-	if sp.err != nil {
-		return Page{}, sp.err
+	if err := sp.readable(ctx); err != nil {
+		return Page{}, err
 	}
 	q.Limit = PageLimit(q.Limit)
 	p, err := sp.store.backend.Read(ctx, sp.name, q)
@@ -347,8 +358,8 @@ func (sp *Space) Events(ctx context.Context, q ReadQuery) iter.Seq2[Event, error
 // Head returns where the space's journal begins and ends. A space that does not
 // exist has a zero Last.
 func (sp *Space) Head(ctx context.Context) (Head, error) {
-	if sp.err != nil {
-		return Head{}, sp.err
+	if err := sp.readable(ctx); err != nil {
+		return Head{}, err
 	}
 	heads, err := sp.store.backend.Heads(ctx, sp.name)
 	if err != nil {

@@ -51,6 +51,26 @@ func TestASpaceOfAnEarlierVersionIsReadWrittenAndErasedButNoneIsMade(t *testing.
 	if _, err := other.Commit(ctx, c); !errors.Is(err, thole.ErrInvalid) {
 		t.Errorf("a new space %s: got %v, want ErrInvalid", other.Name(), err)
 	}
+	for name, read := range map[string]func(sp *thole.Space) error{
+		"Get":  func(sp *thole.Space) error { _, err := sp.Get(ctx, "app/x"); return err },
+		"List": func(sp *thole.Space) error { _, err := sp.List(ctx, thole.ListQuery{}); return err },
+		"Read": func(sp *thole.Space) error { _, err := sp.Read(ctx, thole.ReadQuery{}); return err },
+		"Head": func(sp *thole.Space) error { _, err := sp.Head(ctx); return err },
+		"Watch": func(sp *thole.Space) error {
+			w, err := sp.Watch(ctx, nil)
+			if err == nil {
+				w.Close()
+			}
+			return err
+		},
+	} {
+		if err := read(there); err != nil {
+			t.Errorf("%s of the old space: %v", name, err)
+		}
+		if err := read(other); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("%s of %s, which no space can be called: got %v, want ErrInvalid", name, other.Name(), err)
+		}
+	}
 	if _, err := there.Commit(ctx, c); err != nil {
 		t.Errorf("a commit to the old space: %v", err)
 	}

@@ -143,7 +143,7 @@ func (s *Store) Spaces(ctx context.Context, q SpacesQuery) ([]string, error) {
 // commit creates it. A bad name is reported, as ErrInvalid, by the handle's
 // first use.
 func (s *Store) Space(name string) *Space {
-	return &Space{store: s, name: name, err: checkSpaceName(name), actor: "system"}
+	return &Space{store: s, name: name, err: checkSpaceName(name), old: CheckSpaceName(name) != nil, actor: "system"}
 }
 
 // Close stops the Store: it commits what is queued, ends all watches with

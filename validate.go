@@ -73,7 +73,8 @@ func checkSpaceName(name string) error {
 	return checkName("space", name)
 }
 
-// admit returns the error of CheckSpaceName for a commit that would make a space.
+// admit returns the error of CheckSpaceName for a space that is not there: one that a
+// commit would make, or that a read would find empty.
 // Stores that use this one as their backend ask for themselves.
 func (s *Store) admit(ctx context.Context, space string) error {
 	bad := CheckSpaceName(space)

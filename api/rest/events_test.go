@@ -280,3 +280,53 @@ func TestAParameterIsKnownOrRefused(t *testing.T) {
 	}
 	s.refuse(400, "invalid", "GET", "/v1/spaces?limit=1;cursor=%zz", nil)
 }
+
+// What a route demands its declaration says, and the other way round.
+func TestTheDocumentSaysWhereATokenIsNeeded(t *testing.T) {
+	s := serve(t, nil)
+	id := s.createThread("project:a", nil)
+	const zero = "00000000000000000000000000000000"
+	fill := strings.NewReplacer("{space}", "project:a", "{thread}", id, "{run}", "run_"+zero, "{turn}", "turn_"+zero,
+		"{block}", "blk_"+zero, "{name}", "l")
+	bodies := map[string]string{"wait": `{"name":"x"}`, "finish": `{"status":"failed"}`, "blocks": `{"type":"tool","tool":{"name":"x"}}`, "{block}": `{"text":"x"}`}
+	doc, err := openapi3.NewLoader().LoadFromData(s.want(200, nil, "GET", "/openapi.json", nil).body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	needed := 0
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			if p := op.Parameters.GetByInAndName("header", "Thole-Fence"); p == nil || !p.Required {
+				continue
+			}
+			needed++
+			var body any
+			if b := bodies[path[strings.LastIndex(path, "/")+1:]]; b != "" {
+				body = b
+				var v any
+				if err := json.Unmarshal([]byte(b), &v); err != nil {
+					t.Fatal(err)
+				}
+				if err := op.RequestBody.Value.Content.Get("application/json").Schema.Value.VisitJSON(v); err != nil {
+					t.Errorf("%s %s: %s does not fit its schema: %v", method, path, b, err)
+				}
+			}
+			if p := s.refuse(400, "invalid", method, fill.Replace(path), body); p.Field != "Thole-Fence" {
+				t.Errorf("%s %s without a token: %+v", method, path, p)
+			}
+		}
+	}
+	if needed != 7 { // whatever else calls for a token panics: see [call.fence]
+		t.Errorf("%d operations need a token, want 7", needed)
+	}
+}
+
+func TestASpaceThatCannotBeIsNotReadAsEmpty(t *testing.T) {
+	s := serve(t, nil)
+	for _, space := range []string{"project:*", "project:a,b"} {
+		for _, path := range []string{"/threads", "/events", "/decisions", "/locks", "/documents", "/documents/d", "/kv/n", "/kv/n/k", "/files"} {
+			s.refuse(400, "invalid", "GET", "/v1/spaces/"+space+path, nil)
+		}
+		s.refuse(400, "invalid", "GET", "/v1/spaces/"+space+"/events", nil, "Accept", "text/event-stream")
+	}
+}

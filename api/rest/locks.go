@@ -17,8 +17,8 @@ func lockRoutes() []route {
 		{method: "GET", path: all, tag: "locks", access: read, query: pagingParams(),
 			summary: "List who holds, announced or waits for a lock", do: gives(listLocks)},
 		{method: "GET", path: one, tag: "locks", access: read, summary: "Read who has a lock; nobody is no error", do: gives(getLock)},
-		{method: "PUT", path: one, tag: "locks", access: write, summary: "Renew a lock; Thole-Fence holds its token", do: mayTake(renewLock)},
-		{method: "DELETE", path: one, tag: "locks", access: write, ends: true, summary: "Release a lock; Thole-Fence holds its token", do: gives(releaseLock)},
+		{method: "PUT", path: one, tag: "locks", access: write, holds: true, summary: "Renew a lock; Thole-Fence holds its token", do: mayTake(renewLock)},
+		{method: "DELETE", path: one, tag: "locks", access: write, holds: true, ends: true, summary: "Release a lock; Thole-Fence holds its token", do: gives(releaseLock)},
 	}
 }
 
@@ -162,6 +162,9 @@ func releaseLock(c *call) (none, error) {
 
 // fence is the one token that an operation on a lease itself needs.
 func (c *call) fence() (thole.Fence, error) {
+	if !c.route.holds {
+		panic(fmt.Sprintf("%s %s does not declare that it needs a token", c.route.method, c.route.path))
+	}
 	if len(c.fences) != 1 {
 		return thole.Fence{}, invalid("Thole-Fence", "must hold one token here")
 	}

@@ -189,7 +189,7 @@ var pathParam = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`) // never changed
 func (g *generator) parameters(rt *route) []any {
 	params := []any{}
 	add := func(in, name, kind, about string) {
-		params = append(params, object{"name": name, "in": in, "required": in == "path",
+		params = append(params, object{"name": name, "in": in, "required": in == "path" || name == "Thole-Fence" && rt.holds,
 			"description": about, "schema": object{"type": kind}})
 	}
 	for _, m := range pathParam.FindAllStringSubmatch(rt.path, -1) {

@@ -21,6 +21,7 @@ type route struct {
 	scoped  bool    // the handler itself keeps to the grant's threads; else a narrowed grant needs {thread}
 	query   []param // beside those in the path
 	works   bool    // the worker of a run may do it in the run's private thread; reading it may always
+	holds   bool    // it is about a lease, whose token Thole-Fence must hold: see [call.fence]
 	ends    bool    // it gives a lease back: one that nobody holds any more is no error
 	waits   bool    // it takes what may go over to the run that resumes: see [call.keyOf]
 	etag    bool    // the answer has an ETag, and If-Match or If-None-Match are honoured

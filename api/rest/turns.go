@@ -2,6 +2,9 @@ package rest
 
 import (
 	"encoding/json"
+	"slices"
+
+	"github.com/invopop/jsonschema"
 
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -11,6 +14,13 @@ type RunBlock struct {
 	ID string `json:"id,omitempty" jsonschema:"description=default: a new one; not of a block of type tool"`
 	NewBlock
 	Tool *ToolCall `json:"tool,omitempty" jsonschema:"description=of a block of type tool"`
+}
+
+// JSONSchemaExtend adds the type of block that only a run makes.
+func (RunBlock) JSONSchemaExtend(s *jsonschema.Schema) {
+	if typ, ok := s.Properties.Get("type"); ok {
+		typ.Enum = append(slices.Clone(typ.Enum), thread.ToolUse)
+	}
 }
 
 // ToolCall is the beginning of a tool's call.

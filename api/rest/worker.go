@@ -23,15 +23,15 @@ func workerRoutes() []route {
 	return []route{
 		{method: "POST", path: "/v1/runs/claim", tag: "workers", access: anyToken,
 			summary: "Take the oldest run that waits for a worker of an agent; 404 when there is none in time, 409 when a repeat finds its run lost", do: takes(claimRun)},
-		{method: "POST", path: one + "/heartbeat", tag: "workers", access: write, works: true,
+		{method: "POST", path: one + "/heartbeat", tag: "workers", access: write, works: true, holds: true,
 			summary: "Renew a run's lease; says whether the run is to end; 404 when its thread is gone", do: gives(beatRun)},
-		{method: "POST", path: one + "/wait", tag: "workers", access: write, works: true, waits: true,
+		{method: "POST", path: one + "/wait", tag: "workers", access: write, works: true, holds: true, waits: true,
 			summary: "Wait for a signal, such as an approval; the run has status waiting meanwhile", do: takes(waitRun)},
-		{method: "POST", path: one + "/finish", tag: "workers", access: write, works: true,
+		{method: "POST", path: one + "/finish", tag: "workers", access: write, works: true, holds: true,
 			summary: "End a run; one that is to be cancelled becomes cancelled", do: takes(finishRun)},
-		{method: "POST", path: turn, tag: "workers", access: write, works: true, status: 201,
+		{method: "POST", path: turn, tag: "workers", access: write, works: true, holds: true, status: 201,
 			summary: "Add a block to a run's turn; of type tool: a call begins", do: takes(addBlock)},
-		{method: "PATCH", path: turn + "/{block}", tag: "workers", access: write, works: true,
+		{method: "PATCH", path: turn + "/{block}", tag: "workers", access: write, works: true, holds: true,
 			summary: "Append text to a block at an offset, or end a tool's call", do: takes(changeBlock)},
 	}
 }
