@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/state/decision"
@@ -16,63 +15,6 @@ import (
 	"github.com/thole-dev/thole/state/statetest"
 	"github.com/thole-dev/thole/state/todo"
 )
-
-// mortal is a backend whose process dies around its n-th batch of commits: what
-// it is asked from then on fails.
-type mortal struct {
-	thole.Backend
-	mu    sync.Mutex
-	n     int  // batches until it dies; 0: it lives
-	after bool // the last batch is applied before it dies, and nobody hears of it
-	dead  bool
-}
-
-func (m *mortal) die() error { return fmt.Errorf("the process died: %w", thole.ErrClosed) }
-
-func (m *mortal) arm(n int, after bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.n, m.after = n, after
-}
-
-func (m *mortal) isDead() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.dead
-}
-
-func (m *mortal) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.dead {
-		return nil, m.die()
-	}
-	if m.n == 1 {
-		m.dead = true
-		if m.after {
-			if _, err := m.Backend.Commit(ctx, batch); err != nil {
-				return nil, err
-			}
-		}
-		return nil, m.die()
-	}
-	m.n--
-	return m.Backend.Commit(ctx, batch)
-}
-
-func (m *mortal) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
-	if m.isDead() {
-		return nil, m.die()
-	}
-	return m.Backend.Get(ctx, space, keys...)
-}
-
-func (m *mortal) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
-	if m.isDead() {
-		return nil, m.die()
-	}
-	return m.Backend.List(ctx, space, q)
-}
 
 // recording is a model that keeps what it was asked last.
 type recording struct {
@@ -187,22 +129,19 @@ func TestAnEffectHappensOnceWhereverTheProcessDies(t *testing.T) {
 // reports whether there was an n-th commit.
 func (c crashCase) diesAt(t *testing.T, s *statetest.Env, n int, after bool) bool {
 	t.Helper()
-	var m *mortal
-	s.Wrap = func(b thole.Backend) thole.Backend { m = &mortal{Backend: b}; return m }
-	s.Reopen()
+	m := s.Mortal()
 	e := newEnv(t, s, nil)
 	e.write("poem.txt", poem)
 	a := e.agent(c.script(), nil)
-	m.arm(n, after)
+	m.DieAt(statetest.Cut{Commit: n, Applied: after})
 	_, err := a.Run(context.Background(), e.sp, e.thread, Request{Prompt: "Go ahead"})
-	if !m.isDead() {
+	if !m.Died() {
 		if err != nil || c.count(e) != 1 {
 			t.Fatalf("a run without a crash: %v, the effect is there %d times", err, c.count(e))
 		}
 		return false
 	}
 	where := fmt.Sprintf("crash at commit %d, applied: %v", n, after)
-	s.Wrap = nil
 	e.Reopen()
 	e.sp = e.Space("project:button").As("user:42")
 	runs := run.In(e.sp, nil)

@@ -159,19 +159,16 @@ func TestAnEditIsSettledByAWorkerOfItsOwnDirectoryOnly(t *testing.T) {
 // the run, and the command with it.
 func TestACommandEndsWithTheLeaseOfARunWhoseStoreIsAway(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, s *statetest.Env) {
-		var m *mortal
-		s.Wrap = func(b thole.Backend) thole.Backend { m = &mortal{Backend: b}; return m }
-		s.Reopen()
+		m := s.Mortal()
 		e := newEnv(t, s, nil)
 		a := e.agent("turns:\n  - prompt: Wait\n    steps:\n      - tool_calls: [{name: Bash, input: {command: 'touch started.txt; sleep 300'}}]\n",
 			func(o *Options) { o.Runs = &run.Options{Lease: time.Second, Heartbeat: 200 * time.Millisecond} })
 		wait := e.background(a, context.Background(), "Wait")
 		until(t, "the command", func() bool { return e.exists("started.txt") })
-		m.arm(1, false)
+		m.DieAt(statetest.Cut{Commit: 1})
 		if _, err := wait(); err == nil {
 			t.Error("the run ended well without a store")
 		}
-		s.Wrap = nil
 		e.Reopen()
 	})
 }

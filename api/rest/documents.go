@@ -79,13 +79,13 @@ func (c *call) putDocument(in NewDocument, n named) (document.Document, error) {
 	if in.Value == nil {
 		return document.Document{}, invalid("value", "is missing")
 	}
-	return c.changeDocument(n, func(o *document.Options) (document.Document, error) {
+	return c.changeDocument(func(o *document.Options) (document.Document, error) {
 		return n.in.Put(c.ctx, n.name, in.Value, o)
 	})
 }
 
 // changeDocument makes a change under the request's precondition.
-func (c *call) changeDocument(n named, change func(*document.Options) (document.Document, error)) (document.Document, error) {
+func (c *call) changeDocument(change func(*document.Options) (document.Document, error)) (document.Document, error) {
 	when, err := c.condition()
 	if err != nil {
 		return document.Document{}, err
@@ -97,7 +97,7 @@ func (c *call) changeDocument(n named, change func(*document.Options) (document.
 
 func deleteDocument(c *call) (none, error) {
 	n := c.document()
-	_, err := c.changeDocument(n, func(o *document.Options) (document.Document, error) {
+	_, err := c.changeDocument(func(o *document.Options) (document.Document, error) {
 		if o.IfAbsent {
 			return document.Document{}, invalid("If-None-Match", "makes no sense on a DELETE")
 		}
@@ -146,11 +146,11 @@ func (c *call) patchDocument(n named) (document.Document, error) {
 	}
 	switch mediaType {
 	case "application/merge-patch+json":
-		return c.changeDocument(n, func(o *document.Options) (document.Document, error) {
+		return c.changeDocument(func(o *document.Options) (document.Document, error) {
 			return n.in.MergePatch(c.ctx, n.name, c.raw, o)
 		})
 	case "application/json-patch+json":
-		return c.changeDocument(n, func(o *document.Options) (document.Document, error) {
+		return c.changeDocument(func(o *document.Options) (document.Document, error) {
 			return n.in.JSONPatch(c.ctx, n.name, c.raw, o)
 		})
 	case "ops":
@@ -161,7 +161,7 @@ func (c *call) patchDocument(n named) (document.Document, error) {
 		if err := noNullBy(c.raw); err != nil {
 			return none, err
 		}
-		return c.changeDocument(n, func(o *document.Options) (document.Document, error) {
+		return c.changeDocument(func(o *document.Options) (document.Document, error) {
 			return n.in.Apply(c.ctx, n.name, in.Ops, o)
 		})
 	}

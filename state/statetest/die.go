@@ -2,7 +2,7 @@ package statetest
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -10,7 +10,7 @@ import (
 )
 
 // ErrDead is what a process sees of its store from its death on.
-var ErrDead = errors.New("the process is dead")
+var ErrDead = fmt.Errorf("the process is dead: %w", thole.ErrClosed)
 
 // Cut is a place at which a process dies: at its n-th commit, counted from 1,
 // before that is applied or after, with the answer lost.
@@ -20,8 +20,9 @@ type Cut struct {
 	Once    bool // only that commit fails; the process lives on
 }
 
-// mortal is a backend whose commits fail from the cut on.
-type mortal struct {
+// Mortal is the backend of a process that dies when it is told to: from then on
+// whatever it reads or commits is ErrDead.
+type Mortal struct {
 	thole.Backend
 
 	mu    sync.Mutex
@@ -30,7 +31,21 @@ type mortal struct {
 	dead  bool
 }
 
-func (m *mortal) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+// DieAt makes the process die at cut, whose commits count from now.
+func (m *Mortal) DieAt(cut Cut) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cut, m.count = cut, 0
+}
+
+// Died reports whether the process has died.
+func (m *Mortal) Died() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dead
+}
+
+func (m *Mortal) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
 	m.mu.Lock()
 	m.count++
 	now := m.count == m.cut.Commit
@@ -48,23 +63,41 @@ func (m *mortal) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resu
 	return res, err
 }
 
-// DieAt reopens the store in a process that will die at cut: from then on its
-// commits fail, until [Env.Reopen] starts another. The returned function reports
-// whether it has died.
-func (e *Env) DieAt(cut Cut) (died func() bool) {
+func (m *Mortal) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+	if m.Died() {
+		return nil, ErrDead
+	}
+	return m.Backend.Get(ctx, space, keys...)
+}
+
+func (m *Mortal) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+	if m.Died() {
+		return nil, ErrDead
+	}
+	return m.Backend.List(ctx, space, q)
+}
+
+// Mortal reopens the store in a process that dies when it is told to.
+// [Env.Reopen] starts another.
+func (e *Env) Mortal() *Mortal {
 	e.t.Helper()
 	e.stop()
 	b, err := e.open()
 	if err != nil {
 		e.t.Fatalf("open backend: %v", err)
 	}
-	m := &mortal{Backend: b, cut: cut}
+	m := &Mortal{Backend: b}
 	e.Store = openStore(e.t, m, e.Clock)
-	return func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.dead
-	}
+	return m
+}
+
+// DieAt reopens the store in a process that will die at cut. The returned function
+// reports whether it has died.
+func (e *Env) DieAt(cut Cut) (died func() bool) {
+	e.t.Helper()
+	m := e.Mortal()
+	m.DieAt(cut)
+	return m.Died
 }
 
 // AtEachCut calls what with one place after the other at which an operation can

@@ -12,9 +12,9 @@ import (
 // change commits what edit makes of the thread's list, with an event that tells
 // the difference; nothing if there is none. When the idempotency key on ctx was
 // used before, repeated, if not nil, gets what the first call changed.
-func (t *Todos) change(ctx context.Context, thread string, edit func(*thole.Tx, []Todo) ([]Todo, error), repeated func(Change)) (thole.Result, error) {
+func (t *Todos) change(ctx context.Context, thread string, edit func(*thole.Tx, []Todo) ([]Todo, error), repeated func(Change)) error {
 	if err := thole.CheckID("thrd", thread); err != nil {
-		return thole.Result{}, err
+		return err
 	}
 	res, err := t.sp.Update(ctx, func(tx *thole.Tx) error {
 		// The list must not outlive its thread.
@@ -43,14 +43,14 @@ func (t *Todos) change(ctx context.Context, thread string, edit func(*thole.Tx, 
 		return nil
 	})
 	if err != nil {
-		return res, fmt.Errorf("todos of %s: %w", thread, err)
+		return fmt.Errorf("todos of %s: %w", thread, err)
 	}
 	if !res.Repeated || repeated == nil {
-		return res, nil
+		return nil
 	}
 	events, err := t.sp.Repeat(ctx, res)
 	if err != nil {
-		return res, err
+		return err
 	}
 	for _, e := range events {
 		var c Change
@@ -58,13 +58,13 @@ func (t *Todos) change(ctx context.Context, thread string, edit func(*thole.Tx, 
 			continue
 		}
 		if err := e.As(&c); err != nil {
-			return res, err
+			return err
 		}
 		if len(c.Changed) > 0 {
 			repeated(c)
 		}
 	}
-	return res, nil
+	return nil
 }
 
 // diff tells what makes next of list.

@@ -108,7 +108,7 @@ func (t *Todos) Add(ctx context.Context, thread string, todos ...Todo) ([]Todo, 
 			return nil, err
 		}
 	}
-	_, err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
+	err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
 		for i := range added {
 			if find(list, added[i].ID) >= 0 {
 				return nil, fmt.Errorf("todo %q: %w", added[i].ID, thole.ErrExists)
@@ -148,7 +148,7 @@ func (t *Todos) Set(ctx context.Context, thread string, todos []Todo, opts *Opti
 			return List{}, fmt.Errorf("todo %q: %w", want[i].ID, thole.ErrExists)
 		}
 	}
-	_, err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
+	err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
 		if _, err := tx.Require(Key(thread), thole.Condition{At: o.IfMatch}); err != nil {
 			return nil, err
 		}
@@ -181,7 +181,7 @@ type Patch struct {
 func (t *Todos) Update(ctx context.Context, thread, id string, p Patch) (Todo, error) {
 	ctx = thole.Call(ctx, "todo.update", thread, id)
 	var now Todo
-	_, err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
+	err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
 		i := find(list, id)
 		if i < 0 {
 			return nil, fmt.Errorf("todo %q: %w", id, thole.ErrNotFound)
@@ -210,7 +210,7 @@ func apply[T any](to, from *T) {
 // Delete removes one todo. ErrNotFound: there is no such thread or todo.
 func (t *Todos) Delete(ctx context.Context, thread, id string) error {
 	ctx = thole.Call(ctx, "todo.delete", thread, id)
-	_, err := t.change(ctx, thread, func(_ *thole.Tx, list []Todo) ([]Todo, error) {
+	err := t.change(ctx, thread, func(_ *thole.Tx, list []Todo) ([]Todo, error) {
 		i := find(list, id)
 		if i < 0 {
 			return nil, fmt.Errorf("todo %q: %w", id, thole.ErrNotFound)
