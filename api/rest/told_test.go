@@ -20,7 +20,7 @@ var shownAsTheyAre = map[string]string{
 	"rest.BlockID": "ID", "rest.ClaimedRun": "Space Turn Token", "rest.HeldLock": "Name Owner Mode Token",
 	"rest.Signalled": "Data", "rest.Space": "Name", "thole.Blob": "Hash",
 	// Of a thread that the caller may know.
-	"run.Run":        "ID Thread Status Agent AskedBy Model Policy OnDisconnect ResumedFrom ResumedBy Options Turn WaitingFor Signals Usage",
+	"run.Run":        "ID Thread Status Agent AskedBy Model Policy OnDisconnect ResumedFrom ResumedBy Options Turn WaitingFor Waits Signals Usage",
 	"run.Cancel":     "Cause",
 	"thread.Thread":  "ID Assistant Title Status Visibility Owner Metadata RunScope ActiveRun LastTurn TurnState",
 	"thread.Entry":   "ID Assistant Title Status Visibility Owner",
