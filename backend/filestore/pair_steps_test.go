@@ -19,6 +19,8 @@ type offer struct {
 	batch   []thole.Commit
 	results []thole.Result
 	err     error
+	raced   bool        // the first commit is under the same check as that of the other side
+	stale   []time.Time // of the commits whose checks do not hold
 }
 
 func (p *pair) offer(on *side, n int, checked bool) *offer {
@@ -52,6 +54,9 @@ func (p *pair) offer(on *side, n int, checked bool) *offer {
 			}
 			if s.Epoch == "" {
 				c.Checks = nil
+			} else if s.Last > 1 && p.rand.IntN(4) == 0 { // it has to fail, and the rest has to go on
+				p.stale(&c, s)
+				o.stale = append(o.stale, c.Now)
 			}
 		}
 		o.batch = append(o.batch, c)
@@ -65,13 +70,22 @@ func (o *offer) make(ctx context.Context) { o.results, o.err = o.on.Commit(ctx, 
 func (o *offer) deeds(space string) (deeds []deed) {
 	for i := range o.batch {
 		c := o.batch[i]
-		if c.Space != space || errors.Is(o.err, thole.ErrFull) {
+		if c.Space != space || errors.Is(o.err, thole.ErrFull) || slices.Contains(o.stale, c.Now) {
 			continue
 		}
-		c.Checks = nil
 		d := deed{commit: &c, sure: o.err == nil}
 		if d.sure {
 			d.result = o.results[i]
+		}
+		if d.result.Conflict != nil {
+			continue
+		}
+		if o.raced && i == 0 {
+			if c.Checks = slices.Clone(c.Checks); !c.Checks[0].At.IsZero() {
+				c.Checks[0].At = model.At(c.Checks[0].At.Seq)
+			}
+		} else {
+			c.Checks = nil
 		}
 		deeds = append(deeds, d)
 	}
@@ -92,7 +106,7 @@ func (p *pair) told(offers ...*offer) error {
 			continue
 		}
 		for i, r := range o.results {
-			if err := p.acknowledged(o.on, &o.batch[i], r); err != nil {
+			if err := p.answered(o, i, r); err != nil {
 				return err
 			}
 		}
@@ -131,8 +145,19 @@ func shown(batch []thole.Commit, results []thole.Result) (text string) {
 	return text
 }
 
-func (p *pair) acknowledged(on *side, c *thole.Commit, r thole.Result) error {
-	if r.Conflict != nil {
+func (p *pair) answered(o *offer, i int, r thole.Result) error {
+	on, c := o.on, &o.batch[i]
+	switch stale := slices.Contains(o.stale, c.Now); {
+	case r.Err != nil:
+		return fmt.Errorf("%s: commit %d to %s: got %w", on.name, c.Now.Unix(), c.Space, r.Err)
+	case stale && r.Conflict == nil:
+		return fmt.Errorf("%s: commit %d to %s was applied at %v although its checks do not hold: %v", on.name, c.Now.Unix(), c.Space, r.Last, c.Checks)
+	case stale:
+		p.did["stale checks refused"]++
+		return nil
+	case r.Conflict != nil && o.raced && i == 0:
+		return nil
+	case r.Conflict != nil:
 		return fmt.Errorf("%s: commit %d to %s, whose checks hold: got %v", on.name, c.Now.Unix(), c.Space, r.Conflict)
 	}
 	p.did["commits acknowledged"]++
@@ -171,6 +196,7 @@ func (p *pair) both() error {
 		return err
 	}
 	ours, theirs := p.offer(a, 1+p.rand.IntN(2), false), p.offer(b, 1+p.rand.IntN(2), false)
+	p.race(ours, theirs)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -179,6 +205,9 @@ func (p *pair) both() error {
 	ours.make(p.Context())
 	<-done
 	p.did["at once"]++
+	if err := p.won(ours, theirs); err != nil {
+		return err
+	}
 	if err := p.told(ours, theirs); err != nil {
 		return err
 	}

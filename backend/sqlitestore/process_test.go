@@ -67,12 +67,16 @@ func count(s *sqlitestore.Store, goroutines, n int) error {
 
 func increment(s *sqlitestore.Store) error {
 	ctx := context.Background()
+	var refused thole.Position // by a conflict
 	for {
 		records, err := s.Get(ctx, counterSpace, "count")
 		if err != nil {
 			return err
 		}
 		n := 0
+		if at := records[0].Version; at == refused && !at.IsZero() {
+			return fmt.Errorf("a check of version %v was refused, which is still there", at)
+		}
 		if records[0].Exists() {
 			if n, err = strconv.Atoi(string(records[0].Value)); err != nil {
 				return err
@@ -88,8 +92,9 @@ func increment(s *sqlitestore.Store) error {
 			return err
 		}
 		if results[0].Conflict == nil {
-			return nil
+			return results[0].Err
 		}
+		refused = records[0].Version
 	}
 }
 

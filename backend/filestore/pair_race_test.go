@@ -1,0 +1,56 @@
+package filestore_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/backend/backendtest/model"
+)
+
+// stale makes one of c's checks one that does not hold.
+func (p *pair) stale(c *thole.Commit, s *model.Space) {
+	k := &c.Checks[p.rand.IntN(len(c.Checks))]
+	now := k.At
+	for k.At == now {
+		k.At = thole.Position{Epoch: s.Epoch, Seq: 1 + p.rand.Uint64N(s.Last)}
+	}
+}
+
+// race gives both offers a commit of their own under the same check, in front of the
+// others, so that exactly one of the two may be applied.
+func (p *pair) race(ours, theirs *offer) {
+	name := pairSpaces[p.rand.IntN(len(pairSpaces))]
+	w, ok := p.past[name].certain()
+	if !ok || w[name] != nil && w[name].Epoch == "" {
+		return
+	}
+	check := thole.Check{Key: raced}
+	if s := w[name]; s != nil {
+		check.At = s.Records[raced].Version
+		w.Place(name, &check.At)
+	}
+	for _, o := range []*offer{ours, theirs} {
+		p.ids++
+		o.raced = true
+		o.batch = append([]thole.Commit{{
+			Space: name, Now: time.Unix(int64(p.ids), 0).UTC(), Actor: "agent:a", Checks: []thole.Check{check},
+			Writes: []thole.Write{{Key: raced, Value: fmt.Appendf(nil, "%d", p.ids)}},
+		}}, o.batch...)
+	}
+}
+
+// raced is the record that both sides write at once.
+const raced = "raced/1"
+
+// won checks that a race has one winner.
+func (p *pair) won(ours, theirs *offer) error {
+	if !ours.raced || ours.err != nil || theirs.err != nil {
+		return nil
+	}
+	p.did["races"]++
+	if (ours.results[0].Conflict == nil) == (theirs.results[0].Conflict == nil) {
+		return fmt.Errorf("two commits under the same check of %s: got %+v and %+v, want exactly one to win", ours.batch[0].Space, ours.results[0], theirs.results[0])
+	}
+	return nil
+}
