@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,14 @@ func (e *expiry) of(key string) (Expirer, bool) {
 	defer e.mu.RUnlock()
 	end, known := e.m[kindOf(key)]
 	return end, known
+}
+
+// Kinds returns the kinds of records that were declared to this Store, sorted: see
+// [Store.OnExpire].
+func (s *Store) Kinds() []string {
+	s.expiry.mu.RLock()
+	defer s.expiry.mu.RUnlock()
+	return slices.Sorted(maps.Keys(s.expiry.m))
 }
 
 // kindOf is the first part of a key.
