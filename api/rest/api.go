@@ -72,19 +72,20 @@ type Options struct {
 
 // API is the handler. It is safe for concurrent use.
 type API struct {
-	store   *thole.Store
-	opts    Options
-	log     *slog.Logger
-	metrics *metrics.Set
-	mux     *http.ServeMux
-	routes  []route
-	limiter *limiter
-	wire    *wire.Server
-	holders holders   // of tokens, in requests that last
-	buffers sync.Pool // of *[]byte: frames on their way out
-	drain   context.Context
-	stop    context.CancelFunc
-	retired atomic.Bool // readiness is off
+	store    *thole.Store
+	opts     Options
+	log      *slog.Logger
+	metrics  *metrics.Set
+	mux      *http.ServeMux
+	routes   []route
+	limiter  *limiter
+	wire     *wire.Server
+	holders  holders   // of tokens, in requests that last
+	starters starters  // of runs that stream
+	buffers  sync.Pool // of *[]byte: frames on their way out
+	drain    context.Context
+	stop     context.CancelFunc
+	retired  atomic.Bool // readiness is off
 }
 
 // New returns a handler that serves store. A nil opts means the defaults.

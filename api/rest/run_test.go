@@ -362,6 +362,43 @@ func TestOnlyTheConnectionThatStartedARunCancelsIt(t *testing.T) {
 	}
 }
 
+// A client whose connection broke repeats its start, perhaps before the server knows.
+func TestTheLastConnectionOfAStartDecidesAboutItsRun(t *testing.T) {
+	s := serve(t, nil)
+	sp := s.store.Space("project:a")
+	for _, order := range [][]int{{1, 0}, {0, 1}} { // the repeat goes first; the first one does
+		path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+		started := make(chan string, 1)
+		done := s.worker("project:a", func(ctx context.Context, h *run.Handle) error {
+			started <- h.ID()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		start := func() func() {
+			_, hangUp := s.startStreaming(path+"/runs", `{"prompt":"hi","on_disconnect":"cancel"}`, "Idempotency-Key", path)
+			return hangUp
+		}
+		open := []func(){start()}
+		id := <-started
+		open = append(open, start())
+		poll(t, "both, and the worker", func() bool { return sp.Watchers() == 3 })
+		open[order[0]]()
+		poll(t, "it to go", func() bool { return sp.Watchers() == 2 })
+		var r aRun
+		for range 50 {
+			if s.want(200, &r, "GET", path+"/runs/"+id, nil); r.Status != "running" || r.Cancel != nil {
+				t.Fatalf("%v: the run is %s, %+v although a connection of its start is open", order, r.Status, r.Cancel)
+			}
+		}
+		open[order[1]]()
+		<-done
+		s.want(200, &r, "GET", path+"/runs/"+id, nil)
+		if r.Status != "cancelled" || r.Cancel.Cause != "disconnect" {
+			t.Errorf("%v: the run is %s, %+v", order, r.Status, r.Cancel)
+		}
+	}
+}
+
 func TestTheQueueIsListedEditedAndShortened(t *testing.T) {
 	heard := make(runner, 10)
 	s := serve(t, &rest.Options{Runner: heard})

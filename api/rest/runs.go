@@ -143,8 +143,9 @@ func startRun(c *call, in NewRun) (*run.Run, error) {
 }
 
 // streamRun starts a run and answers with what happens in its thread until it
-// has ended. If the run asked for it, it is cancelled when this connection goes
-// first; others that watch do not count.
+// has ended. If the run asked for it, it is cancelled when the last connection that
+// started it goes first, of this one and its repeats on this server; others that
+// watch do not count.
 func streamRun(c *call) error {
 	var in NewRun
 	if err := decode(c.raw, &in, c.route.do.shape); err != nil {
@@ -164,6 +165,10 @@ func streamRun(c *call) error {
 	}
 	r, err := c.start(&in)
 	var heard bool
+	if err == nil {
+		c.api.starters.enter(r.ID)
+		defer c.disconnected(r)
+	}
 	if err == nil && r.Ended() {
 		heard, err = c.endedBefore(r, w.Position())
 	}
@@ -171,7 +176,6 @@ func streamRun(c *call) error {
 		w.Close()
 		return err
 	}
-	defer c.disconnected(r)
 	s := &stream{c: c, feed: single{w}, privacy: []*privacy{c.private().hearing(streams)}, last: completes(r.ID)}
 	if heard {
 		s.first = eventFrame("complete", run.Event{Run: r.ID, Status: r.Status, Error: c.private().mask(r.Error)})
@@ -241,9 +245,9 @@ func completes(id string) func(*thole.Event) []byte {
 	}
 }
 
-// disconnected cancels a run whose starter went away and wanted that.
+// disconnected cancels a run whose starters all went away and wanted that.
 func (c *call) disconnected(r *run.Run) {
-	if r.OnDisconnect != "cancel" || c.r.Context().Err() == nil {
+	if last := c.api.starters.leave(r.ID); !last || r.OnDisconnect != "cancel" || c.r.Context().Err() == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(thole.WithoutIdempotencyKey(context.WithoutCancel(c.ctx)), 10*time.Second)
