@@ -149,7 +149,11 @@ func (s *Script) find(req Request) (turn, int, int, error) {
 		}
 	}
 	if found == nil {
-		return turn{}, 0, 0, fmt.Errorf("no turn has the prompt %.200q", last)
+		var known []string
+		for _, t := range s.turns {
+			known = append(known, fmt.Sprintf("%.60q", t.Prompt.text))
+		}
+		return turn{}, 0, 0, fmt.Errorf("no turn has the prompt %.200q; the script answers %.500s; for anything else name a model with --model", last, strings.Join(known, ", "))
 	}
 	k := 0
 	for calls := 0; k < len(found.Steps); k++ {

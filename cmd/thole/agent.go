@@ -15,6 +15,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent"
+	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
 
@@ -43,7 +44,10 @@ line. What is said and done is kept in the store; go on with a conversation with
 		if err := c.place(cmd); err != nil {
 			return err
 		}
-		return c.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), strings.Join(args, " "))
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(cmd.Context()))
+		defer cancel(nil)
+		defer context.AfterFunc(cmd.Context(), func() { cancel(&run.CancelledError{Cause: run.ByUser}) })()
+		return c.run(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), strings.Join(args, " "))
 	}
 	return cmd
 }

@@ -63,8 +63,8 @@ type appends struct {
 }
 
 func measureAppends(ctx context.Context, sp *thole.Space, writers int, length time.Duration) (appends, error) {
-	if writers < 1 {
-		return appends{}, fmt.Errorf("%w: %d writers", thole.ErrInvalid, writers)
+	if writers < 1 || length <= 0 {
+		return appends{}, fmt.Errorf("%w: %d writers for %v", thole.ErrInvalid, writers, length)
 	}
 	threads := thread.In(sp)
 	ids := make([]string, 16*writers)

@@ -360,3 +360,45 @@ func TestASignalEndsAConversation(t *testing.T) {
 		t.Error("thole agent goes on after SIGTERM while nobody types")
 	}
 }
+
+func TestWhatACommandDoesNotKnowIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	mustFail(t, dir, nil, []string{"help", "nosuch"}, "nosuch")
+	mustFail(t, dir, nil, []string{"completion", "nosh"}, "nosh")
+	mustFail(t, dir, nil, []string{"bench", "--store", "mem:", "--time", "0s"}, "0s")
+	if got := command(t, dir, nil, "help", "token", "create"); got.Code != 0 || !strings.Contains(got.Out, "thole token create") {
+		t.Errorf("help token create: %+v", got)
+	}
+}
+
+func TestWhoeverStopsTheAgentCancelsItsRun(t *testing.T) {
+	dir := t.TempDir()
+	script := "delay_ms: 100\nturns:\n  - prompt: go\n    steps:\n      - text: \"" + strings.Repeat("one two ", 200) + "\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "s.yaml"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, "agent", "--model", "script:s.yaml", "--space", "project:p", "--store", "sqlite:s.db", "go")
+	cmd.Dir = dir
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if _, err := lines.ReadByte(); err != nil { // it works
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = lines.ReadByte()
+	}
+	cmd.Wait()
+	got := command(t, dir, nil, "log", "project:p", "--store", "sqlite:s.db", "--types", "run.cancel_requested", "--json")
+	if !strings.Contains(got.Out, `"cause":"user"`) {
+		t.Errorf("the run was cancelled by: %s%s", got.Out, got.Err)
+	}
+}

@@ -64,8 +64,26 @@ may be given more than once takes a line each.`,
 		tailCommand(a), getCommand(a), logCommand(a),
 		doctorCommand(a), migrateCommand(a), tokenCommand(a), benchCommand(a), versionCommand(a),
 	)
+	refuseUnknown(c)
 	sayUsage(c)
 	return c
+}
+
+// refuseUnknown makes help and completion fail for what they do not know.
+func refuseUnknown(c *cobra.Command) {
+	c.InitDefaultHelpCmd()
+	c.InitDefaultCompletionCmd()
+	for _, sub := range c.Commands() {
+		switch sub.Name() {
+		case "help":
+			sub.Args = func(_ *cobra.Command, args []string) error {
+				_, _, err := c.Find(args)
+				return err
+			}
+		case "completion":
+			sub.Args, sub.RunE = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 }
 
 // sayUsage makes a command that is used wrongly say how it is used.
