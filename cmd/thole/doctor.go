@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,6 +137,9 @@ func (d *doctor) space(ctx context.Context, sp *thole.Space) error {
 	if err != nil {
 		return err
 	}
+	if err := d.overdue(ctx, sp); err != nil {
+		return err
+	}
 	if d.ahead != "" {
 		d.say("note", sp.Name(), "%s is from a time %v ahead of this machine's clock: a machine that writes here had a wrong clock, or this one's is behind and what it writes with a ttl ends too early", d.ahead, d.aheadBy.Round(time.Second))
 	}
@@ -187,7 +191,7 @@ func (d *doctor) journal(ctx context.Context, sp *thole.Space, head thole.Head) 
 // there are.
 func (d *doctor) records(ctx context.Context, sp *thole.Space, head thole.Head) (int, error) {
 	n := 0
-	c := concepts{doctor: d, sp: sp, listed: make(map[string]bool), loose: make(map[string]int)}
+	c := concepts{doctor: d, sp: sp, below: make(map[string][]string), listed: make(map[string]bool), loose: make(map[string]int)}
 	for r, err := range sp.Records(ctx, "") {
 		if err != nil {
 			return n, err
@@ -209,6 +213,39 @@ func (d *doctor) records(ctx context.Context, sp *thole.Space, head thole.Head) 
 	}
 	c.end()
 	return n, nil
+}
+
+// lateBy is after how long a sweep should have ended what expired, though it failed at
+// first.
+const lateBy = 5 * time.Minute
+
+// overdue notes the records that expired some time ago and are there still.
+func (d *doctor) overdue(ctx context.Context, sp *thole.Space) error {
+	kinds := d.store.Kinds()
+	n, unknown, oldest := 0, 0, thole.Record{}
+	for q := (thole.ListQuery{DueBy: d.store.Now().Add(-lateBy), Limit: thole.MaxPage}); ; {
+		recs, err := sp.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, r := range recs {
+			if kind, _, _ := strings.Cut(r.Key, "/"); !slices.Contains(kinds, kind) {
+				unknown++
+			}
+			if n++; n == 1 || r.Expires.Before(oldest.Expires) {
+				oldest = r
+			}
+		}
+		if len(recs) < q.Limit {
+			break
+		}
+		q.After = recs[len(recs)-1].Key
+	}
+	if n > 0 {
+		d.say("note", sp.Name(), "%d records expired over %v ago and have not ended, the first of them %s at %s: no program sweeps the store, or the log of the one that does says why; %d are of no concept of Thole",
+			n, lateBy, oldest.Key, stamp(oldest.Expires), unknown)
+	}
+	return nil
 }
 
 // dated remembers what carries the time that is furthest ahead of the machine's

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/thole-dev/thole"
@@ -21,6 +23,8 @@ type concepts struct {
 	owner string // the thread or run that was seen last
 	open  int    // decisions without an outcome
 
+	below map[string][]string // the threads and runs that are children, by what they are below
+
 	listed map[string]bool // chunks of the blobs
 	loose  map[string]int  // bytes of the chunks that no blob lists
 }
@@ -37,6 +41,8 @@ func (c *concepts) record(ctx context.Context, rec thole.Record) error {
 		return c.thread(ctx, id, rec)
 	case (kind == "thread" || kind == "run") && c.owner != kind+"/"+id:
 		c.say("problem", c.sp.Name(), "record %s is an orphan: %s/%s is gone", rec.Key, kind, id)
+	case (kind == "thread" || kind == "run") && strings.HasPrefix(below, "child/"):
+		c.below[c.owner] = append(c.below[c.owner], kind+"/"+strings.TrimPrefix(below, "child/"))
 	case kind == "thread" && below == "state":
 		c.document(ctx, document.Under(c.sp, c.owner, c.owner), "state", rec)
 	case kind == "document" && below == "":
@@ -66,6 +72,7 @@ func (c *concepts) record(ctx context.Context, rec thole.Record) error {
 }
 
 func (c *concepts) end() {
+	c.cycles()
 	if c.open > 0 {
 		c.say("note", c.sp.Name(), "%d decisions have no outcome; see `thole get %s decision-open/`", c.open, c.sp.Name())
 	}
@@ -75,6 +82,32 @@ func (c *concepts) end() {
 			bytes += n
 		}
 		c.say("note", c.sp.Name(), "%d chunks (%d bytes) belong to no blob: an earlier version kept them of uploads that failed", len(c.loose), bytes)
+	}
+}
+
+// cycles finds threads and runs that are below themselves, which only a commit from
+// outside can make.
+func (c *concepts) cycles() {
+	const above, done = 1, 2
+	state := make(map[string]int)
+	for _, top := range slices.Sorted(maps.Keys(c.below)) {
+		for path := []string{top}; len(path) > 0; {
+			at := path[len(path)-1]
+			state[at] = above
+			if len(c.below[at]) == 0 {
+				state[at] = done
+				path = path[:len(path)-1]
+				continue
+			}
+			next := c.below[at][0]
+			c.below[at] = c.below[at][1:]
+			switch state[next] {
+			case above:
+				c.say("problem", c.sp.Name(), "%s is below itself: %s/child/… names %s", next, at, next)
+			case 0:
+				path = append(path, next)
+			}
+		}
 	}
 }
 

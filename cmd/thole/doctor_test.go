@@ -166,3 +166,50 @@ func TestDoctorExaminesTheOtherSpacesBesideADamagedOne(t *testing.T) {
 		t.Errorf("got %+v, want the damage told and both spaces examined", got)
 	}
 }
+
+func TestDoctorTellsWhatIsBelowItselfAndWhatShouldHaveEnded(t *testing.T) {
+	ctx := t.Context()
+	file := filepath.Join(t.TempDir(), "thole.db")
+	b, err := sqlitestore.Open(ctx, file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := thole.Open(ctx, b, &thole.Options{Sweep: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	sp := s.Space("project:shop")
+	var ids []string
+	for range 3 {
+		var parent string
+		if len(ids) > 0 {
+			parent = ids[len(ids)-1]
+		}
+		th, err := thread.In(sp).Create(ctx, &thread.CreateOptions{Parent: parent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, th.ID)
+	}
+	doctor := func() outcome { return command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file) }
+	if got := doctor(); got.Code != 0 || strings.Contains(got.Out, "below itself") || strings.Contains(got.Out, "have not ended") {
+		t.Errorf("before: got %+v, want nothing of that", got)
+	}
+	_, err = sp.Update(ctx, func(tx *thole.Tx) error {
+		tx.Put(thread.Key(ids[2])+"/child/"+ids[0], 1, nil)
+		old := &thole.WriteOptions{Expires: tx.Now().Add(-time.Hour), Notify: true}
+		tx.Put("app/late", 1, old)
+		tx.Put("theirs/late", 1, old)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := doctor()
+	for _, want := range []string{"thread/" + ids[0] + " is below itself", "2 records expired over 5m0s ago and have not ended, the first of them app/late", "1 are of no concept"} {
+		if got.Code == 0 || !strings.Contains(got.Out, want) {
+			t.Errorf("got %+v, want a problem, and %q", got, want)
+		}
+	}
+}
