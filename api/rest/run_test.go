@@ -383,7 +383,7 @@ func TestTheLastConnectionOfAStartDecidesAboutItsRun(t *testing.T) {
 		open = append(open, start())
 		poll(t, "both, and the worker", func() bool { return sp.Watchers() == 3 })
 		open[order[0]]()
-		poll(t, "it to go", func() bool { return sp.Watchers() == 2 })
+		poll(t, "it to go", func() bool { return sp.Watchers() <= 2 })
 		var r aRun
 		for range 50 {
 			if s.want(200, &r, "GET", path+"/runs/"+id, nil); r.Status != "running" || r.Cancel != nil {
