@@ -25,6 +25,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -267,6 +268,9 @@ func decode(id string, rec thole.Record) (*Run, error) {
 	var r Run
 	if err := rec.As(&r); err != nil {
 		return nil, err
+	}
+	if r.Slot != "" && !strings.HasPrefix(r.Slot, slotPrefix) { // what ends a run writes it
+		return nil, fmt.Errorf("%w: run %s waits in %.80q, which is no slot", thole.ErrCorrupt, id, r.Slot)
 	}
 	r.ID, r.Updated, r.Version = id, rec.Updated, rec.Version
 	if r.WaitingFor != "" && len(r.Waits) == 0 { // of an earlier version

@@ -47,16 +47,18 @@ func ofOwner(t *thread.Thread, actor string) bool {
 	return slotKey(t) == threadSlot(t.ID) || actor == t.Owner || actor == "system"
 }
 
+const slotPrefix = "slot/"
+
 // slotKey lies outside the thread: who waits in one that is destroyed must still
 // hear of it.
 func slotKey(t *thread.Thread) string {
 	if t.RunScope == thread.PerUser && t.Owner != "" {
-		return "slot/" + thole.KeyPart(t.Owner, thole.MaxNameBytes-len("slot/"))
+		return slotPrefix + thole.KeyPart(t.Owner, thole.MaxNameBytes-len(slotPrefix))
 	}
 	return threadSlot(t.ID)
 }
 
-func threadSlot(id string) string { return "slot/%/" + id } // which no escaped name is
+func threadSlot(id string) string { return slotPrefix + "%/" + id } // which no escaped name is
 
 func loadSlot(tx *thole.Tx, key string) (*slot, error) {
 	s := &slot{key: key}

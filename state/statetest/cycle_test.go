@@ -2,6 +2,7 @@ package statetest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -220,6 +221,27 @@ func TestNoticesThatExpireWithNotifyEnd(t *testing.T) {
 		}
 		for i := range 4 {
 			quiet(t, e, fmt.Sprintf("project:%d", i))
+		}
+	})
+}
+
+// A run that is made from outside waits in what is no slot: ending it removes nothing of
+// the kernel, which its maker may not touch.
+func TestARunMadeOutsideRemovesNothingOfTheKernel(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		run.Register(e.Store)
+		id := thole.NewID("run")
+		forge(t, e, "global", thole.Write{Key: "token/tok_1", Value: []byte(`{"name":"ci"}`)})
+		forge(t, e, "global",
+			thole.Write{Key: "run/" + id, Value: []byte(`{"status":"queued","slot":"token/tok_1"}`)},
+			thole.Write{Key: "run/" + id + "/deadline", Value: []byte(`{}`), Expires: e.Store.Now()},
+		)
+		if _, err := run.In(e.Space("global"), nil).Cancel(t.Context(), id, run.ByUser); !errors.Is(err, thole.ErrCorrupt) {
+			t.Errorf("cancel: got %v, want ErrCorrupt", err)
+		}
+		quiet(t, e, "global")
+		if rec, err := e.Space("global").Get(t.Context(), "token/tok_1"); err != nil || !rec.Exists() {
+			t.Errorf("the token: got %v, %v", rec, err)
 		}
 	})
 }
