@@ -11,7 +11,8 @@ if [ $# -lt 3 ]; then
 fi
 shift 2
 ended=$(mktemp)
-trap 'rm -f "$ended"' EXIT
+why=$(mktemp)
+trap 'rm -f "$ended" "$why"' EXIT
 
 thread=$(curl -fsS -X POST "$url/v1/spaces/$space/threads" -H 'Content-Type: application/json' \
 	-d '{"title": "A button"}' | sed -E 's/.*"id": ?"(thrd_[0-9a-f]+)".*/\1/')
@@ -25,11 +26,14 @@ for prompt; do
 		sed -unE "s/^event: (tool.*|file.*|run.*|message.completed)\$/  \\1/p
 			/^event: complete\$/{
 				n
+				h
+				s/^.*\"error\": ?\"(([^\"\\\\]|\\\\.)*)\".*$/\1/w $why
+				g
 				s/.*\"status\": ?\"([a-z_]+)\".*/\\1/w $ended
 				s/^/  complete: /p
 			}"
 	if [ "$(cat "$ended")" != succeeded ]; then
-		echo "the run did not succeed" >&2
+		echo "the run did not succeed: $(head -n 1 "$why" | cut -c 1-280)" >&2
 		exit 1
 	fi
 done

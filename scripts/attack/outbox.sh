@@ -44,17 +44,6 @@ wrote() {
 	esac
 }
 
-# backend TOKEN PATH HEAD [VALUES]: sends a message to /v1/backend.
-changes=0
-backend() {
-	local instance
-	instance=$(curl -sS -H "Authorization: Bearer $1" "$url/v1/backend" | jq -r .instance)
-	changes=$((changes + 1))
-	printf '%s\n%s' "$3" "${4-}" >"$work/message"
-	status=$(curl -sS -o "$work/body" -w '%{http_code}' --max-time 30 -H "Authorization: Bearer $1" -H "Thole-Instance: $instance" \
-		-H "Thole-Change: eve$changes 1 1" --data-binary @"$work/message" "$url$2")
-}
-
 forge 1
 call "$eve" POST /v1/spaces/project:c/commits -d '{"writes":[{"key":"'$intent'","value":'"$message"',"expires":"'$now'"}]}'
 sharp "an intent by POST …/commits ($status)"
