@@ -19,7 +19,7 @@ import (
 //	read   programs and libraries, what of /etc and of /proc/* concerns the whole system
 //	none   other files, /proc/PID, the memory and signals of processes outside,
 //	       abstract sockets outside, setuid programs, most capabilities of root,
-//	       limits and priorities of processes outside, keys (see refuse)
+//	       limits, priorities and processors of processes outside, keys (see refuse)
 //
 // The network and sockets in the file system are not restricted. Neither are mode,
 // times and extended attributes of files elsewhere that belong to the command's user:

@@ -200,6 +200,31 @@ func probe(supervisor string) {
 			fmt.Println("no priority of its own:", name, err)
 		}
 	}
+	var cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
+		fmt.Println("no processors of its own:", err)
+	}
+	if unix.SchedSetaffinity(pid, &cpus) == nil {
+		fmt.Println("leak-processors")
+	}
+	if err := unix.SchedSetaffinity(0, &cpus); err != nil {
+		fmt.Println("no processors of its own:", err)
+	}
+	const wrong = 1 << 30 // flags, which the kernel looks at before it asks whose process it is
+	for name, move := range map[string]func(pid int) error{
+		"migrate_pages": func(pid int) error { return call(unix.SYS_MIGRATE_PAGES, uintptr(pid), 0, 0) },
+		"move_pages": func(pid int) error {
+			_, _, errno := unix.Syscall6(unix.SYS_MOVE_PAGES, uintptr(pid), 0, 0, 0, 0, wrong)
+			return errno
+		},
+	} {
+		if err := move(pid); err != unix.EPERM {
+			fmt.Println("leak-pages:", name, err)
+		}
+		if move(0) == unix.EPERM {
+			fmt.Println("no pages of its own:", name)
+		}
+	}
 	if unix.Setpriority(unix.PRIO_USER, 0, 19) == nil || unix.Setpriority(unix.PRIO_PGRP, pid, 19) == nil {
 		fmt.Println("leak-priority: of all")
 	}
@@ -215,8 +240,8 @@ func probe(supervisor string) {
 	os.Exit(0)
 }
 
-// Landlock guards files and signals. The kernel lets a process change limits and
-// priorities of all others of its user, and read that user's keys, all the same. Of
+// Landlock guards files and signals. The kernel lets a process change limits,
+// priorities and processors of all others of its user, and read that user's keys, all the same. Of
 // root's it guards the priorities by the capabilities that a command has not.
 func TestACommandReachesNeitherLimitsNorPrioritiesNorKeysOfOthers(t *testing.T) {
 	if landlockVersion() == 0 {

@@ -14,7 +14,8 @@ import (
 //	                               cannot supervise
 //	setpriority, ioprio_set,       of another process, a group or a user: one that
 //	sched_setscheduler, …param,    gets no time cannot, either
-//	…attr
+//	…attr, sched_setaffinity
+//	migrate_pages, move_pages      of another process: where its memory lies
 //	keyctl, add_key, request_key   the user's keys, and those of the session in which
 //	                               this program was started
 //
@@ -30,10 +31,10 @@ var refused = []struct {
 	prio uint32   // setpriority, and
 	io   uint32   // ioprio_set: allowed if the second is 0, and the first says that it is a process
 }{
-	{unix.AUDIT_ARCH_X86_64, []uint32{250, 248, 249}, []uint32{302, 142, 144, 314}, 141, 251},
-	{unix.AUDIT_ARCH_I386, []uint32{288, 286, 287}, []uint32{340, 154, 156, 351}, 97, 289},
-	{unix.AUDIT_ARCH_AARCH64, []uint32{219, 217, 218}, []uint32{261, 118, 119, 274}, 140, 30},
-	{unix.AUDIT_ARCH_ARM, []uint32{311, 309, 310}, []uint32{369, 154, 156, 380}, 97, 314},
+	{unix.AUDIT_ARCH_X86_64, []uint32{250, 248, 249}, []uint32{302, 142, 144, 314, 203, 256, 279, 533}, 141, 251}, // 533: x32's move_pages
+	{unix.AUDIT_ARCH_I386, []uint32{288, 286, 287}, []uint32{340, 154, 156, 351, 241, 294, 317}, 97, 289},
+	{unix.AUDIT_ARCH_AARCH64, []uint32{219, 217, 218}, []uint32{261, 118, 119, 274, 122, 238, 239}, 140, 30},
+	{unix.AUDIT_ARCH_ARM, []uint32{311, 309, 310}, []uint32{369, 154, 156, 380, 241, 400, 344}, 97, 314},
 }
 
 // x32 is set in the numbers of x86-64's calls with 32-bit pointers.
