@@ -162,21 +162,7 @@ func finishErasure(ctx context.Context, sp *Space, rec Record) error {
 	case len(e.Streams)+len(e.Events) == 0: // somebody else's
 		return DeleteExpired(ctx, sp, rec)
 	}
-	ctx, stop := unhurried(ctx)
-	defer stop()
 	return sp.finish(ctx, note, e)
-}
-
-// unhurried returns a context that goes on when a sweep cuts off what takes long: a
-// purge takes the time it takes, and the next try would begin at its start.
-func unhurried(ctx context.Context) (context.Context, func()) {
-	on, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		if cause := context.Cause(ctx); cause != errSlow {
-			cancel(cause)
-		}
-	})
-	return on, func() { stop(); cancel(nil) }
 }
 
 // erased returns the version of the record that the last purge wrote.

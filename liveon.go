@@ -38,14 +38,15 @@ func (e *expiry) owner(name string) (key string, ttl func(Record) time.Duration)
 // withMoves returns c, and its size, with writes that move the ends of the records that
 // live on by it, and checks that those are as they were looked at. If that does not fit
 // into one commit, and with apart, commits of their own move the ends before it
-// returns: what is acknowledged lives as long as it may, whatever happens next.
-func (sp *Space) withMoves(ctx context.Context, c Commit, size int, seen []sighting, apart bool) (Commit, int, error) {
-	early, err := sp.endEarly(ctx, &c, seen)
+// returns: what is acknowledged lives as long as it may, whatever happens next. A check
+// of c of such a record then wants the version that this gave it.
+func (sp *Space) withMoves(ctx context.Context, c *Commit, size int, seen []sighting, apart bool) (Commit, int, error) {
+	early, err := sp.endEarly(ctx, c, seen)
 	if err != nil || len(early) == 0 {
-		return c, size, err
+		return *c, size, err
 	}
 	if !apart {
-		with := c
+		with := *c
 		with.Checks, with.Writes = slices.Clip(c.Checks), slices.Clip(c.Writes)
 		for _, o := range early {
 			if check := (Check{Key: o.key, At: o.record.Version}); !slices.Contains(c.Checks, check) {
@@ -58,17 +59,30 @@ func (sp *Space) withMoves(ctx context.Context, c Commit, size int, seen []sight
 		}
 	}
 	for _, o := range early {
-		err := sp.moveEnd(ctx, o.owner, c.Now)
+		own := func(check Check) bool { return check.Key == o.key }
+		i := slices.IndexFunc(c.Checks, own)
+		if i >= 0 && c.Checks[i].At != o.record.Version {
+			continue // c is refused for it
+		}
+		moved, err := sp.moveEnd(ctx, o, c.Now, i >= 0)
 		if errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge) {
 			// An earlier version took the record as it is. No write to come may move it.
 			sp.store.log.Warn("the end of a record cannot be moved on", "space", sp.name, "key", o.key, "error", err)
 			continue
 		}
 		if err != nil {
-			return c, size, fmt.Errorf("move the end of %s: %w", o.key, err)
+			return *c, size, fmt.Errorf("move the end of %s: %w", o.key, err)
+		}
+		if i >= 0 && !moved.IsZero() {
+			c.Checks = slices.Clone(c.Checks)
+			for i := range c.Checks {
+				if own(c.Checks[i]) {
+					c.Checks[i].At = moved
+				}
+			}
 		}
 	}
-	return c, size, nil
+	return *c, size, nil
 }
 
 // owner is where a record is that lives on by a write, and for how long after.
@@ -129,18 +143,23 @@ func (sp *Space) endEarly(ctx context.Context, c *Commit, seen []sighting) ([]ow
 	return early, nil
 }
 
-// moveEnd moves o's end on in a commit of its own, under the fences of what follows. A
-// write that then fails has lengthened a life by a little.
-func (sp *Space) moveEnd(ctx context.Context, o owner, now time.Time) error {
+// moveEnd moves o's end on in a commit of its own, under the fences of what follows, and
+// returns the version that gives it; zero: it did nothing. With same it moves only what
+// is as it was looked at. A write that then fails has lengthened a life by a little.
+func (sp *Space) moveEnd(ctx context.Context, o owned, now time.Time, same bool) (version Position, err error) {
 	then := sp.store.Space(sp.name)
 	then.fences = sp.fences
 	then.asOf = &now // as for an expiry: the caller may hold the turn
-	_, err := then.Update(WithoutIdempotencyKey(ctx), func(tx *Tx) error {
+	moves := false
+	res, err := then.Update(WithoutIdempotencyKey(ctx), func(tx *Tx) error {
 		rec, err := tx.Get(o.key)
-		if err == nil && o.early(rec, now) {
+		if moves = err == nil && o.early(rec, now) && (!same || rec.Version == o.record.Version); moves {
 			tx.write(o.move(rec, now))
 		}
 		return err
 	})
-	return err
+	if err != nil || !moves {
+		return Position{}, err
+	}
+	return res.Last, nil
 }

@@ -410,3 +410,46 @@ func TestManyWritersAtOnceMoveTheEndOnce(t *testing.T) {
 		}
 	})
 }
+
+// A commit that leaves no room for the move, and demands the record's version, is not
+// refused for the move.
+func TestAFullCommitThatDemandsTheOwnersVersionIsTaken(t *testing.T) {
+	const n = thole.MaxCommitItems - 1
+	t.Run("commit", func(t *testing.T) {
+		sp, _ := living(t)
+		c := thole.Commit{Checks: []thole.Check{{Key: "thing/1", At: old(t, sp).Version}}}
+		for i := range n {
+			c.Writes = append(c.Writes, thole.Write{Key: fmt.Sprintf("thing/1/%d", i), Value: json.RawMessage("1")})
+		}
+		if _, err := sp.Commit(t.Context(), c); err != nil {
+			t.Error(err)
+		}
+		if !moved(get(t, sp, "thing/1")) {
+			t.Error("its end was not moved")
+		}
+		if _, err := sp.Commit(t.Context(), c); !errors.Is(err, thole.ErrConflict) {
+			t.Errorf("the version of before: got %v", err)
+		}
+		putFor(t, sp, "thing/1", 2, time.Minute, true)
+		if _, err := sp.Commit(t.Context(), c); !errors.Is(err, thole.ErrConflict) {
+			t.Errorf("a version of before, and an end to move: got %v", err)
+		}
+	})
+	t.Run("update", func(t *testing.T) {
+		sp, _ := living(t)
+		at, ran := old(t, sp).Version, 0
+		_, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
+			ran++
+			if _, err := tx.Require("thing/1", thole.Condition{At: at}); err != nil {
+				return err
+			}
+			for i := range n {
+				tx.Put(fmt.Sprintf("thing/1/%d", i), 1, nil)
+			}
+			return nil
+		})
+		if err != nil || ran != 1 {
+			t.Errorf("got %v, ran %d times", err, ran)
+		}
+	})
+}

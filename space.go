@@ -123,7 +123,7 @@ func (sp *Space) commitWith(ctx context.Context, c Commit, answer json.RawMessag
 	}
 	for sweeps, apart := 0, false; ; {
 		c.Now = sp.time()
-		whole, size, err := sp.withMoves(ctx, c, size, seen, apart)
+		whole, size, err := sp.withMoves(ctx, &c, size, seen, apart)
 		if err != nil {
 			return Result{}, fmt.Errorf("commit to %s: %w", sp.name, err)
 		}

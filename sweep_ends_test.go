@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -175,6 +177,48 @@ func TestWhatIsCutOffWhileMuchIsBelowItGoesOn(t *testing.T) {
 		}
 		if got := types(t, sp, "app/1"); got != "app.expired" {
 			t.Errorf("got %q, want one app.expired", got)
+		}
+	})
+}
+
+// What takes longer than a sweep waits for goes on beside it, once, and ends when the
+// Store is closed.
+func TestWhatTakesLongEndsAllTheSameAndNoLaterThanTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nil)
+		begun := map[string]int{}
+		var mu sync.Mutex
+		s.OnExpire("slow", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+			mu.Lock()
+			begun[rec.Key]++
+			mu.Unlock()
+			wait := 40 * time.Second
+			if rec.Key == "slow/ever" {
+				wait = 24 * time.Hour
+			}
+			select {
+			case <-time.After(wait):
+				return thole.DeleteExpired(ctx, sp, rec)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		for _, key := range []string{"slow/1", "slow/2", "slow/ever"} {
+			putFor(t, s.Space("user:1"), key, 1, time.Second, true)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := left(t, s.Space("user:1"), "slow/"); n != 1 {
+			t.Errorf("%d records are left, want one", n)
+		}
+		if want := map[string]int{"slow/1": 1, "slow/2": 1, "slow/ever": 1}; !maps.Equal(begun, want) {
+			t.Errorf("expirers were called %v times, want %v", begun, want)
+		}
+		began := time.Now()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Close took %v", took)
 		}
 	})
 }

@@ -18,8 +18,8 @@ import (
 const (
 	sweeperTTL  = 10 * time.Second
 	sweepWait   = time.Minute      // the longest that a record which cannot be ended waits for the next try
-	tryFor      = 30 * time.Second // the longest that the first try to end a record may take
-	tryLeast    = 2 * time.Second  // as each that took too long halves it
+	tryFor      = 30 * time.Second // the longest that others wait for the first try to end a record
+	tryLeast    = 2 * time.Second  // as each that takes longer halves it
 	electWithin = 5 * time.Second  // the longest that a shard waits for another, in which global is
 )
 
@@ -133,7 +133,7 @@ type sweeper struct {
 
 	mu     sync.Mutex
 	failed map[recordName]retry
-	stuck  map[recordName]bool // tries that did not return in time, and still have not
+	stuck  map[recordName]bool // tries for which nothing waits any more
 	after  map[string]string   // where to go on in a space; none: at its begin
 }
 
@@ -144,7 +144,7 @@ type recordName struct{ space, key string }
 type retry struct {
 	at    time.Time
 	wait  time.Duration
-	limit time.Duration // of what that may take; 0: tryFor
+	limit time.Duration // of how long the others wait for it; 0: tryFor
 }
 
 // sweep ends a part of what expired in each of the spaces, which are in one shard, and
@@ -177,7 +177,7 @@ func (w *sweeper) sweep(ctx context.Context, shard int, spaces []string) (rest [
 			if elected == nil {
 				continue
 			}
-			err := w.try(elected, at, func(ctx context.Context) error { return sp.endNow(ctx, rec) })
+			err := w.try(ctx, elected, at, func(ctx context.Context) error { return sp.endNow(ctx, rec) })
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -189,7 +189,7 @@ func (w *sweeper) sweep(ctx context.Context, shard int, spaces []string) (rest [
 		if !known || !slices.Contains(spaces, at.space) || !w.ready(at) {
 			continue
 		}
-		err := w.try(ctx, at, func(ctx context.Context) error { return w.store.Space(at.space).endSilent(ctx, at.key) })
+		err := w.try(ctx, ctx, at, func(ctx context.Context) error { return w.store.Space(at.space).endSilent(ctx, at.key) })
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -236,40 +236,43 @@ func (w *sweeper) ready(n recordName) bool {
 	return !w.stuck[n] && (!failed || !time.Now().Before(r.at))
 }
 
-// errSlow is a try that was cut off.
-var errSlow = errors.New("it took too long")
+// errSlow is a try that goes on without the sweep.
+var errSlow = errors.New("it takes long")
 
-// try calls end, which ends a record, and cuts it off when its time is up. One that
-// does not even hear of that is left behind, until it returns or the Store waits for
-// it in Close.
-func (w *sweeper) try(ctx context.Context, n recordName, end func(context.Context) error) error {
+// try calls end, which ends a record, and waits for it. When its time is up the sweep
+// goes on with others, and end with this record: until it returns, the Store is closed,
+// or, while the sweep still waits, another process is elected.
+func (w *sweeper) try(ctx, elected context.Context, n recordName, end func(context.Context) error) error {
 	w.mu.Lock()
-	limit := cmp.Or(w.failed[n].limit, tryFor)
+	wait := max(cmp.Or(w.failed[n].limit, tryFor)>>len(w.stuck), tryLeast)
 	w.mu.Unlock()
-	cut, cancel := context.WithTimeoutCause(ctx, limit, errSlow)
-	left := time.NewTimer(limit + tryLeast)
-	defer left.Stop()
+	own, cancel := context.WithCancelCause(ctx)
+	lost := context.AfterFunc(elected, func() { cancel(context.Cause(elected)) })
+	defer lost()
+	up := time.NewTimer(wait)
+	defer up.Stop()
 	done := make(chan error, 1)
 	w.store.tasks.Go(func() {
-		defer cancel()
-		err := end(cut)
-		done <- err
+		defer cancel(nil)
+		err := end(own)
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		done <- err
+		if w.stuck[n] && err == nil {
+			delete(w.failed, n)
+		}
 		delete(w.stuck, n)
 	})
 	select {
 	case err := <-done:
-		if err != nil && context.Cause(cut) == errSlow {
-			err = fmt.Errorf("%w: %w", errSlow, err)
-		}
 		return err
-	case <-left.C:
+	case <-up.C:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if len(done) == 0 {
-			w.stuck[n] = true
+		if len(done) > 0 {
+			return <-done
 		}
+		w.stuck[n] = true
 		return errSlow
 	}
 }

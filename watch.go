@@ -96,9 +96,10 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 	}
 	at := hub.place()
 	head, err := sp.Head(ctx)
-	if err == nil && at.gone(head) {
+	for err == nil && at.gone(head) {
 		sp.store.hubs.reset(sp.name)
 		at = hub.place()
+		head, err = sp.Head(ctx)
 	}
 	w.era, w.since = at.era, at.signals
 	switch {

@@ -109,7 +109,7 @@ func (c *Call) may(spaces ...string) error {
 func (s *Server) hello(c *Call) error {
 	c.W.Header().Set("Content-Type", "application/json")
 	return json.NewEncoder(c.W).Encode(remote.Hello{
-		Protocol: remote.Protocol, Instance: s.instance, Durability: s.store.Durability(), Version: s.opts.Version,
+		Protocol: remote.Protocol, Instance: s.instance, Durability: s.store.Durability(), Version: s.opts.Version, UpTo: true,
 	})
 }
 

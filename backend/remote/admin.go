@@ -1,7 +1,11 @@
 package remote
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
 
 	"github.com/thole-dev/thole"
 )
@@ -11,8 +15,22 @@ func (b *Backend) Load(ctx context.Context, space string, c thole.Chunk) error {
 	return b.change(ctx, "/load", &Request{Space: space, Chunk: c})
 }
 
-// Purge implements [thole.Backend].
+// Purge implements [thole.Backend]. One with UpTo is errors.ErrUnsupported for a server
+// of an earlier version, which would remove what is later, too.
 func (b *Backend) Purge(ctx context.Context, space string, p thole.Purge) error {
+	if !p.UpTo.IsZero() { // asked each time: servers are replaced
+		r, err := b.repeat(ctx, http.MethodGet, "", nil)
+		if err != nil {
+			return err
+		}
+		h, err := readHello(r)
+		if err != nil {
+			return err
+		}
+		if !h.UpTo {
+			return fmt.Errorf("%w: the server (%s) cannot purge up to a position: upgrade it", errors.ErrUnsupported, cmp.Or(h.Version, "of an earlier version"))
+		}
+	}
 	return trimmed(b.change(ctx, "/purge", &Request{Space: space, Purge: p}), space, p.Before)
 }
 

@@ -102,19 +102,28 @@ func readHello(r *reply) (*Hello, error) {
 // ask sends a request that may be repeated, until it is answered or too long was
 // tried.
 func (b *Backend) ask(ctx context.Context, path string, req *Request) (*Answer, error) {
+	body, err := req.Encode()
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.repeat(ctx, http.MethodPost, path, body)
+	if err != nil {
+		return nil, err
+	}
+	return readAnswer(r)
+}
+
+// repeat tries a request until it is answered or too long was tried.
+func (b *Backend) repeat(ctx context.Context, method, path string, body []byte) (*reply, error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	body, err := req.Encode()
-	if err != nil {
-		return nil, err
-	}
 	for p := b.patience(); ; {
-		r, err := b.try(ctx, http.MethodPost, path, body, nil)
+		r, err := b.try(ctx, method, path, body, nil)
 		if err == nil {
-			return readAnswer(r)
+			return r, nil
 		}
 		if !passing(err) || !p.wait(ctx, err) {
 			return nil, p.gaveUp(ctx, err)

@@ -57,6 +57,7 @@ type Hello struct {
 	Instance   string           `json:"instance"` // of this process
 	Durability thole.Durability `json:"durability"`
 	Version    string           `json:"version,omitempty"`
+	UpTo       bool             `json:"purge_up_to,omitempty"` // it knows [thole.Purge.UpTo]
 }
 
 // Request is what a call takes. Each operation uses some of the fields.
