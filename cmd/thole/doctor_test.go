@@ -83,15 +83,8 @@ func TestDoctorNotesDecisionsWithoutAnOutcome(t *testing.T) {
 }
 
 func TestDoctorComparesNumbersDigitForDigit(t *testing.T) {
-	ctx, file := t.Context(), filepath.Join(t.TempDir(), "thole.db")
-	b, err := sqlitestore.Open(ctx, file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := thole.Open(ctx, b, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := t.Context()
+	s, file := openSQLite(t)
 	docs := document.In(s.Space("project:shop"))
 	for _, value := range []string{`{"n":0}`, `{"n":9007199254740993,"m":1e999,"o":1.0}`} {
 		if _, err := docs.Put(ctx, "d", json.RawMessage(value), nil); err != nil {
@@ -112,15 +105,8 @@ func TestDoctorComparesNumbersDigitForDigit(t *testing.T) {
 }
 
 func TestDoctorCountsChunksThatBelongToNoBlob(t *testing.T) {
-	ctx, file := t.Context(), filepath.Join(t.TempDir(), "thole.db")
-	b, err := sqlitestore.Open(ctx, file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := thole.Open(ctx, b, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := t.Context()
+	s, file := openSQLite(t)
 	sp := s.Space("project:shop")
 	if _, err := sp.PutBlob(ctx, strings.NewReader(strings.Repeat("0123456789", 500_000)), nil); err != nil {
 		t.Fatal(err)

@@ -187,19 +187,28 @@ func isNone(err error) bool {
 // discard removes the ready record of a run that cannot begin, and ends the run
 // if it is its thread that is gone.
 func discard(ctx context.Context, sp *thole.Space, id, ready string) error {
-	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
-		r, err := load(tx, id)
-		if isNone(err) || err == nil && !r.claimable() {
-			tx.Delete(ready)
-			return nil
-		} else if err != nil {
-			return err
-		}
-		_, err = thread.Load(tx, r.Thread)
+	return setAside(ctx, sp, id, ready, func(tx *thole.Tx, r *Run) error {
+		_, err := thread.Load(tx, r.Thread)
 		if errors.Is(err, thole.ErrNotFound) {
 			err = r.drop(tx)
 		}
 		return err
+	})
+}
+
+// setAside does what is to become of a run that waits for a worker, or removes the ready
+// record of one that does not.
+func setAside(ctx context.Context, sp *thole.Space, id, ready string, do func(tx *thole.Tx, r *Run) error) error {
+	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+		r, err := load(tx, id)
+		switch {
+		case isNone(err) || err == nil && !r.claimable():
+			tx.Delete(ready)
+			return nil
+		case err != nil:
+			return err
+		}
+		return do(tx, r)
 	})
 	return err
 }
@@ -214,14 +223,7 @@ func sick(err error) bool {
 // fail ends a run that cannot begin, for the given reason. One that cannot end
 // either stays as it is, for doctor and those who mend it.
 func fail(ctx context.Context, sp *thole.Space, id, ready string, reason error) error {
-	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
-		r, err := load(tx, id)
-		if isNone(err) || err == nil && !r.claimable() {
-			tx.Delete(ready)
-			return nil
-		} else if err != nil {
-			return err
-		}
+	err := setAside(ctx, sp, id, ready, func(tx *thole.Tx, r *Run) error {
 		return r.finish(tx, Failed, brief(reason.Error()))
 	})
 	if sick(err) {
