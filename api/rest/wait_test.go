@@ -3,6 +3,9 @@ package rest_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/http"
+	"path"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -228,4 +231,118 @@ func TestWhatARunWaitsForOverHTTP(t *testing.T) {
 	}
 	waits("running", "")
 	told("waiting updated waiting waiting signalled signalled")
+}
+
+// waiter is a worker at work on a run over HTTP.
+type waiter struct {
+	*server
+	path, one, turn string
+	fence           []string
+}
+
+func serveWaiter(t *testing.T) *waiter {
+	s, _ := serveWithClock(t)
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+	var c claimed
+	s.want(201, nil, "POST", path+"/runs", `{"prompt":"x"}`)
+	s.want(200, &c, "POST", "/v1/runs/claim", `{"spaces":["project:a"]}`)
+	return &waiter{s, path, path + "/runs/" + c.Run.ID, path + "/turns/" + c.Turn + "/blocks", []string{"Thole-Fence", c.Token}}
+}
+
+// goesOn writes to the thread and checks what the run waits for then.
+func (w *waiter) goesOn(status string, names ...string) {
+	w.t.Helper()
+	w.want(201, nil, "POST", w.turn, `{"type":"text","content":"on"}`, w.fence...)
+	var r run.Run
+	w.want(200, &r, "GET", w.one, nil)
+	if r.Status != status || strings.Join(r.Waits, " ") != strings.Join(names, " ") {
+		w.t.Errorf("the run is %s and waits for %q; want it %s, for %q", r.Status, r.Waits, status, names)
+	}
+}
+
+// until returns when the waits of the run end that are not over.
+func (w *waiter) until() map[string]time.Time {
+	w.t.Helper()
+	r, err := run.In(w.store.Space("project:a"), nil).Peek(w.t.Context(), path.Base(w.one))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	maps.DeleteFunc(r.WaitsUntil, func(_ string, end time.Time) bool { return !end.After(w.store.Now()) })
+	return r.WaitsUntil
+}
+
+// begin waits for a signal until the returned function is called, which closes the
+// connection.
+func (w *waiter) begin(name string, seconds int) (leave func()) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	body := fmt.Sprintf(`{"name":%q,"wait_seconds":%d}`, name, seconds)
+	req, err := http.NewRequestWithContext(ctx, "POST", w.http.URL+w.one+"/wait", strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(w.fence[0], w.fence[1])
+	ended := make(chan error, 1)
+	go func() {
+		res, err := http.DefaultClient.Do(req)
+		if err == nil {
+			res.Body.Close()
+		}
+		ended <- err
+	}()
+	want := w.store.Now().Add(time.Duration(seconds-1) * time.Second)
+	poll(w.t, "the run to wait for "+name, func() bool { return w.until()[name].After(want) })
+	return func() {
+		cancel()
+		if err := <-ended; err == nil {
+			w.t.Errorf("the wait for %s had an answer", name)
+		}
+	}
+}
+
+// left waits until the server knows that nobody waits for name.
+func (w *waiter) left(name string) {
+	w.t.Helper()
+	poll(w.t, "the wait for "+name+" to end", func() bool { return w.until()[name].IsZero() })
+}
+
+func TestARunGoesOnWhenTheClientOfItsWaitWentAway(t *testing.T) {
+	w := serveWaiter(t)
+	w.begin("a", 300)()
+	w.left("a")
+	w.goesOn("running")
+
+	w.begin("a", 200)()
+	w.left("a")
+	again := w.begin("a", 200)
+	w.goesOn("waiting", "a")
+	last := w.begin("a", 300)
+	again()
+	poll(t, "the shorter request to end", func() bool { return w.store.Space("project:a").Watchers() == 1 })
+	w.goesOn("waiting", "a")
+	last()
+	w.left("a")
+	w.goesOn("running")
+}
+
+func TestNamesThatNobodyWaitsForAnyMoreLeaveRoom(t *testing.T) {
+	w := serveWaiter(t)
+	var leave []func()
+	for i := range 64 {
+		leave = append(leave, w.begin(fmt.Sprint("approval", i), 300))
+	}
+	w.refuse(409, "conflict", "POST", w.one+"/wait", `{"name":"other","wait_seconds":1}`, w.fence...)
+	for _, leave := range leave {
+		leave()
+	}
+	for i := range 64 {
+		w.left(fmt.Sprint("approval", i))
+	}
+	for i := range 6 {
+		name := fmt.Sprint("other", i)
+		w.begin(name, 300)()
+		w.left(name)
+	}
+	w.goesOn("running")
 }

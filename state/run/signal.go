@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/thread"
@@ -271,6 +272,7 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 	}
 	defer h.waits.enter(name)()
 	ends, _ := ctx.Deadline()
+	var until time.Time // ends by the store's clock, if there may be other handles on the run
 	// Not run.waiting: calls side by side would wake each other.
 	w, err := h.sp.Watch(ctx, &thole.WatchOptions{Streams: []string{thread.Key(h.thread)}, Durable: true,
 		Types: []string{"run.signalled", "run.cancel_requested", "run.finished"}})
@@ -278,6 +280,14 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 		return nil, err
 	}
 	defer w.Close()
+	if h.attached && !ends.IsZero() {
+		until = h.sp.Store().Now().Add(time.Until(ends))
+		defer func() {
+			if errors.Is(ctx.Err(), context.Canceled) {
+				h.leave(ctx, name, until)
+			}
+		}()
+	}
 	for {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -287,7 +297,7 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 		if data, ok, err := h.receive(whole, name); ok || err != nil {
 			return data, err
 		}
-		if came, err := h.idle(whole, name, ends); err != nil {
+		if came, err := h.idle(whole, name, until); err != nil {
 			return nil, err
 		} else if came {
 			continue

@@ -145,8 +145,8 @@ func (h *Handle) lapse(tx *thole.Tx) error {
 }
 
 // idle makes the run wait for the signal of the given name, unless one came
-// meanwhile. Ends is when the caller's time ends; zero: never.
-func (h *Handle) idle(ctx context.Context, name string, ends time.Time) (came bool, err error) {
+// meanwhile. Until is that of [Run.wait].
+func (h *Handle) idle(ctx context.Context, name string, until time.Time) (came bool, err error) {
 	_, err = h.write(thole.WithoutIdempotencyKey(ctx), goesOn, func(tx *thole.Tx) error {
 		r, err := h.unless(tx)
 		if err != nil {
@@ -156,11 +156,27 @@ func (h *Handle) idle(ctx context.Context, name string, ends time.Time) (came bo
 		if came = at != ""; err != nil || came {
 			return err
 		}
-		var until time.Time
-		if h.attached && !ends.IsZero() {
-			until = tx.Now().Add(time.Until(ends))
-		}
 		return r.wait(tx, name, until)
 	})
 	return came, err
+}
+
+// leaveTimeout bounds how long a request that was cut off may take to say so.
+const leaveTimeout = 5 * time.Second
+
+// leave notes that the request that would wait for name until then was cut off, so that
+// the run stops waiting for it as soon as its worker goes on. A request that waits longer
+// stays. Best effort: without the note, the run waits until then.
+func (h *Handle) leave(ctx context.Context, name string, until time.Time) {
+	ctx, stop := context.WithTimeout(thole.WithoutIdempotencyKey(context.WithoutCancel(ctx)), leaveTimeout)
+	defer stop()
+	_, _ = h.sp.Update(ctx, func(tx *thole.Tx) error {
+		r, err := h.live(tx)
+		if err != nil || !r.WaitsUntil[name].Equal(until) || !until.After(tx.Now()) {
+			return err
+		}
+		r.WaitsUntil[name] = tx.Now()
+		r.put(tx)
+		return nil
+	})
 }
