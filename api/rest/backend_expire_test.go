@@ -3,12 +3,16 @@ package rest_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/backend/remote"
 )
 
 // TestAnAdminOfOneSpaceStillEndsWhatExpiredThere: the commit that ends a record
@@ -68,5 +72,31 @@ func TestARequestGoesOnWhenWhatItNeedsWasMadeToExpire(t *testing.T) {
 	}
 	if recs, err := data.List(t.Context(), "project:a", thole.ListQuery{DueBy: time.Now()}); err != nil || len(recs) != 0 {
 		t.Errorf("left expired: %v, %v", recs, err)
+	}
+}
+
+// To Go, the first moment of the year 1 is a time that is absent: never.
+func TestATimeOfTheYear1IsNotTakenForNone(t *testing.T) {
+	s := serve(t, nil)
+	var hello remote.Hello
+	s.want(200, &hello, "GET", remote.Root, nil)
+	for i, at := range []string{"0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z", "0001-01-01T01:00:00+01:00"} {
+		p := s.refuse(400, "invalid", "POST", "/v1/spaces/project:a/commits", `{"writes":[{"key":"app/x","value":1},{"key":"app/y","value":1,"expires":"`+at+`"}]}`)
+		if p.Field != "writes[1].expires" {
+			t.Errorf("commit of %s: field = %q (%s), want writes[1].expires", at, p.Field, p.Detail)
+		}
+		message := `{"batch":[{"space":"project:a","now":"2026-01-31T12:00:00Z","writes":[{"key":"app/x","expires":"` + at + `","bytes":1}]}]}` + "\n1"
+		p = s.refuse(400, "invalid", "POST", remote.Root+"/commit", message, "Content-Type", remote.MediaType,
+			remote.HeaderInstance, hello.Instance, remote.HeaderChange, fmt.Sprintf("client %d 1", i+1))
+		if !strings.Contains(p.Detail, "expires") {
+			t.Errorf("commit of a backend of %s: %s, want expires named", at, p.Detail)
+		}
+		p = s.refuse(400, "invalid", "GET", "/v1/spaces/project:a/events?until="+url.QueryEscape(at), nil)
+		if p.Field != "until" {
+			t.Errorf("events until %s: field = %q (%s), want until", at, p.Field, p.Detail)
+		}
+	}
+	if rec, err := s.store.Space("project:a").Get(t.Context(), "app/x"); err != nil || rec.Exists() {
+		t.Errorf("a refused commit left %v, %v", rec, err)
 	}
 }

@@ -75,6 +75,9 @@ func (c *call) time(name string) (time.Time, error) {
 	if err != nil {
 		return t, invalid(name, "%.60q is not a time such as 2026-01-31T12:00:00Z", s)
 	}
+	if t.IsZero() {
+		return t, invalid(name, zeroTime)
+	}
 	return t, nil
 }
 

@@ -85,6 +85,9 @@ func (s *shape) addFields(t reflect.Type, done map[reflect.Type]*shape) {
 	}
 }
 
+// zeroTime refuses what is to Go a time that is absent, and so would mean never.
+const zeroTime = "is the first moment of the year 1; leave it out for none"
+
 // walker goes once over valid JSON and a shape together.
 type walker struct {
 	data []byte
@@ -117,7 +120,8 @@ func (w *walker) value(path string, s *shape) error {
 	if s.try == nil {
 		return nil
 	}
-	if err := json.Unmarshal(w.data[start:w.at], reflect.New(s.try).Interface()); err != nil {
+	v := reflect.New(s.try).Interface()
+	if err := json.Unmarshal(w.data[start:w.at], v); err != nil {
 		if got == "number" {
 			return invalid(name, "%.40s is not a whole number in range", w.data[start:w.at])
 		}
@@ -125,6 +129,9 @@ func (w *walker) value(path string, s *shape) error {
 			return invalid(name, "%.60s is not a time such as \"2026-01-31T12:00:00Z\"", w.data[start:w.at])
 		}
 		return invalid(name, "%v", err)
+	}
+	if t, ok := v.(*time.Time); ok && t.IsZero() {
+		return invalid(name, zeroTime)
 	}
 	return nil
 }

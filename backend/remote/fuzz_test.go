@@ -68,6 +68,26 @@ func TestAMessageKeepsEveryByte(t *testing.T) {
 	}
 }
 
+// To Go, a zero time is one that is absent, and so a record that stays.
+func TestAnExpiryOfTheYear1IsRefused(t *testing.T) {
+	at := time.Unix(9, 0).UTC()
+	for _, zero := range []string{"0001-01-01T00:00:00Z", "0001-01-01T01:00:00+01:00"} {
+		for what, r := range map[string]*Request{
+			"write":  {Batch: []thole.Commit{{Writes: []thole.Write{{Key: "k", Expires: at}}}}},
+			"record": {Chunk: thole.Chunk{Records: []thole.Record{{Key: "k", Expires: at}}}},
+		} {
+			data := encoded(t, r)
+			if _, err := DecodeRequest(data); err != nil {
+				t.Fatal(err)
+			}
+			data = bytes.Replace(data, []byte(at.Format(time.RFC3339)), []byte(zero), 1)
+			if _, err := DecodeRequest(data); !errors.Is(err, thole.ErrInvalid) || !strings.Contains(err.Error(), "expires") {
+				t.Errorf("%s that expires %s: got %v, want ErrInvalid of expires", what, zero, err)
+			}
+		}
+	}
+}
+
 func TestWhatAMessageCannotHoldIsRefused(t *testing.T) {
 	for name, r := range map[string]*Request{
 		"space":       {Space: "user:\xff"},

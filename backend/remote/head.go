@@ -47,13 +47,15 @@ type event struct {
 }
 
 type record struct {
-	thole.Record     // without Value
-	Bytes        int `json:"bytes,omitempty"` // of Value; 0: nil
+	thole.Record            // without Value and Expires
+	Expires      *time.Time `json:"expires,omitempty"`
+	Bytes        int        `json:"bytes,omitempty"` // of Value; 0: nil
 }
 
 type write struct {
-	thole.Write     // without Value
-	Bytes       int `json:"bytes,omitempty"` // of Value; 0: nil, which deletes
+	thole.Write            // without Value and Expires
+	Expires     *time.Time `json:"expires,omitempty"`
+	Bytes       int        `json:"bytes,omitempty"` // of Value; 0: nil, which deletes
 }
 
 type signal struct {
@@ -158,11 +160,11 @@ func (w *writer) record(rec thole.Record) record {
 	w.text(rec.Key)
 	n := w.value(rec.Value)
 	rec.Value = nil
-	return record{rec, n}
+	return record{rec, given(rec.Expires), n}
 }
 
 func (r *reader) record(rec record) thole.Record {
-	rec.Value = r.value(rec.Bytes)
+	rec.Value, rec.Record.Expires = r.value(rec.Bytes), r.expiry(rec.Key, rec.Expires)
 	return rec.Record
 }
 
@@ -173,12 +175,32 @@ func (w *writer) write(x thole.Write) write {
 	}
 	n := w.value(x.Value)
 	x.Value = nil
-	return write{x, n}
+	return write{x, given(x.Expires), n}
 }
 
 func (r *reader) write(x write) thole.Write {
-	x.Value = r.value(x.Bytes)
+	x.Value, x.Write.Expires = r.value(x.Bytes), r.expiry(x.Key, x.Expires)
 	return x.Write
+}
+
+// given returns nil for a zero time, which the message leaves out.
+func given(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// expiry is the inverse of given. A time that is there and zero is refused: it is in the
+// past, and would mean never.
+func (r *reader) expiry(key string, t *time.Time) time.Time {
+	switch {
+	case t == nil:
+		return time.Time{}
+	case t.IsZero() && r.err == nil:
+		r.err = fmt.Errorf("%w: expires of %.80q is before 1970", thole.ErrInvalid, key)
+	}
+	return *t
 }
 
 func (w *writer) signal(s thole.Signal) signal {
