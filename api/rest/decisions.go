@@ -69,11 +69,11 @@ func listDecisions(c *call) (page[decision.Decision], error) {
 		return page[decision.Decision]{}, err
 	}
 	ds := decision.In(c.space)
-	return pick(c, limit, func(cursor string, limit int) ([]decision.Decision, string, error) {
+	return pick(c, limit, func(cursor string, limit int) (looked[decision.Decision], error) {
 		p, err := ds.List(c.ctx, &decision.ListOptions{
 			Incomplete: incomplete, Thread: c.arg("thread"), Run: c.arg("run"), After: cursor, Limit: limit,
 		})
-		return p.Decisions, p.Next, err
+		return looked[decision.Decision]{p.Decisions, p.Next, p.Looked, p.Bytes}, err
 	}, c.mayReadDecision, func(d decision.Decision) string { return d.ID })
 }
 

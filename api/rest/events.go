@@ -8,6 +8,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/internal/look"
 )
 
 func eventRoutes() []route {
@@ -62,13 +63,20 @@ func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
 	}
 	var items []wireEvent
 	limit := q.Limit
-	for range 10 { // bounded work; the cursor goes on
+	var budget look.Budget
+	for {
+		q.Limit = budget.Page(limit)
 		p, err := c.space.Read(c.ctx, q)
 		if err != nil {
 			return page[wireEvent]{}, err
 		}
 		privacy.forget() // what was just read may have happened after a thread became private
+		if len(p.Events) < q.Limit {
+			// The store has looked at many that the query does not select.
+			budget.Took(look.MaxItems/8, 0)
+		}
 		for i, e := range p.Events {
+			budget.Took(1, len(e.Data))
 			if !shows(streams, e.Stream) || privacy.hides(&e) {
 				continue
 			}
@@ -80,21 +88,16 @@ func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
 				return pageOf(items, p.Next.String()), nil
 			}
 		}
+		budget.Took(0, privacy.took())
+		if p.Next.IsZero() || budget.Spent() { // the cursor goes on
+			return pageOf(items, p.Next.String()), nil
+		}
 		if q.Backward {
 			q.Before = p.Next
 		} else {
 			q.After = p.Next
 		}
-		if p.Next.IsZero() {
-			return pageOf(items, ""), nil
-		}
-		q.Limit = thole.MaxPage
 	}
-	next := q.After
-	if q.Backward {
-		next = q.Before
-	}
-	return pageOf(items, next.String()), nil
 }
 
 func (c *call) readQuery() (q thole.ReadQuery, err error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -32,6 +31,10 @@ type privacy struct {
 	threads map[string]bool   // hidden? of those that were looked at
 	runs    map[string]string // their threads, which never change
 	hears   []string          // patterns of streams; see [privacy.before]
+	looked  int               // bytes of decisions, since took was called
+	masked  int               // ids that were looked up to mask texts
+	zeroed  map[string]bool   // ids that were found to be hidden
+	named   map[string]bool   // ids in the request; nil: not looked for yet
 }
 
 // newPrivacy returns nil if nothing is hidden from the caller.
@@ -55,8 +58,16 @@ func (c *call) private() *privacy {
 // forget makes it look at everything anew.
 func (p *privacy) forget() {
 	if p != nil {
-		p.threads, p.runs = make(map[string]bool), make(map[string]string)
+		p.threads, p.runs, p.zeroed = make(map[string]bool), make(map[string]string), make(map[string]bool)
 	}
+}
+
+// took returns how many bytes of decisions were read since it was called last.
+func (p *privacy) took() (bytes int) {
+	if p != nil {
+		bytes, p.looked = p.looked, 0
+	}
+	return bytes
 }
 
 // hearing returns p for a watch of streams that match one of patterns; none: all.
@@ -75,6 +86,8 @@ func (p *privacy) before(batch []*thole.Delivery) {
 	if p == nil {
 		return
 	}
+	p.masked = 0
+	clear(p.zeroed)
 	if len(p.hears) > 0 {
 		maps.DeleteFunc(p.threads, func(id string, _ bool) bool { return !shows(p.hears, thread.Key(id)) })
 	}
@@ -268,28 +281,9 @@ func (p *privacy) hidesDecisionEvent(e *thole.Event) bool {
 			return true
 		}
 		d = made
+		p.looked += len(d.Action) + len(d.Decision) + len(d.Rationale) + len(d.Input) + len(d.Result)
 	}
 	return p.hidesDecision(d.Plan)
-}
-
-// anID finds what may have to be masked in a text. Case does not matter: who reads
-// an id in capitals knows it.
-var anID = regexp.MustCompile(`(?i)(?:thrd|run)_[0-9a-f]{32}`)
-
-// mask returns text with zeros for the digits of the ids that are hidden. Its
-// length stays, so that JSON stays JSON.
-func (p *privacy) mask(text string) string {
-	if p == nil || !strings.Contains(text, "_") {
-		return text
-	}
-	return anID.ReplaceAllStringFunc(text, func(found string) string {
-		id := strings.ToLower(found)
-		kind, digits, _ := strings.Cut(id, "_")
-		if kind == "run" && !p.hidesRun(id) || kind == "thrd" && !p.hidesThread(id) {
-			return found
-		}
-		return found[:len(kind)] + "_" + strings.Repeat("0", len(digits))
-	})
 }
 
 // maskEvent masks what e says of where it came from and, where its data is
@@ -308,28 +302,10 @@ func (p *privacy) maskEvent(e *thole.Event) (thole.Event, bool) {
 	data := string(e.Data)
 	switch noun, _, _ := strings.Cut(e.Type, "."); noun {
 	case "run", "lock", "thread", "decision":
-		data = p.mask(data)
-		out.Data = json.RawMessage(data)
-	}
-	if e.Data == nil {
-		out.Data = nil // redacted
+		if data = p.mask(data); data != string(e.Data) {
+			out.Data = json.RawMessage(data)
+		}
 	}
 	changed := out.Cause != e.Cause || !slices.Equal(out.Refs, e.Refs) || data != string(e.Data)
 	return out, changed
-}
-
-// maskProblem is mask for an error's text. What the request itself named is
-// left: the caller knows it.
-func (c *call) maskProblem(text string) string {
-	p := c.private()
-	if p == nil {
-		return text
-	}
-	named := c.r.URL.Path + "\n" + c.r.URL.RawQuery + "\n" + string(c.raw)
-	return anID.ReplaceAllStringFunc(text, func(id string) string {
-		if strings.Contains(named, id) {
-			return id
-		}
-		return p.mask(id)
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/look"
 )
 
 // knownQuery reports parameters that the route does not have: a typo in one must
@@ -104,31 +105,57 @@ func (c *call) list(name string) []string {
 	return out
 }
 
+// looked is what one look at a list brought.
+type looked[T any] struct {
+	items []T
+	next  string // "": the list ends
+	from  int    // how many items they were picked from; 0: they cost next to nothing
+	bytes int    // how large those are
+}
+
 // pick returns a page of the items of a list that the caller may know: keep says
-// which. Its cursor is the id of the last item in it, never of one that is hidden,
-// so it looks on until the page is full or the list ends.
-func pick[T any](c *call, limit int, fetch func(cursor string, limit int) ([]T, string, error), keep func(T) bool, id func(T) string) (page[T], error) {
+// which. It looks on until the page is full, the list ends or it has looked at as
+// much as one answer may. Its cursor is the id of the last item in it, or names none:
+// see [between].
+func pick[T any](c *call, limit int, fetch func(cursor string, limit int) (looked[T], error), keep func(T) bool, id func(T) string) (page[T], error) {
 	var items []T
-	for cursor, look := c.arg("cursor"), limit; ; look = thole.MaxPage {
-		found, next, err := fetch(cursor, look)
+	var budget look.Budget
+	begin := c.arg("cursor")
+	for cursor, last := begin, begin; ; {
+		found, err := fetch(cursor, budget.Page(limit))
 		if err != nil {
 			return page[T]{}, err
 		}
-		for i, item := range found {
+		for i, item := range found.items {
 			if !keep(item) {
 				continue
 			}
+			last = id(item)
 			if items = append(items, item); len(items) == limit {
-				if i+1 == len(found) && next == "" {
+				if i+1 == len(found.items) && found.next == "" {
 					return pageOf(items, ""), nil
 				}
-				return pageOf(items, id(item)), nil
+				return pageOf(items, last), nil
 			}
 		}
-		if cursor = next; cursor == "" {
+		if cursor = found.next; cursor == "" {
 			return pageOf(items, ""), nil
 		}
+		budget.Took(found.from, found.bytes)
+		if next := max(last, between(cursor)); budget.Spent() && next != begin {
+			return pageOf(items, next), nil
+		}
 	}
+}
+
+// between returns a cursor a little before an id, which may be hidden: it has the
+// millisecond of the id (see [thole.NewID]) and names nothing.
+func between(id string) string {
+	kind, digits, _ := strings.Cut(id, "_")
+	if len(digits) != 32 {
+		return ""
+	}
+	return kind + "_" + digits[:12] + strings.Repeat("0", 20)
 }
 
 // part returns the part of a list that was read as a whole which the request asks

@@ -74,20 +74,22 @@ func (c *call) present(err error) error {
 func (c *call) readable(limit int) (page[string], error) {
 	self := func(name string) string { return name }
 	if named, all := c.named(); all {
-		return pick(c, limit, func(cursor string, _ int) ([]string, string, error) {
+		return pick(c, limit, func(cursor string, _ int) (looked[string], error) {
 			i, found := slices.BinarySearch(named, cursor)
 			if found {
 				i++
 			}
-			return named[i:], "", nil
+			return looked[string]{items: named[i:]}, nil
 		}, func(string) bool { return true }, self)
 	}
-	return pick(c, limit, func(cursor string, limit int) ([]string, string, error) {
-		found, err := c.api.store.Spaces(c.ctx, thole.SpacesQuery{After: cursor, Limit: limit})
-		if err = c.present(err); err != nil || len(found) < limit {
-			return found, "", err
+	look := limit
+	return pick(c, limit, func(cursor string, _ int) (looked[string], error) {
+		found, err := c.api.store.Spaces(c.ctx, thole.SpacesQuery{After: cursor, Limit: look})
+		if err = c.present(err); err != nil || len(found) < look {
+			return looked[string]{items: found}, err
 		}
-		return found, found[len(found)-1], nil
+		look = thole.MaxPage // names are small
+		return looked[string]{items: found, next: found[len(found)-1]}, nil
 	}, func(name string) bool {
 		_, err := c.allowed(name, auth.Read)
 		return err == nil

@@ -120,9 +120,9 @@ func listThreads(c *call) (page[thread.Entry], error) {
 		return page[thread.Entry]{}, err
 	}
 	ts := thread.In(c.space)
-	return pick(c, limit, func(cursor string, limit int) ([]thread.Entry, string, error) {
+	return pick(c, limit, func(cursor string, limit int) (looked[thread.Entry], error) {
 		p, err := ts.List(c.ctx, &thread.ListOptions{Limit: limit, Cursor: cursor, Assistant: c.arg("assistant"), Children: children})
-		return p.Items, p.Next, err
+		return looked[thread.Entry]{p.Items, p.Next, limit, p.Bytes}, err
 	}, func(t thread.Entry) bool {
 		return c.scope.Thread(t.ID) && c.private().mayKnow(t.Visibility, t.Owner)
 	}, func(t thread.Entry) string { return t.ID })

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/look"
 )
 
 // ListOptions of [Decisions.List]. The zero value lists all decisions.
@@ -22,22 +23,22 @@ type ListOptions struct {
 type Page struct {
 	Decisions []Decision `json:"items"`
 	Next      string     `json:"next_cursor,omitempty"` // "": there are no more
+	Looked    int        `json:"-"`                     // how many decisions it was picked from
+	Bytes     int        `json:"-"`                     // how large they are
 }
 
 // List returns decisions in the order of their ids, which is about the order in
 // which they were made. Finding the incomplete ones costs nothing for the
-// others; those of a thread or a run are picked out of all, so that a page may
-// hold fewer than asked although there are more: Next tells.
+// others; those of a thread or a run are picked out of all. About 4,096 decisions
+// and 16 MiB are looked at for a page, so that it may hold fewer than asked
+// although there are more: Next tells.
 func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	var o ListOptions
 	if opts != nil {
 		o = *opts
 	}
 	limit := thole.PageLimit(o.Limit)
-	q := thole.ListQuery{Prefix: all, Limit: limit}
-	if o.Thread != "" || o.Run != "" {
-		q.Limit = thole.MaxPage
-	}
+	q := thole.ListQuery{Prefix: all}
 	if o.Incomplete {
 		q.Prefix = open
 	}
@@ -45,15 +46,19 @@ func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
 		q.After = q.Prefix + o.After
 	}
 	var page Page
-	for looked := 0; ; {
+	var budget look.Budget
+	for {
+		q.Limit = budget.Page(limit)
 		recs, err := d.sp.List(ctx, q)
 		if err != nil {
 			return Page{}, err
 		}
-		decisions, err := d.load(ctx, q.Prefix, recs)
+		decisions, bytes, err := d.load(ctx, q.Prefix, recs)
 		if err != nil {
 			return Page{}, err
 		}
+		budget.Took(len(recs), bytes)
+		page.Looked, page.Bytes = budget.Looked()
 		for i, dec := range decisions {
 			if o.Thread != "" && dec.Thread != o.Thread || o.Run != "" && dec.Run != o.Run {
 				continue
@@ -68,40 +73,36 @@ func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
 			return page, nil
 		}
 		q.After = recs[len(recs)-1].Key
-		if looked += len(recs); looked >= maxLooked {
+		if budget.Spent() {
 			page.Next = q.After[len(q.Prefix):]
 			return page, nil
 		}
 	}
 }
 
-// maxLooked is about how many decisions one page is picked from.
-const maxLooked = 5000
-
-// load returns the decisions that records under prefix are or point to.
-func (d *Decisions) load(ctx context.Context, prefix string, recs []thole.Record) ([]Decision, error) {
+// load returns the decisions that records under prefix are or point to, and the
+// size of their records.
+func (d *Decisions) load(ctx context.Context, prefix string, recs []thole.Record) (out []Decision, bytes int, err error) {
 	if prefix != all && len(recs) > 0 {
 		keys := make([]string, len(recs))
 		for i, rec := range recs {
 			keys[i] = all + rec.Key[len(prefix):]
 		}
-		var err error
 		if recs, err = d.sp.GetAll(ctx, keys...); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	var out []Decision
 	for _, rec := range recs {
 		if !rec.Exists() {
 			continue // it went between the two reads
 		}
 		dec, err := read(rec.Key, rec)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		out = append(out, dec)
+		out, bytes = append(out, dec), bytes+len(rec.Value)
 	}
-	return out, nil
+	return out, bytes, nil
 }
 
 // IndexSize is how many recent decisions the index shows.
@@ -121,8 +122,9 @@ type IndexOptions struct {
 	Select func(Decision) bool
 }
 
-// Index returns all standing orders and the last other decisions. The full chain
-// is the list.
+// Index returns all standing orders and the last other decisions, as far as they
+// are among about the last 4,096 and in the last 16 MiB of what was decided. The
+// full chain is the list.
 func (d *Decisions) Index(ctx context.Context, opts *IndexOptions) (Index, error) {
 	var o IndexOptions
 	if opts != nil {
@@ -141,33 +143,50 @@ func (d *Decisions) Index(ctx context.Context, opts *IndexOptions) (Index, error
 		}
 		recs = append(recs, rec)
 	}
-	var err error
-	if index.Standing, err = d.load(ctx, standing, recs); err != nil {
-		return Index{}, err
-	}
-	index.Standing = slices.DeleteFunc(index.Standing, leftOut)
-	var keys []string
-	q := thole.ReadQuery{Stream: Stream, Types: []string{TypePlanned}, Backward: true, Limit: thole.PageLimit(2 * n)}
-	for e, err := range d.sp.Events(ctx, q) {
+	for some := range slices.Chunk(recs, look.MaxPage) {
+		orders, _, err := d.load(ctx, standing, some)
 		if err != nil {
 			return Index{}, err
 		}
-		var dec Decision
-		if e.Data == nil || e.As(&dec) != nil || dec.Status != Planned || leftOut(dec) {
-			continue // erased, an order, or not wanted
-		}
-		if keys = append(keys, all+dec.ID); len(keys) == n {
-			break
-		}
+		index.Standing = append(index.Standing, slices.DeleteFunc(orders, leftOut)...)
 	}
-	if len(keys) == 0 {
-		return index, nil
+	keys, err := d.recent(ctx, n, leftOut)
+	if err != nil || len(keys) == 0 {
+		return index, err
 	}
 	if recs, err = d.sp.GetAll(ctx, keys...); err != nil {
 		return Index{}, err
 	}
-	index.Recent, err = d.load(ctx, all, recs)
+	index.Recent, _, err = d.load(ctx, all, recs)
 	return index, err
+}
+
+// recent returns the keys of the last n decisions that are not left out, newest
+// first.
+func (d *Decisions) recent(ctx context.Context, n int, leftOut func(Decision) bool) (keys []string, err error) {
+	q := thole.ReadQuery{Stream: Stream, Types: []string{TypePlanned}, Backward: true}
+	var budget look.Budget
+	for {
+		q.Limit = budget.Page(n)
+		page, err := d.sp.Read(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page.Events {
+			budget.Took(1, len(e.Data))
+			var dec Decision
+			if e.Data == nil || e.As(&dec) != nil || dec.Status != Planned || leftOut(dec) {
+				continue // erased, an order, or not wanted
+			}
+			if keys = append(keys, all+dec.ID); len(keys) == n {
+				return keys, nil
+			}
+		}
+		if page.Next.IsZero() || budget.Spent() {
+			return keys, nil
+		}
+		q.Before = page.Next
+	}
 }
 
 // ReconcileOptions of [Decisions.Reconcile].

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/look"
 )
 
 // Entry is a thread in a list: what a list shows, without what was said.
@@ -34,8 +35,8 @@ type ListOptions struct {
 const afterAll = "/\U0010FFFF"
 
 // List returns threads in the order of their ids, which is that of their
-// creation. With a filter a page may hold fewer than asked for although there
-// are more: Next tells. Errors: ErrInvalid for a bad cursor.
+// creation. With a filter, or after 16 MiB of records, a page may hold fewer than
+// asked for although there are more: Next tells. Errors: ErrInvalid for a bad cursor.
 func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], error) {
 	var o ListOptions
 	if opts != nil {
@@ -53,7 +54,7 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 	// thread, then a jump over what is left below it.
 	page := Page[Entry]{Items: []Entry{}}
 	for seen := 0; ; {
-		q.Limit = thole.PageLimit(o.Limit - seen + 1) // one more tells whether there is a next page
+		q.Limit = min(o.Limit-seen, look.MaxPage) + 1 // one more tells whether there is a next page
 		recs, err := ts.sp.List(ctx, q)
 		if err != nil {
 			return Page[Entry]{}, fmt.Errorf("list threads: %w", err)
@@ -61,6 +62,7 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 		for _, r := range recs {
 			id, below, _ := strings.Cut(strings.TrimPrefix(r.Key, "thread/"), "/")
 			q.After = Key(id) + afterAll
+			page.Bytes += len(r.Value)
 			switch {
 			case below != "", thole.CheckID("thrd", id) != nil: // no thread: somebody else's record
 				continue
@@ -79,6 +81,9 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 		}
 		if len(recs) < q.Limit {
 			page.Next = ""
+			return page, nil
+		}
+		if page.Bytes >= look.MaxBytes && seen > 0 {
 			return page, nil
 		}
 	}

@@ -24,6 +24,7 @@ type Query struct {
 type Page[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next_cursor,omitempty"` // the cursor of what is older; "": there is nothing
+	Bytes int    `json:"-"`                     // of [Threads.List]: how large the records are that were looked at
 }
 
 // Turns returns a page of the thread's turns. Where the history was compacted,
