@@ -210,6 +210,8 @@ func TestWhatTakesLongEndsAllTheSameAndNoLaterThanTheStore(t *testing.T) {
 		if n := left(t, s.Space("user:1"), "slow/"); n != 1 {
 			t.Errorf("%d records are left, want one", n)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if want := map[string]int{"slow/1": 1, "slow/2": 1, "slow/ever": 1}; !maps.Equal(begun, want) {
 			t.Errorf("expirers were called %v times, want %v", begun, want)
 		}
