@@ -68,7 +68,7 @@ type FilesDone struct {
 }
 
 // MarkFileOperationsDone emits file.done in the thread's stream, so that
-// screens know the files are whole for now: time to build, to show, to commit.
+// screens know the files are whole: time to build, to show, to commit.
 // Without file operations since the last time it does nothing. The agent calls
 // it at the end of a run.
 func (c *Context) MarkFileOperationsDone(ctx context.Context) error {

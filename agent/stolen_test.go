@@ -46,12 +46,7 @@ func TestTheOutcomeOfAnActIsKeptAlthoughTheLeaseWasLostMeanwhile(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			statetest.Each(t, func(t *testing.T, s *statetest.Env) {
-				b := &thieving{before: decision.TypeResolved}
-				s.Wrap = func(under thole.Backend) thole.Backend { b.Backend = under; return b }
-				s.Reopen()
-				e := newEnv(t, s, nil)
-				e.write("poem.txt", poem)
-				other, old := e.robbed(b, c.script())
+				e, other, old := robbed(t, s, decision.TypeResolved, c.script())
 				e.wantOutcomes(strings.Contains(name, "fails") || strings.Contains(name, "command"))
 
 				told := &recording{Model: e.script(c.script())}
@@ -74,12 +69,7 @@ func TestAChangeWhoseWorkerLostItsRunIsToldOnce(t *testing.T) {
 		c := crashCases[name]
 		t.Run(name, func(t *testing.T) {
 			statetest.Each(t, func(t *testing.T, s *statetest.Env) {
-				b := &thieving{before: file.TypeChanged}
-				s.Wrap = func(under thole.Backend) thole.Backend { b.Backend = under; return b }
-				s.Reopen()
-				e := newEnv(t, s, nil)
-				e.write("poem.txt", poem)
-				other, old := e.robbed(b, c.script())
+				e, other, old := robbed(t, s, file.TypeChanged, c.script())
 				left, err := e.agent(c.script(), nil).Reconcile(t.Context(), other, old.ID)
 				if err != nil || len(left) != 0 {
 					t.Errorf("left open %+v, %v; want nothing", left, err)
@@ -93,10 +83,16 @@ func TestAChangeWhoseWorkerLostItsRunIsToldOnce(t *testing.T) {
 	}
 }
 
-// robbed runs the script until the worker has lost its run, and returns another
-// process's handle on the space, and that run.
-func (e *env) robbed(b *thieving, script string) (other *thole.Space, old *run.Run) {
-	e.t.Helper()
+// robbed runs the script until the worker has lost its run, just before it records an
+// event of the given type, and returns where that was, another process's handle on the
+// space, and that run.
+func robbed(t *testing.T, s *statetest.Env, before, script string) (e *env, other *thole.Space, old *run.Run) {
+	t.Helper()
+	b := &thieving{before: before}
+	s.Wrap = func(under thole.Backend) thole.Backend { b.Backend = under; return b }
+	s.Reopen()
+	e = newEnv(t, s, nil)
+	e.write("poem.txt", poem)
 	other = e.Beside().Space("project:button").As("user:42")
 	b.steal = func() {
 		e.Clock.Advance(time.Minute)
@@ -115,7 +111,7 @@ func (e *env) robbed(b *thieving, script string) (other *thole.Space, old *run.R
 	if old == nil {
 		e.t.Fatal("the worker never came so far")
 	}
-	return other, old
+	return e, other, old
 }
 
 // wantOutcomes checks that the first decision that has an outcome says what came

@@ -185,7 +185,7 @@ func streamRun(c *call) error {
 
 // beforeRun returns the place behind which the stream of the run begins that the
 // request starts: the client's cursor; that before the run's first event for a
-// repeat, which may have lost the first answer; zero for now.
+// repeat, which may have lost the first answer; zero, the journal's end, otherwise.
 func (c *call) beforeRun() (thole.Position, error) {
 	if id := c.r.Header.Get("Last-Event-ID"); id != "" {
 		at, err := thole.ParsePosition(id)

@@ -87,7 +87,7 @@ func (b *Backend) follow(ctx context.Context, path string, each func(event strin
 	return context.Cause(inner)
 }
 
-// final reports whether it is the server that refused, and not for now only.
+// final reports whether it is the server that refused, and would refuse again.
 // What else answers may be a proxy while servers are replaced.
 func final(err error) bool {
 	var no *refusal

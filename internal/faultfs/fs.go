@@ -160,7 +160,7 @@ func (op nameOp) persist() {
 	}
 }
 
-// change does an operation on names, for now only in memory.
+// change does an operation on names in memory; a sync of the folder makes it last.
 func (f *FS) change(op nameOp) {
 	for _, c := range op {
 		if c.node == nil {

@@ -16,12 +16,7 @@ import (
 // lock, nor those that wait before the caller.
 func TestOwnersKnownToBeDeadAreNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Sweep: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		locks := lock.In(s.Space("project:shop"))
+		locks := lock.In(inMemory(t))
 		old, err := locks.Acquire(t.Context(), "f", &lock.Options{Owner: "dead/1", TTL: time.Hour})
 		if err != nil {
 			t.Fatal(err)
@@ -54,4 +49,15 @@ func TestOwnersKnownToBeDeadAreNotWaitedFor(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// inMemory returns a space of a store in memory that sweeps nothing.
+func inMemory(t *testing.T) *thole.Space {
+	t.Helper()
+	s, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Sweep: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s.Space("project:shop")
 }

@@ -6,19 +6,13 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/state/lock"
 )
 
 // A client whose first try still waits asks again under the same key.
 func TestARepeatedAcquireLeavesNoGhostInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Sweep: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		sp := s.Space("project:shop")
+		sp := inMemory(t)
 		locks := lock.In(sp)
 		holder, err := locks.Acquire(t.Context(), "f", nil)
 		if err != nil {
