@@ -13,16 +13,21 @@ var libraries = [3]*library{{}, {}, {}}
 
 func benches() []bench {
 	var all []bench
-	for _, n := range []int{1, 16, 64} {
+	for _, n := range []int{1, 16, 64, 256} {
 		all = append(all, bench{
 			name: fmt.Sprintf("append/%d", n), unit: "/s",
 			sides: []side{
 				{"raw limit: preallocated file, group sync", limit(n, true)},
 				{"raw: growing file, group sync", limit(n, false)},
 				{"plain SQLite, a transaction per append", plainSQLite(n, threads)},
+				{"by hand: SQLite, group commit, same rows", groupSQLite(n, threads)},
+				{"ADK Go's session service on SQLite", adkAppends(n, threads)},
 				{"Thole on SQLite: event, head record, check", tholeAppends(sqlite, n, threads)},
 			},
-		}, bench{
+		})
+	}
+	for _, n := range []int{1, 16, 64} {
+		all = append(all, bench{
 			name: fmt.Sprintf("file/%d", n), unit: "/s",
 			sides: []side{
 				{"raw: growing file, group sync", limit(n, false)},
