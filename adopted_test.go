@@ -10,11 +10,12 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // replaced is a backend whose spaces are changed by something else than commits.
 type replaced struct {
-	thole.Backend
+	journal.Backend
 	now atomic.Pointer[memstore.Store]
 }
 
@@ -50,12 +51,12 @@ func (r *replaced) adopt(t *testing.T, sp *thole.Space, adopted bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := thole.Position{Epoch: thole.NewEpoch(len(head.Epochs) + 1), Seq: head.Last.Seq + 1}
+	at := thole.Position{Epoch: journal.NewEpoch(len(head.Epochs) + 1), Seq: head.Last.Seq + 1}
 	head.Last = at
-	head.Epochs = append(head.Epochs, thole.Epoch{Name: at.Epoch, First: at.Seq, Last: at.Seq, Adopted: adopted})
+	head.Epochs = append(head.Epochs, journal.Epoch{Name: at.Epoch, First: at.Seq, Last: at.Seq, Adopted: adopted})
 	event := thole.Event{Position: at, Stream: "space", Type: "space.adopted", Data: []byte(`"adopted"`)}
 	other := memstore.New()
-	if err := other.Load(ctx, sp.Name(), thole.Chunk{Head: head, Events: append(page.Events, event), Done: true}); err != nil {
+	if err := other.Load(ctx, sp.Name(), journal.Chunk{Head: head, Events: append(page.Events, event), Done: true}); err != nil {
 		t.Fatal(err)
 	}
 	r.now.Store(other)

@@ -3,6 +3,8 @@ package thole
 import (
 	"context"
 	"fmt"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // This file is for a server through which other Stores use this one, as their
@@ -19,8 +21,8 @@ func (s *Store) Apply(ctx context.Context, batch []Commit) ([]Result, error) {
 	results := make([]Result, len(batch))
 	var all []*pending
 	for i := range batch {
-		c := batch[i].clone()
-		size, err := c.checkRaw()
+		c := batch[i].Clone()
+		size, err := checkRawCommit(&c)
 		if err != nil {
 			results[i].Err = fmt.Errorf("commit to %.80q: %w", c.Space, err)
 			continue
@@ -61,11 +63,11 @@ func (s *Store) Purge(ctx context.Context, space string, p Purge) error {
 
 // Load imports a part of a space, as [Backend].Load does. ErrInvalid or ErrTooLarge
 // for what a store cannot keep: nothing of the chunk was loaded then.
-func (s *Store) Load(ctx context.Context, space string, c Chunk) error {
-	if err := checkSpaceName(space); err != nil {
+func (s *Store) Load(ctx context.Context, space string, c journal.Chunk) error {
+	if err := journal.CheckAnySpaceName(space); err != nil {
 		return err
 	}
-	if err := c.check(); err != nil {
+	if err := checkChunk(&c); err != nil {
 		return fmt.Errorf("load %s: %w", space, err)
 	}
 	if err := s.backend.Load(ctx, space, c); err != nil {
@@ -77,48 +79,48 @@ func (s *Store) Load(ctx context.Context, space string, c Chunk) error {
 	return nil
 }
 
-// checkRaw is check for a commit of another Store, which carries its space and its
+// checkRawCommit is checkCommit for a commit of another Store, which carries its space and its
 // time. What has no data keeps none.
-func (c *Commit) checkRaw() (int, error) {
-	if err := checkSpaceName(c.Space); err != nil {
+func checkRawCommit(c *Commit) (int, error) {
+	if err := journal.CheckAnySpaceName(c.Space); err != nil {
 		return 0, err
 	}
 	if err := checkTime("the time of a commit", c.Now); err != nil {
 		return 0, err
 	}
-	return c.checkWith((*Event).checkRaw)
+	return checkCommitWith(c, checkRawEvent)
 }
 
-// check validates a chunk. It lets pass what earlier versions let a store keep: data
+// checkChunk validates a chunk. It lets pass what earlier versions let a store keep: data
 // with large numbers, and no time where none is known.
-func (c *Chunk) check() error {
+func checkChunk(c *journal.Chunk) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
 	for i := range c.Events {
 		e := &c.Events[i]
-		if err := e.checkNames(); err != nil {
+		if err := checkEventNames(e); err != nil {
 			return err
 		}
 		if err := checkAnyTime("the time of event "+e.Position.String(), e.Time); err != nil {
 			return err
 		}
 		for _, name := range []string{e.Actor, e.Cause} {
-			if err := checkOptional("name", name); err != nil {
+			if err := journal.CheckOptionalName("name", name); err != nil {
 				return err
 			}
 		}
 		if e.Data == nil {
 			continue
 		}
-		if err := checkStored("event "+e.Type, e.Data, MaxEventDepth); err != nil {
+		if err := journal.CheckStoredJSON("event "+e.Type, e.Data, journal.MaxEventDepth); err != nil {
 			return err
 		}
 	}
 	keys := make(map[string]struct{}, len(c.Records))
 	for i := range c.Records {
 		r := &c.Records[i]
-		if err := checkName("key", r.Key); err != nil {
+		if err := journal.CheckName("key", r.Key); err != nil {
 			return err
 		}
 		if _, twice := keys[r.Key]; twice {
@@ -131,7 +133,7 @@ func (c *Chunk) check() error {
 		if err := checkExpiry(r.Key, r.Expires); err != nil {
 			return err
 		}
-		if err := checkStored("value of "+r.Key, r.Value, depthUnder(r.Key)); err != nil {
+		if err := journal.CheckStoredJSON("value of "+r.Key, r.Value, depthUnder(r.Key)); err != nil {
 			return err
 		}
 	}

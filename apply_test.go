@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func applied(t *testing.T, s *thole.Store, batch ...thole.Commit) []thole.Result {
@@ -131,8 +132,8 @@ func TestHintsTellOfEveryChangedSpace(t *testing.T) {
 	}
 	next("user:1")
 	loaded := thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}
-	if err := s.Load(t.Context(), "user:3", thole.Chunk{Done: true, Head: thole.Head{
-		Space: "user:3", Oldest: loaded, Last: loaded, Epochs: []thole.Epoch{{Name: loaded.Epoch, First: 1, Last: 1}},
+	if err := s.Load(t.Context(), "user:3", journal.Chunk{Done: true, Head: thole.Head{
+		Space: "user:3", Oldest: loaded, Last: loaded, Epochs: []journal.Epoch{{Name: loaded.Epoch, First: 1, Last: 1}},
 	}}); err != nil {
 		t.Fatal(err)
 	}

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // batcher is group commit: one goroutine drains what is queued into one
 // Backend.Commit; while that batch syncs, the next one fills.
 type batcher struct {
-	backend Backend
+	backend journal.Backend
 	// written is called with the outcome of each batch before its callers hear
 	// of it: results of what is durable, or an error.
 	written func([]Commit, []Result, error)
@@ -53,7 +55,7 @@ func (p *pending) outcome() Result {
 	return p.result
 }
 
-func newBatcher(b Backend, written func([]Commit, []Result, error), ended func()) *batcher {
+func newBatcher(b journal.Backend, written func([]Commit, []Result, error), ended func()) *batcher {
 	return &batcher{backend: b, written: written, ended: ended, wake: make(chan struct{}, 1)}
 }
 

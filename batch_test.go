@@ -10,6 +10,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // gated opens a Store whose backend takes one batch per value sent to the gate.
@@ -124,7 +125,7 @@ func TestAConflictFailsNoNeighbour(t *testing.T) {
 			wg.Go(func() {
 				c := event(i)
 				if i%2 == 1 {
-					c.Checks = []thole.Check{{Key: "app/none", At: thole.Position{Epoch: thole.NewEpoch(1), Seq: 9}}}
+					c.Checks = []thole.Check{{Key: "app/none", At: thole.Position{Epoch: journal.NewEpoch(1), Seq: 9}}}
 				}
 				space := sp
 				if i%3 == 0 {
@@ -178,7 +179,7 @@ func TestABatchIsBounded(t *testing.T) {
 }
 
 // short is a backend that loses the last result of a batch.
-type short struct{ thole.Backend }
+type short struct{ journal.Backend }
 
 func (s short) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
 	res, err := s.Backend.Commit(ctx, batch)

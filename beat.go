@@ -40,7 +40,7 @@ func (sp *Space) Alive(ctx context.Context, base string) (bool, error) {
 // beating reports whether the holder of a lease is alive, by its beat as it was
 // read just now. All who judge a lease ask here.
 func (s *Store) beating(space string, beat Record) bool {
-	if !beat.Exists() || beat.pending {
+	if !beat.Exists() || beat.Pending {
 		return beat.Exists()
 	}
 	at := recordName{space, beat.Key}

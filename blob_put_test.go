@@ -15,6 +15,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestNothingIsLeftOfABlobThatFailed(t *testing.T) {
@@ -155,7 +156,7 @@ func TestAnUploadThatWasDroppedIsNotFinished(t *testing.T) {
 // meddled is a backend on which something happens right before the first commit that
 // matches: after all that it was concluded from was read.
 type meddled struct {
-	thole.Backend
+	journal.Backend
 	match func(*thole.Commit) bool
 	do    func()
 	once  sync.Once

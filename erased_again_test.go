@@ -10,6 +10,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // hooked is the backend of one of several processes, which calls what is set.
@@ -185,7 +186,7 @@ func TestAPurgeUpToAPositionKeepsWhatIsLater(t *testing.T) {
 	later := add(t, sp, "app/log")
 	putFor(t, sp, thole.SnapshotKey("app/log", "1"), 1, time.Hour, false)
 	foreign := later
-	foreign.Epoch = thole.NewEpoch(1)
+	foreign.Epoch = journal.NewEpoch(1)
 	for _, p := range []thole.Position{foreign, upTo} {
 		if err := sp.Purge(t.Context(), thole.Purge{Streams: theLog.Streams, UpTo: p}); err != nil {
 			t.Fatal(err)

@@ -1,88 +1,9 @@
 package thole
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-
-	jsonv1 "github.com/go-json-experiment/json/v1"
 )
-
-// The sentinel errors. Compare with errors.Is; package api/rest maps each to
-// one HTTP status and one stable code. What a store cannot do at all is
-// errors.ErrUnsupported.
-var (
-	ErrNotFound  = errors.New("not found")
-	ErrExists    = errors.New("already exists")
-	ErrConflict  = errors.New("conflict")
-	ErrInvalid   = errors.New("invalid")
-	ErrTooLarge  = errors.New("too large")
-	ErrTrimmed   = errors.New("trimmed")
-	ErrFenced    = errors.New("fenced")
-	ErrDeadlock  = errors.New("deadlock")
-	ErrCancelled = errors.New("cancelled")
-	ErrCorrupt   = errors.New("corrupt")
-	ErrClosed    = errors.New("closed")
-	ErrFull      = errors.New("full") // no space is left where the store is; nothing was lost
-
-	// ErrUnavailable is a store that cannot be reached now, or did not answer in
-	// time. A commit that ends so may have happened: repeat it under an
-	// idempotency key.
-	ErrUnavailable = errors.New("unavailable")
-)
-
-// ConflictError is a check that did not hold. It unwraps to ErrConflict.
-type ConflictError struct {
-	Space   string
-	Check   Check    // what was wanted; for Expired by a write, its key with a zero At
-	Actual  Position // what was there; zero: absent
-	Expired bool     // the record is an expired Notify record and must be swept first
-}
-
-func (e *ConflictError) Error() string {
-	name := e.Check.Key
-	if name == "" {
-		name = "stream " + e.Check.Stream
-	}
-	if e.Expired {
-		return fmt.Sprintf("%s: %s: has expired", e.Space, name)
-	}
-	if e.Check.At.IsZero() && e.Actual.IsZero() { // Condition.Exists
-		return fmt.Sprintf("%s: %s: wanted some version, is absent", e.Space, name)
-	}
-	show := func(p Position) string {
-		if p.IsZero() {
-			return "absent"
-		}
-		return p.String()
-	}
-	return fmt.Sprintf("%s: %s: wanted %s, is %s", e.Space, name, show(e.Check.At), show(e.Actual))
-}
-
-// Unwrap returns ErrConflict.
-func (e *ConflictError) Unwrap() error { return ErrConflict }
-
-// TrimmedError is a cursor that cannot be resumed, or, if Adopted, a watch whose
-// space was changed by something else than commits. It unwraps to ErrTrimmed.
-// Read the state anew and go on from Last; if Adopted, from Cursor.
-type TrimmedError struct {
-	Space        string
-	Cursor       Position
-	Oldest, Last Position // what is kept
-	Reason       string
-	Adopted      bool // no event is missing
-}
-
-func (e *TrimmedError) Error() string {
-	if e.Adopted {
-		return fmt.Sprintf("%s: trimmed after %s: read the state anew: %s", e.Space, e.Cursor, e.Reason)
-	}
-	return fmt.Sprintf("%s: cursor %s cannot be resumed: it is %s", e.Space, e.Cursor, e.Reason)
-}
-
-// Unwrap returns ErrTrimmed.
-func (e *TrimmedError) Unwrap() error { return ErrTrimmed }
 
 // ReusedKeyError is an idempotency key that was used before for something
 // else. It unwraps to ErrInvalid.
@@ -94,39 +15,6 @@ func (e *ReusedKeyError) Error() string {
 
 // Unwrap returns ErrInvalid.
 func (e *ReusedKeyError) Unwrap() error { return ErrInvalid }
-
-// UnreachableError says which of several stores did not answer a question to all
-// of them. What comes with it is what the others have. It unwraps to
-// ErrUnavailable.
-type UnreachableError struct{ Stores []UnreachableStore }
-
-// UnreachableStore is one of several stores, and why it did not answer.
-type UnreachableStore struct {
-	Spaces []string // patterns of the spaces that live there
-	Err    error
-}
-
-func (e *UnreachableError) Error() string {
-	var b strings.Builder
-	for i, s := range e.Stores {
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		fmt.Fprintf(&b, "the store of %s does not answer: %v", strings.Join(s.Spaces, ", "), s.Err)
-	}
-	return b.String()
-}
-
-// Unwrap returns ErrUnavailable.
-func (e *UnreachableError) Unwrap() error { return ErrUnavailable }
-
-// Patterns returns those of all spaces that cannot be reached.
-func (e *UnreachableError) Patterns() (all []string) {
-	for _, s := range e.Stores {
-		all = append(all, s.Spaces...)
-	}
-	return all
-}
 
 // damaged returns the spaces that err says are damaged.
 func damaged(err error) (names []string) {
@@ -154,13 +42,4 @@ func reached(err error) error {
 // invalidf returns an error that is ErrInvalid and says what to change.
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
-}
-
-// Decode unmarshals stored JSON into v. A failure is ErrCorrupt and names what
-// was read, never a panic.
-func Decode(what string, data json.RawMessage, v any) error {
-	if err := jsonv1.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%w: %s: %v", ErrCorrupt, what, err)
-	}
-	return nil
 }

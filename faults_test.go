@@ -11,12 +11,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // openOn opens a Store on b for the test.
-func openOn(t testing.TB, b thole.Backend, opts *thole.Options) *thole.Store {
+func openOn(t testing.TB, b journal.Backend, opts *thole.Options) *thole.Store {
 	t.Helper()
 	var o thole.Options
 	if opts != nil {
@@ -48,7 +49,7 @@ const (
 
 // faults is a Backend that fails when told to, and notes what it is asked.
 type faults struct {
-	thole.Backend
+	journal.Backend
 	shared bool          // Close leaves the backend open: another Store is on it
 	gate   chan struct{} // when not nil, each Commit takes one from it first
 

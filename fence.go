@@ -8,6 +8,8 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"strings"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // Fence proves that its holder had a lease: the key of the lease's owner record
@@ -66,7 +68,7 @@ func ParseFence(s string) (Fence, error) {
 		return Fence{}, invalidf("a fence names no lease")
 	}
 	f := Fence{Key: string(raw[:at])}
-	if err := checkName("fence", f.Key); err != nil {
+	if err := journal.CheckName("fence", f.Key); err != nil {
 		return Fence{}, err
 	}
 	if f.Token, err = ParsePosition(string(raw[at+1:])); err != nil || f.Token.IsZero() {

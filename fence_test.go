@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // acquired takes the lease job and returns its fence.
@@ -163,10 +164,10 @@ func TestNoPrintOrRecordShowsTheSecretOfAFence(t *testing.T) {
 }
 
 func TestAFenceSurvivesItsTextForm(t *testing.T) {
-	epoch := thole.NewEpoch(1)
+	epoch := journal.NewEpoch(1)
 	for _, f := range []thole.Fence{
 		{Key: "run/run_1/owner", Token: thole.Position{Epoch: epoch, Seq: 7}},
-		{Key: "lock/a@b@é/owner", Token: thole.Position{Epoch: epoch, Seq: thole.MaxSeq}},
+		{Key: "lock/a@b@é/owner", Token: thole.Position{Epoch: epoch, Seq: journal.MaxSeq}},
 		{Key: strings.Repeat("k", thole.MaxNameBytes), Token: thole.Position{Epoch: epoch}},
 	} {
 		if got := f.Proof(); got != "" {
@@ -191,7 +192,7 @@ func FuzzParseFence(f *testing.F) {
 	f.Add("Y\nUA")
 	f.Add("YUA.")
 	f.Add("YUA.AAECAwQFBgcICQoLDA0ODw")
-	old := guessed(thole.Fence{Key: "a/owner", Token: thole.Position{Epoch: thole.NewEpoch(1), Seq: 3}})
+	old := guessed(thole.Fence{Key: "a/owner", Token: thole.Position{Epoch: journal.NewEpoch(1), Seq: 3}})
 	f.Add(old)
 	f.Add(old + ".AAECAwQFBgcICQoLDA0ODw")
 	f.Add(old + ".AAECAwQFBgcICQoLDA0ODw.AA")

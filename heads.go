@@ -3,6 +3,8 @@ package thole
 import (
 	"context"
 	"errors"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // Heads returns where the journals of spaces begin and end, in the order of names; a
@@ -15,7 +17,7 @@ func (s *Store) Heads(ctx context.Context, names ...string) ([]Head, error) {
 	case !errors.Is(err, ErrCorrupt):
 		return heads, err
 	case len(names) == 1:
-		return []Head{{}}, &UnreachableError{[]UnreachableStore{{Spaces: names, Err: err}}}
+		return []Head{{}}, &UnreachableError{Stores: []journal.UnreachableStore{{Spaces: names, Err: err}}}
 	}
 	heads, without := nil, &UnreachableError{}
 	for _, half := range [][]string{names[:len(names)/2], names[len(names)/2:]} {

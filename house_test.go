@@ -20,15 +20,16 @@ const module = "github.com/thole-dev/thole"
 // project it may import (design, section 1: imports point down only). The root
 // package is ".".
 var mayImport = map[string][]string{
-	".":         {"internal"},
+	"journal":   {},
 	"internal":  {},
-	"backend":   {".", "internal"},
-	"state":     {".", "internal"},
-	"api":       {".", "internal", "state", "api"},
-	"agent":     {".", "internal", "state", "agent"},
-	"inspector": {".", "internal", "state"},
-	"cmd":       {".", "internal", "state", "api", "agent", "inspector", "backend", "examples"},
-	"examples":  {".", "internal", "state", "api", "agent", "backend"},
+	"backend":   {"journal", "internal"},
+	".":         {"journal", "internal"},
+	"state":     {"journal", "internal", "."},
+	"agent":     {"journal", "internal", ".", "state", "agent"},
+	"api":       {"journal", "internal", ".", "state", "api"},
+	"inspector": {"journal", "internal", ".", "state"},
+	"cmd":       {"journal", "internal", ".", "state", "api", "agent", "inspector", "backend", "examples"},
+	"examples":  {"journal", "internal", ".", "state", "api", "agent", "backend"},
 }
 
 // exceptions are the imports beside those rules: package → imported packages.
@@ -44,8 +45,8 @@ var exceptions = map[string][]string{
 }
 
 // testsMayImport is what the tests of every package but the leaves may import
-// beside that: stores to test on.
-var testsMayImport = []string{"backend/*", "state/statetest"}
+// beside that: stores to test on, and the root, which holds them.
+var testsMayImport = []string{".", "backend/*", "state/statetest"}
 
 // testExceptions are the imports of tests beside all these rules.
 var testExceptions = map[string][]string{
@@ -84,7 +85,7 @@ func allowed(pkg, imported string) bool {
 }
 
 func testMayImport(pkg, imported string) bool {
-	return first(pkg) != "internal" && matches(testsMayImport, imported) || matches(testExceptions[pkg], imported)
+	return first(pkg) != "internal" && first(pkg) != "journal" && matches(testsMayImport, imported) || matches(testExceptions[pkg], imported)
 }
 
 // matches reports whether pkg is one of patterns, of which "dir/*" stands for

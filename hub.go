@@ -228,7 +228,7 @@ func (h *hub) place() place {
 // more, whose head was read after it: the space is another one now, was changed by
 // something else than commits, or was trimmed beyond the place.
 func (p place) gone(head Head) bool {
-	return p.begun && (head.Resume(p.head) != nil || head.adopted() > p.head.Epoch)
+	return p.begun && (head.Resume(p.head) != nil || head.Adopted() > p.head.Epoch)
 }
 
 // committed appends what this process committed, if it follows directly, and
@@ -383,7 +383,7 @@ func (h *hub) push(d *Delivery) {
 	}
 }
 
-func weight(d *Delivery) int { return d.size() + 16*len(d.Refs) + 256 }
+func weight(d *Delivery) int { return d.Size() + 16*len(d.Refs) + 256 }
 
 // announce wakes who waits. The caller holds mu.
 func (h *hub) announce() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestALeaseIsKeptUntilItIsReplaced(t *testing.T) {
@@ -67,7 +68,7 @@ func TestALeaseIsKeptUntilItIsReplaced(t *testing.T) {
 		if err := sp.KeepLease(t.Context(), fence, time.Minute); !errors.Is(err, thole.ErrFenced) {
 			t.Errorf("replaced: got %v, want ErrFenced", err)
 		}
-		for _, f := range []thole.Fence{fence, {Key: "job/owner", Token: thole.Position{Epoch: thole.NewEpoch(1), Seq: 1}}} {
+		for _, f := range []thole.Fence{fence, {Key: "job/owner", Token: thole.Position{Epoch: journal.NewEpoch(1), Seq: 1}}} {
 			if _, err := sp.Under(other).Under(f).Commit(t.Context(), event(1)); !errors.Is(err, thole.ErrFenced) {
 				t.Errorf("under %v: got %v, want ErrFenced", f, err)
 			}

@@ -54,7 +54,7 @@ func (sp *Space) withMoves(ctx context.Context, c *Commit, size int, seen []sigh
 			}
 			with.Writes = append(with.Writes, o.move(o.record, c.Now))
 		}
-		if size, err := with.check(); err == nil {
+		if size, err := checkCommit(&with); err == nil {
 			return with, size, nil
 		}
 	}

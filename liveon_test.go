@@ -14,6 +14,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // living opens a store in which a thing lives for an hour after what is written below
@@ -368,8 +369,8 @@ func TestAnOwnerThatNoWriteMayHoldStopsNoWrites(t *testing.T) {
 		sp, _ := living(t)
 		now := time.Now().UTC()
 		at := thole.Position{Epoch: "0001abcdef01", Seq: 1}
-		err := sp.Store().Load(t.Context(), sp.Name(), thole.Chunk{
-			Head:    thole.Head{Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 1}}},
+		err := sp.Store().Load(t.Context(), sp.Name(), journal.Chunk{
+			Head:    thole.Head{Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: 1}}},
 			Records: []thole.Record{{Key: "thing/1", Value: json.RawMessage("1e999999"), Version: at, Updated: now, Expires: now.Add(time.Minute)}},
 			Done:    true,
 		})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // Named is a record whose key is a prefix and a name from outside, which is
@@ -18,7 +20,7 @@ type Named struct {
 // byte order of their escaped names. Next is the name to go on after; "": there
 // are no more. Errors: ErrCorrupt for a key that is not escaped.
 func (sp *Space) ListNamed(ctx context.Context, prefix, after string, limit int) (list []Named, next string, err error) {
-	q := ListQuery{Prefix: prefix, Limit: PageLimit(limit)}
+	q := ListQuery{Prefix: prefix, Limit: journal.PageLimit(limit)}
 	if after != "" {
 		q.After = prefix + url.PathEscape(after)
 	}

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Names from other Stores, and imported ones, hold what those of commits may.
 func TestNamesThatAreAppliedOrImportedHoldNoControlCharacters(t *testing.T) {
 	s := open(t, nil)
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	epoch := thole.NewEpoch(1)
+	epoch := journal.NewEpoch(1)
 	first := thole.Position{Epoch: epoch, Seq: 1}
-	head := thole.Head{Oldest: first, Last: first, Epochs: []thole.Epoch{{Name: epoch, First: 1, Last: 1}}}
+	head := thole.Head{Oldest: first, Last: first, Epochs: []journal.Epoch{{Name: epoch, First: 1, Last: 1}}}
 	for _, bad := range []string{"a\nb", "a\r\ndata: x", "a\x00b", "a\x7fb", "\xff"} {
 		with := func(set func(*thole.Event)) []thole.Event {
 			e := thole.Event{Stream: "s", Type: "a.b", Data: []byte("1")}
@@ -33,15 +34,15 @@ func TestNamesThatAreAppliedOrImportedHoldNoControlCharacters(t *testing.T) {
 			"key":   {Writes: []thole.Write{{Key: bad, Value: []byte("1")}}},
 			"check": {Checks: []thole.Check{{Key: bad}}, Events: with(func(*thole.Event) {})},
 		}
-		chunks := map[string]thole.Chunk{
+		chunks := map[string]journal.Chunk{
 			"key":        {Head: head, Records: []thole.Record{{Key: bad, Value: []byte("1"), Version: first, Updated: now}}},
 			"actor":      {Head: head, Events: with(func(e *thole.Event) { e.Actor = bad })},
 			"cause":      {Head: head, Events: with(func(e *thole.Event) { e.Cause = bad })},
-			"epoch name": {Head: thole.Head{Oldest: thole.Position{Epoch: bad, Seq: 1}, Last: thole.Position{Epoch: bad, Seq: 1}, Epochs: []thole.Epoch{{Name: bad, First: 1, Last: 1}}}},
+			"epoch name": {Head: thole.Head{Oldest: thole.Position{Epoch: bad, Seq: 1}, Last: thole.Position{Epoch: bad, Seq: 1}, Epochs: []journal.Epoch{{Name: bad, First: 1, Last: 1}}}},
 		}
 		for what, e := range events {
 			commits[what] = thole.Commit{Events: e}
-			chunks[what] = thole.Chunk{Head: head, Events: e}
+			chunks[what] = journal.Chunk{Head: head, Events: e}
 		}
 		for what, c := range commits {
 			c.Space, c.Now = "user:1", now

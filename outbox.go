@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // Work over two spaces goes through an outbox, in three commits:
@@ -93,12 +95,12 @@ func (m *message) check(id string) error {
 	if err := m.addressed(); err != nil {
 		return err
 	}
-	c := m.commit().clone()
-	if c.Reserved() {
+	c := m.commit().Clone()
+	if AnyReserved(c.Names()) {
 		return invalidf("a message cannot touch what belongs to the kernel")
 	}
-	c.decide(id, verdict{}) // which counts, too
-	if _, err := c.check(); err != nil {
+	decide(&c, id, verdict{}) // which counts, too
+	if _, err := checkCommit(&c); err != nil {
 		return err
 	}
 	for _, e := range []*Event{m.Delivered, m.Refused} {
@@ -106,7 +108,7 @@ func (m *message) check(id string) error {
 			continue
 		}
 		outcome := *e
-		if err := outcome.check(); err != nil {
+		if err := checkEvent(&outcome); err != nil {
 			return err
 		}
 		if Reserved(e.Stream) {
@@ -119,13 +121,13 @@ func (m *message) check(id string) error {
 // addressed reports what keeps every commit of the message's sender from the
 // second space.
 func (m *message) addressed() error {
-	if err := checkSpaceName(m.To); err != nil {
+	if err := journal.CheckAnySpaceName(m.To); err != nil {
 		return err
 	}
-	if err := checkOptional("actor", m.Actor); err != nil {
+	if err := journal.CheckOptionalName("actor", m.Actor); err != nil {
 		return err
 	}
-	return checkOptional("cause", m.Cause)
+	return journal.CheckOptionalName("cause", m.Cause)
 }
 
 // commit is the message's commit, without a verdict.
@@ -139,7 +141,7 @@ func (m *message) commit() Commit {
 }
 
 // decide makes c the commit that gives message id its verdict, if it has none.
-func (c *Commit) decide(id string, v verdict) {
+func decide(c *Commit, id string, v verdict) {
 	data, _ := marshal(v) // one string: cannot fail
 	c.Checks = slices.Insert(c.Checks, 0, Check{Key: "sent/" + id})
 	c.Writes = append(c.Writes, Write{Key: "sent/" + id, Value: data})
@@ -170,7 +172,7 @@ func (s *Store) deliver(ctx context.Context, sp *Space, rec Record) error {
 	if v.Refused != "" {
 		outcome = m.Refused
 	}
-	if outcome != nil && (outcome.check() != nil || Reserved(outcome.Stream)) {
+	if outcome != nil && (checkEvent(outcome) != nil || Reserved(outcome.Stream)) {
 		outcome = nil
 	}
 	if outcome == nil && v.Refused != "" {
@@ -192,7 +194,7 @@ func (s *Store) deliver(ctx context.Context, sp *Space, rec Record) error {
 func (s *Store) verdict(ctx context.Context, id string, m *message) (verdict, error) {
 	to := s.Space(m.To).As(m.Actor).Because(m.Cause)
 	try := func(c Commit, v verdict) (verdict, error) {
-		c.decide(id, v)
+		decide(&c, id, v)
 		_, err := to.commit(ctx, c)
 		var conflict *ConflictError
 		if errors.As(err, &conflict) && conflict.Check.Key == "sent/"+id {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // pay moves one unit from a project to a user: an event in each space.
@@ -147,7 +148,7 @@ func TestARefusedMessageIsToldToItsSender(t *testing.T) {
 	for _, opts := range []*thole.SendOptions{nil, {Refused: &thole.Event{Stream: "app/x", Type: "payment.bounced"}}} {
 		_, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
 			id = tx.Send("user:1", thole.Commit{
-				Checks: []thole.Check{{Key: "app/account", At: thole.Position{Epoch: thole.NewEpoch(1), Seq: 1}}},
+				Checks: []thole.Check{{Key: "app/account", At: thole.Position{Epoch: journal.NewEpoch(1), Seq: 1}}},
 				Writes: []thole.Write{{Key: "app/x", Value: json.RawMessage("1")}},
 			}, opts)
 			return nil

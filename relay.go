@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // Bounds of passing signals on. What does not fit is dropped, the oldest first.
@@ -42,10 +44,10 @@ func newExchange(s *Store, over <-chan struct{}) *exchange {
 // sent. What is received is every signal, from anywhere, in the order of
 // each sender; who does not keep up misses some. A Store passes over what bears
 // its own name. Both are ErrClosed once the Store is closed.
-func (s *Store) Signals() Relay { return s.exchange }
+func (s *Store) Signals() journal.Relay { return s.exchange }
 
 // Send implements [Relay].
-func (x *exchange) Send(ctx context.Context, signals []Signal) error {
+func (x *exchange) Send(ctx context.Context, signals []journal.Signal) error {
 	var malformed error
 	for _, sig := range signals {
 		select {
@@ -53,12 +55,12 @@ func (x *exchange) Send(ctx context.Context, signals []Signal) error {
 			return fmt.Errorf("send signals: %w", ErrClosed)
 		default:
 		}
-		err := checkSpaceName(sig.Space)
+		err := journal.CheckAnySpaceName(sig.Space)
 		if err == nil && len(sig.Origin)+len(x.origin) >= maxOrigin {
 			err = invalidf("its origin has %d bytes", len(sig.Origin))
 		}
 		if err == nil {
-			err = sig.Event.check()
+			err = checkEvent(&sig.Event)
 		}
 		if err != nil {
 			malformed = fmt.Errorf("send a signal to %.80q: %w", sig.Space, err)
@@ -73,7 +75,7 @@ func (x *exchange) Send(ctx context.Context, signals []Signal) error {
 }
 
 // Receive implements [Relay].
-func (x *exchange) Receive(ctx context.Context, hear func(Signal)) error {
+func (x *exchange) Receive(ctx context.Context, hear func(journal.Signal)) error {
 	q := x.open()
 	defer x.shut(q)
 	for {
@@ -95,7 +97,7 @@ func (x *exchange) Receive(ctx context.Context, hear func(Signal)) error {
 }
 
 // attach makes the backend's relay one way out, and the way in.
-func (x *exchange) attach(ctx context.Context, r Relay, tasks *sync.WaitGroup) {
+func (x *exchange) attach(ctx context.Context, r journal.Relay, tasks *sync.WaitGroup) {
 	q := x.open()
 	tasks.Go(func() { x.drain(ctx, r, q) })
 	tasks.Go(func() { x.listen(ctx, r, q) })
@@ -103,7 +105,7 @@ func (x *exchange) attach(ctx context.Context, r Relay, tasks *sync.WaitGroup) {
 
 // drain sends what is in q until ctx ends. A relay that hangs or fails costs the
 // signals that it was given.
-func (x *exchange) drain(ctx context.Context, to Relay, q *signalQueue) {
+func (x *exchange) drain(ctx context.Context, to journal.Relay, q *signalQueue) {
 	for failing := false; ; {
 		slice := q.take(ctx.Done(), nil)
 		if slice == nil {
@@ -120,9 +122,9 @@ func (x *exchange) drain(ctx context.Context, to Relay, q *signalQueue) {
 }
 
 // listen takes in what other processes send until ctx ends.
-func (x *exchange) listen(ctx context.Context, from Relay, own *signalQueue) {
+func (x *exchange) listen(ctx context.Context, from journal.Relay, own *signalQueue) {
 	for ctx.Err() == nil {
-		err := from.Receive(ctx, func(sig Signal) {
+		err := from.Receive(ctx, func(sig journal.Signal) {
 			if strings.Contains(sig.Origin, x.origin) {
 				return // it began here or came through here
 			}
@@ -137,7 +139,7 @@ func (x *exchange) listen(ctx context.Context, from Relay, own *signalQueue) {
 }
 
 // show delivers a signal of another Store to the watchers here.
-func (x *exchange) show(sig Signal) {
+func (x *exchange) show(sig journal.Signal) {
 	if h := x.store.hubs.find(sig.Space); h != nil {
 		sig.Event.Position = Position{}
 		h.signal(&Delivery{Event: sig.Event})
@@ -145,7 +147,7 @@ func (x *exchange) show(sig Signal) {
 }
 
 // publish queues a signal for everyone but from.
-func (x *exchange) publish(sig Signal, from *signalQueue) {
+func (x *exchange) publish(sig journal.Signal, from *signalQueue) {
 	x.mu.Lock()
 	outs := x.outs
 	x.mu.Unlock()
@@ -180,24 +182,24 @@ func (x *exchange) shut(q *signalQueue) {
 // signalQueue holds signals for one who takes them at their own speed.
 type signalQueue struct {
 	mu    sync.Mutex
-	list  []Signal
+	list  []journal.Signal
 	bytes int
 
 	wake chan struct{} // capacity 1: list is not empty
 }
 
-func (sig *Signal) weight() int {
-	return len(sig.Origin) + len(sig.Space) + sig.Event.size() + 16*len(sig.Event.Refs) + 256
+func signalWeight(sig *journal.Signal) int {
+	return len(sig.Origin) + len(sig.Space) + sig.Event.Size() + 16*len(sig.Event.Refs) + 256
 }
 
 // put never waits: the oldest make room.
-func (q *signalQueue) put(sig Signal) {
+func (q *signalQueue) put(sig journal.Signal) {
 	q.mu.Lock()
 	q.list = append(q.list, sig)
-	q.bytes += sig.weight()
+	q.bytes += signalWeight(&sig)
 	for q.bytes > maxQueuedSignals {
-		q.bytes -= q.list[0].weight()
-		q.list[0] = Signal{}
+		q.bytes -= signalWeight(&q.list[0])
+		q.list[0] = journal.Signal{}
 		q.list = q.list[1:]
 	}
 	q.mu.Unlock()
@@ -209,12 +211,12 @@ func (q *signalQueue) put(sig Signal) {
 
 // take waits for signals and returns some, in order; none when one of the
 // channels was closed.
-func (q *signalQueue) take(done, over <-chan struct{}) []Signal {
+func (q *signalQueue) take(done, over <-chan struct{}) []journal.Signal {
 	for {
 		q.mu.Lock()
 		n, size := 0, 0
-		for n < len(q.list) && (n == 0 || size+q.list[n].weight() <= maxSignalSlice) {
-			size += q.list[n].weight()
+		for n < len(q.list) && (n == 0 || size+signalWeight(&q.list[n]) <= maxSignalSlice) {
+			size += signalWeight(&q.list[n])
 			n++
 		}
 		slice := q.list[:n:n]

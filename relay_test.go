@@ -13,6 +13,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // bus is a Relay that passes every signal to everyone, its sender included. It
@@ -22,7 +23,7 @@ type bus struct {
 	hangs chan struct{} // when not nil, Send waits until it is closed
 
 	mu    sync.Mutex
-	hears []func(thole.Signal)
+	hears []func(journal.Signal)
 	ends  chan error    // what Receive is to return before its time
 	heads chan struct{} // when not nil, Heads waits until it is closed
 }
@@ -34,7 +35,7 @@ func newBus(t *testing.T) *bus {
 	return b
 }
 
-func (b *bus) Send(ctx context.Context, signals []thole.Signal) error {
+func (b *bus) Send(ctx context.Context, signals []journal.Signal) error {
 	if b.hangs != nil {
 		select {
 		case <-b.hangs:
@@ -52,7 +53,7 @@ func (b *bus) Send(ctx context.Context, signals []thole.Signal) error {
 	return nil
 }
 
-func (b *bus) Receive(ctx context.Context, hear func(thole.Signal)) error {
+func (b *bus) Receive(ctx context.Context, hear func(journal.Signal)) error {
 	b.mu.Lock()
 	b.hears = append(b.hears, hear)
 	b.mu.Unlock()
@@ -129,9 +130,9 @@ func TestASignalIsNotHeldForAJournalThatIsGone(t *testing.T) {
 		commitNumbers(t, here, 1, 1)
 		w := watch(t, here, nil)
 		for _, origin := range []string{"store_x", "store_y"} {
-			sig := thole.Signal{Origin: origin, Space: here.Name(),
+			sig := journal.Signal{Origin: origin, Space: here.Name(),
 				Event: thole.Event{Stream: "app/x", Type: "x.progress", Data: []byte(`2`)}}
-			if err := there.Store().Signals().Send(t.Context(), []thole.Signal{sig}); err != nil {
+			if err := there.Store().Signals().Send(t.Context(), []journal.Signal{sig}); err != nil {
 				t.Fatal(err)
 			}
 			hears(t, origin, w, "~2")
@@ -165,9 +166,9 @@ func TestARelayThatHangsHoldsNobodyUp(t *testing.T) {
 			t.Errorf("waited %v", waited)
 		}
 		// What a relay is too slow for is dropped: the oldest.
-		var heard []thole.Signal
+		var heard []journal.Signal
 		b.mu.Lock()
-		b.hears = append(b.hears, func(sig thole.Signal) { heard = append(heard, sig) })
+		b.hears = append(b.hears, func(sig journal.Signal) { heard = append(heard, sig) })
 		b.mu.Unlock()
 		signal(t, sp, "last")
 		close(b.hangs)
@@ -186,7 +187,7 @@ func TestAStoreClosesWhileItsRelayHangs(t *testing.T) {
 		signal(t, s.Space("project:shop"), 1)
 		synctest.Wait()
 		received := make(chan error)
-		go func() { received <- s.Signals().Receive(t.Context(), func(thole.Signal) {}) }()
+		go func() { received <- s.Signals().Receive(t.Context(), func(journal.Signal) {}) }()
 		synctest.Wait()
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -194,7 +195,7 @@ func TestAStoreClosesWhileItsRelayHangs(t *testing.T) {
 		if err := <-received; !errors.Is(err, thole.ErrClosed) {
 			t.Errorf("Receive: got %v, want ErrClosed", err)
 		}
-		if err := s.Signals().Send(t.Context(), make([]thole.Signal, 1)); !errors.Is(err, thole.ErrClosed) {
+		if err := s.Signals().Send(t.Context(), make([]journal.Signal, 1)); !errors.Is(err, thole.ErrClosed) {
 			t.Errorf("Send: got %v, want ErrClosed", err)
 		}
 	})
@@ -230,7 +231,7 @@ func TestSignalsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
 		heard := make(map[string][]string)
 		for name, s := range map[string]*thole.Store{"first": first, "second": second} {
 			go func() {
-				err := s.Signals().Receive(ctx, func(sig thole.Signal) {
+				err := s.Signals().Receive(ctx, func(sig journal.Signal) {
 					mu.Lock()
 					defer mu.Unlock()
 					from, _, passed := strings.Cut(sig.Origin, " ")
@@ -246,9 +247,9 @@ func TestSignalsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
 		}
 		synctest.Wait()
 		data := []byte(`1`)
-		sig := thole.Signal{Origin: "store_remote", Space: "user:1", Event: thole.Event{
+		sig := journal.Signal{Origin: "store_remote", Space: "user:1", Event: thole.Event{
 			Stream: "app/x", Type: "x.progress", Data: data, Position: thole.Position{Epoch: "0001ffffffff", Seq: 1}}}
-		if err := first.Signals().Send(ctx, []thole.Signal{sig}); err != nil {
+		if err := first.Signals().Send(ctx, []journal.Signal{sig}); err != nil {
 			t.Fatal(err)
 		}
 		data[0] = '9' // the caller's again
@@ -267,12 +268,12 @@ func TestSignalsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
 				t.Errorf("received from the %s: got %q, want %q", name, got, want)
 			}
 		}
-		for _, bad := range []thole.Signal{
+		for _, bad := range []journal.Signal{
 			{Origin: "x", Space: "nowhere", Event: sig.Event},
 			{Origin: "x", Space: "user:1", Event: thole.Event{Stream: "s", Type: "x.y", Data: []byte(`{`)}},
 			{Origin: strings.Repeat("x", 1<<10), Space: "user:1", Event: sig.Event},
 		} {
-			if err := first.Signals().Send(t.Context(), []thole.Signal{bad, sig}); !errors.Is(err, thole.ErrInvalid) {
+			if err := first.Signals().Send(t.Context(), []journal.Signal{bad, sig}); !errors.Is(err, thole.ErrInvalid) {
 				t.Errorf("%.100v: got %v, want ErrInvalid", bad, err)
 			}
 			synctest.Wait()

@@ -1,6 +1,7 @@
 package thole
 
 import (
+	"iter"
 	"slices"
 	"strings"
 )
@@ -45,18 +46,12 @@ func LeaseOf(key string) (base, part string, ok bool) {
 	return base, part, part == "owner" || part == "beat"
 }
 
-// Reserved reports whether c touches a name that is [Reserved].
-func (c *Commit) Reserved() bool {
-	return slices.ContainsFunc(c.Checks, func(k Check) bool { return Reserved(k.Key + k.Stream) }) ||
-		slices.ContainsFunc(c.Events, func(e Event) bool { return Reserved(e.Stream) }) ||
-		slices.ContainsFunc(c.Writes, func(w Write) bool { return Reserved(w.Key) })
+// AnyReserved reports whether one of names is [Reserved].
+func AnyReserved(names iter.Seq[string]) bool {
+	for name := range names {
+		if Reserved(name) {
+			return true
+		}
+	}
+	return false
 }
-
-// Reserved reports whether c holds something under a name that is [Reserved].
-func (c *Chunk) Reserved() bool {
-	return slices.ContainsFunc(c.Events, func(e Event) bool { return Reserved(e.Stream) }) ||
-		slices.ContainsFunc(c.Records, func(r Record) bool { return Reserved(r.Key) })
-}
-
-// Reserved reports whether p names a stream that is [Reserved].
-func (p *Purge) Reserved() bool { return slices.ContainsFunc(p.Streams, Reserved) }

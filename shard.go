@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // shards is group commit for a backend that is [Sharded]: a batcher for each
@@ -15,10 +17,10 @@ type shards struct {
 }
 
 // newShards calls written, one batch at a time, and ended as a batcher does.
-func newShards(b Backend, written func([]Commit, []Result, error), ended func()) *shards {
+func newShards(b journal.Backend, written func([]Commit, []Result, error), ended func()) *shards {
 	s := &shards{of: func(string) int { return 0 }}
 	n := 1
-	if sharded, ok := b.(Sharded); ok {
+	if sharded, ok := b.(journal.Sharded); ok {
 		n, s.of = sharded.Shards(), sharded.Shard
 	}
 	var one sync.Mutex // of several batchers

@@ -8,12 +8,13 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // halves is a backend of two shards: spaces of users, and all others. Batches
 // for users wait until they may go, and fail if there is an error.
 type halves struct {
-	thole.Backend
+	journal.Backend
 	t    testing.TB
 	gate chan error
 }

@@ -10,6 +10,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // Space is a handle on one space: a name, and who acts there. Handles are
@@ -86,7 +88,7 @@ func (sp *Space) Commit(ctx context.Context, c Commit) (Result, error) {
 	if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
 		return r, err
 	}
-	return sp.commit(ctx, c.clone())
+	return sp.commit(ctx, c.Clone())
 }
 
 // commit is Commit for bytes that belong to the Store already.
@@ -114,7 +116,7 @@ func (sp *Space) commitWith(ctx context.Context, c Commit, answer json.RawMessag
 		}
 		c.Checks = append(checks, c.Checks...)
 	}
-	size, err := c.check()
+	size, err := checkCommit(&c)
 	if err == nil {
 		err = sp.store.admit(ctx, sp.name)
 	}
@@ -193,20 +195,6 @@ func (sp *Space) isFence(c Check) bool {
 	return slices.ContainsFunc(sp.fences, Fence{Key: c.Key, Token: c.At}.Is)
 }
 
-func (c Commit) clone() Commit {
-	c.Checks = slices.Clone(c.Checks)
-	c.Events = slices.Clone(c.Events)
-	c.Writes = slices.Clone(c.Writes)
-	for i := range c.Events {
-		c.Events[i].Data = slices.Clone(c.Events[i].Data)
-		c.Events[i].Refs = slices.Clone(c.Events[i].Refs)
-	}
-	for i := range c.Writes {
-		c.Writes[i].Value = slices.Clone(c.Writes[i].Value)
-	}
-	return c
-}
-
 // readable returns what is wrong with the space's name for a read: a name that no new
 // space can have must be that of an old one, for else it is a mistake, such as a
 // pattern, and would be read as empty.
@@ -234,7 +222,7 @@ func (sp *Space) GetAll(ctx context.Context, keys ...string) ([]Record, error) {
 		return nil, err
 	}
 	for _, k := range keys {
-		if err := checkName("key", k); err != nil {
+		if err := journal.CheckName("key", k); err != nil {
 			return nil, err
 		}
 	}
@@ -258,10 +246,10 @@ func (sp *Space) List(ctx context.Context, q ListQuery) ([]Record, error) {
 	if err := sp.readable(ctx); err != nil {
 		return nil, err
 	}
-	if err := checkPrefix(q.Prefix); err != nil {
+	if err := journal.CheckPrefix(q.Prefix); err != nil {
 		return nil, err
 	}
-	q.Limit = PageLimit(q.Limit)
+	q.Limit = journal.PageLimit(q.Limit)
 	var out []Record
 	for limit := q.Limit; ; {
 		recs, err := sp.store.backend.List(ctx, sp.name, q)
@@ -316,7 +304,7 @@ func (sp *Space) Read(ctx context.Context, q ReadQuery) (Page, error) {
 	if err := sp.readable(ctx); err != nil {
 		return Page{}, err
 	}
-	q.Limit = PageLimit(q.Limit)
+	q.Limit = journal.PageLimit(q.Limit)
 	p, err := sp.store.backend.Read(ctx, sp.name, q)
 	if err != nil {
 		return Page{}, fmt.Errorf("read %s: %w", sp.name, err)
@@ -396,12 +384,6 @@ func (sp *Space) Purge(ctx context.Context, p Purge) error {
 	}
 	return nil
 }
-
-// As reads a record's value into v. See [Decode].
-func (r Record) As(v any) error { return Decode("record "+r.Key, r.Value, v) }
-
-// As reads an event's data into v. See [Decode].
-func (e Event) As(v any) error { return Decode("event "+e.Type+" at "+e.Position.String(), e.Data, v) }
 
 // marshal turns v into JSON without HTML escapes. RawMessages pass unchanged.
 func marshal(v any) (json.RawMessage, error) {

@@ -7,27 +7,28 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestASpacesNameIsNoPatternAndNoList(t *testing.T) {
 	for _, good := range []string{"global", "project:shop", "user:a@b.c", "k-2_x:Ü=1;é:x", "org:acme.inc"} {
-		if err := errors.Join(thole.CheckSpaceName(good), thole.CheckSpacePattern(good)); err != nil {
+		if err := errors.Join(journal.CheckSpaceName(good), journal.CheckSpacePattern(good)); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
 	for _, good := range []string{"*", "project:*"} {
-		if err := thole.CheckSpacePattern(good); err != nil {
+		if err := journal.CheckSpacePattern(good); err != nil {
 			t.Errorf("pattern %q: %v", good, err)
 		}
 	}
 	for _, bad := range []string{"", "*", "project", "project:", ":a", "project:*", "project:a*", "project:a,b", " project:a", "project: a", "project:a ",
 		"project:a\u00a0b", "project:a\tb", "project:a\u0085", "project:a/b", "PROJECT:a", "Project:a", "1p:a", "global:", "project:a\xff"} {
-		if err := thole.CheckSpaceName(bad); !errors.Is(err, thole.ErrInvalid) {
+		if err := journal.CheckSpaceName(bad); !errors.Is(err, thole.ErrInvalid) {
 			t.Errorf("%q: got %v, want ErrInvalid", bad, err)
 		}
 	}
 	for _, bad := range []string{"", "**", "*:*", "pro*", "PROJECT:a", "PROJECT:*", " project:a", " *", "project:a*", "project:a,project:b", "project:*:*"} {
-		if err := thole.CheckSpacePattern(bad); !errors.Is(err, thole.ErrInvalid) {
+		if err := journal.CheckSpacePattern(bad); !errors.Is(err, thole.ErrInvalid) {
 			t.Errorf("pattern %q: got %v, want ErrInvalid", bad, err)
 		}
 	}

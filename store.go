@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // Options tune a Store. The zero value is the default.
@@ -35,7 +37,7 @@ type Options struct {
 // validation, group commit, idempotency, expiry, watching. It is safe for
 // concurrent use.
 type Store struct {
-	backend Backend
+	backend journal.Backend
 	opts    Options
 	log     *slog.Logger
 	clock   *clock
@@ -60,7 +62,7 @@ type Store struct {
 // Open starts a Store on b, which it owns from then on and closes in
 // [Store.Close]. It reads from b once, to compare the machine's clock with the
 // times there. A nil opts means the defaults.
-func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
+func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error) {
 	var o Options
 	if opts != nil {
 		o = *opts
@@ -92,14 +94,14 @@ func Open(ctx context.Context, b Backend, opts *Options) (*Store, error) {
 	s.batch = newShards(b, s.written, s.hubs.resume)
 	s.tasks.Go(func() { s.batch.run() })
 	s.tasks.Go(func() { s.poll(background) })
-	if w, ok := b.(Watcher); ok {
+	if w, ok := b.(journal.Watcher); ok {
 		s.tasks.Go(func() {
 			if err := w.Watch(background, s.hinted); err != nil && background.Err() == nil {
 				s.log.Warn("backend stopped giving hints; polling goes on", "error", err)
 			}
 		})
 	}
-	if r, ok := b.(Relay); ok {
+	if r, ok := b.(journal.Relay); ok {
 		s.exchange.attach(background, r, &s.tasks)
 	}
 	if o.Sweep > 0 {
@@ -117,14 +119,14 @@ func setDefault[T comparable](v *T, def T) {
 
 // Backend returns the backend, for tools that check or copy it. Committing to
 // it directly bypasses everything that the Store promises.
-func (s *Store) Backend() Backend { return s.backend }
+func (s *Store) Backend() journal.Backend { return s.backend }
 
 // Durability says what an acknowledged commit survives.
-func (s *Store) Durability() Durability {
-	if d, ok := s.backend.(Durable); ok {
+func (s *Store) Durability() journal.Durability {
+	if d, ok := s.backend.(journal.Durable); ok {
 		return d.Durability()
 	}
-	return Sync
+	return journal.Sync
 }
 
 // Now returns the store's time: UTC, in microseconds, never going back.
@@ -135,7 +137,7 @@ func (s *Store) Now() time.Time { return s.clock.now() }
 // stores do not answer, it returns the spaces of the others and an
 // *UnreachableError.
 func (s *Store) Spaces(ctx context.Context, q SpacesQuery) ([]string, error) {
-	q.Limit = PageLimit(q.Limit)
+	q.Limit = journal.PageLimit(q.Limit)
 	return s.backend.Spaces(ctx, q)
 }
 
@@ -143,7 +145,7 @@ func (s *Store) Spaces(ctx context.Context, q SpacesQuery) ([]string, error) {
 // commit creates it. A bad name is reported, as ErrInvalid, by the handle's
 // first use.
 func (s *Store) Space(name string) *Space {
-	return &Space{store: s, name: name, err: checkSpaceName(name), old: CheckSpaceName(name) != nil, actor: "system"}
+	return &Space{store: s, name: name, err: journal.CheckAnySpaceName(name), old: journal.CheckSpaceName(name) != nil, actor: "system"}
 }
 
 // Close stops the Store: it commits what is queued, ends all watches with

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // Expirer ends what expired: it must remove rec, or make it expire later, in
@@ -99,14 +101,14 @@ type Expired struct {
 // or nest too deep are left out.
 func FinalState(rec Record, below []Record) Expired {
 	final := Expired{Key: rec.Key, Value: rec.Value, Below: make(map[string]json.RawMessage)}
-	if final.Cut = len(rec.Value) > maxNotifyBytes || deeper(rec.Value, MaxEventDepth-1); final.Cut {
+	if final.Cut = len(rec.Value) > maxNotifyBytes || journal.JSONDepth(rec.Value) >= journal.MaxEventDepth; final.Cut {
 		final.Value = nil
 	}
 	size, room := 0, min(maxBelowBytes, maxNotifyBytes-len(final.Value))
 	for _, r := range below {
 		// A key may double in JSON, the punctuation is about 8 bytes.
 		n := 2*len(r.Key) + len(r.Value) + 8
-		if size+n < room && !deeper(r.Value, MaxEventDepth-2) {
+		if size+n < room && journal.JSONDepth(r.Value) <= journal.MaxEventDepth-2 {
 			size += n
 			final.Below[r.Key[len(rec.Key)+1:]] = r.Value
 		}
@@ -162,7 +164,7 @@ func (sp *Space) end(ctx context.Context, rec Record, at time.Time) error {
 
 // maxEnding bounds how many records end within each other: the expirer of one meets
 // the next, which has expired too.
-const maxEnding = MaxDepth
+const maxEnding = journal.MaxDepth
 
 // endings are the records that a context's call ends, from the innermost out.
 type endings struct {
@@ -321,7 +323,7 @@ func (sp *Space) deleteSeen(ctx context.Context, prefix string, upTo Position, p
 		if !upTo.IsZero() {
 			// After the list: if the space has the position now, it had it then.
 			head, err := sp.Head(ctx)
-			if err != nil || !head.holds(upTo) {
+			if err != nil || !head.Holds(upTo) {
 				return err
 			}
 			recs = slices.DeleteFunc(recs, func(r Record) bool { return r.Version.Seq > upTo.Seq })

@@ -16,15 +16,16 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // dawn is the first time of all that a store can have been told.
 var dawn = time.Time{}.Add(time.Microsecond)
 
 func TestWhatExpiredAtTheBeginningOfTimeEnds(t *testing.T) {
-	for name, open := range map[string]func() (thole.Backend, error){
-		"memory": func() (thole.Backend, error) { return memstore.New(), nil },
-		"sqlite": func() (thole.Backend, error) { return sqlitestore.Open(t.Context(), t.TempDir()+"/thole.db", nil) },
+	for name, open := range map[string]func() (journal.Backend, error){
+		"memory": func() (journal.Backend, error) { return memstore.New(), nil },
+		"sqlite": func() (journal.Backend, error) { return sqlitestore.Open(t.Context(), t.TempDir()+"/thole.db", nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := open()
@@ -73,8 +74,8 @@ func TestNothingIsMadeToExpireBeforeClocksBegan(t *testing.T) {
 			t.Errorf("apply, %v: got %v, want ErrInvalid", at, err)
 		}
 		from := thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}
-		err = s.Load(t.Context(), "user:2", thole.Chunk{
-			Head:    thole.Head{Space: "user:2", Oldest: from, Last: from, Epochs: []thole.Epoch{{Name: from.Epoch, First: 1, Last: 1}}},
+		err = s.Load(t.Context(), "user:2", journal.Chunk{
+			Head:    thole.Head{Space: "user:2", Oldest: from, Last: from, Epochs: []journal.Epoch{{Name: from.Epoch, First: 1, Last: 1}}},
 			Records: []thole.Record{{Key: "app/x", Value: w.Value, Expires: at, Updated: s.Now(), Version: from}},
 		})
 		if !errors.Is(err, thole.ErrInvalid) {
@@ -148,7 +149,7 @@ func TestWhatTakesForEverToEndIsCutOff(t *testing.T) {
 }
 
 // slowly is a backend whose commits take a second.
-type slowly struct{ thole.Backend }
+type slowly struct{ journal.Backend }
 
 func (b slowly) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
 	<-time.After(time.Second)

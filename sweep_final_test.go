@@ -10,6 +10,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // What another store held may be larger or deeper than what this one would take.
@@ -19,8 +20,8 @@ func TestARecordThatDoesNotFitIntoAnEventStillEndsWithOne(t *testing.T) {
 		value string
 		cut   bool
 	}{
-		"as deep as a record": {deep(thole.MaxDepth), false},
-		"deeper":              {deep(thole.MaxEventDepth), true},
+		"as deep as a record": {deep(journal.MaxDepth), false},
+		"deeper":              {deep(journal.MaxEventDepth), true},
 		"as large as a value": {`"` + strings.Repeat("x", thole.MaxValueBytes-2) + `"`, true},
 	} {
 		b, clock := memstore.New(), &wall{t: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}

@@ -220,7 +220,7 @@ func (tx *Tx) Get(key string) (Record, error) {
 			return Record{}, nil
 		}
 		r := Record{Key: key, Value: slices.Clone(w.Value), Schema: w.Schema,
-			Updated: tx.now, Expires: w.Expires, Notify: w.Notify, pending: true}
+			Updated: tx.now, Expires: w.Expires, Notify: w.Notify, Pending: true}
 		if seen >= 0 {
 			r.Version = tx.seen[seen].record.Version
 		}

@@ -11,11 +11,12 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestAPositionSurvivesItsTextFormAndSortsLikeIt(t *testing.T) {
-	one, two := thole.NewEpoch(1), thole.NewEpoch(2)
-	ps := []thole.Position{{}, {Epoch: one, Seq: 0}, {Epoch: one, Seq: 9}, {Epoch: one, Seq: 10}, {Epoch: one, Seq: thole.MaxSeq}, {Epoch: two, Seq: 1}}
+	one, two := journal.NewEpoch(1), journal.NewEpoch(2)
+	ps := []thole.Position{{}, {Epoch: one, Seq: 0}, {Epoch: one, Seq: 9}, {Epoch: one, Seq: 10}, {Epoch: one, Seq: journal.MaxSeq}, {Epoch: two, Seq: 1}}
 	for i, p := range ps {
 		got, err := thole.ParsePosition(p.String())
 		if err != nil || got != p {
@@ -40,13 +41,13 @@ func TestAPositionSurvivesItsTextFormAndSortsLikeIt(t *testing.T) {
 }
 
 func TestAHeadResumesOnlyWhatItKeeps(t *testing.T) {
-	one, two := thole.NewEpoch(1), thole.NewEpoch(2)
+	one, two := journal.NewEpoch(1), journal.NewEpoch(2)
 	at := func(epoch string, seq uint64) thole.Position { return thole.Position{Epoch: epoch, Seq: seq} }
 	h := thole.Head{Space: "user:1", Oldest: at(one, 5), Last: at(two, 20),
-		Epochs: []thole.Epoch{{Name: one, First: 1, Last: 10}, {Name: two, First: 11, Last: 20}}}
+		Epochs: []journal.Epoch{{Name: one, First: 1, Last: 10}, {Name: two, First: 11, Last: 20}}}
 	for p, want := range map[thole.Position]bool{
 		{}: true, at(one, 4): true, at(one, 10): true, at(two, 10): true, at(two, 20): true,
-		at(one, 3): false, at(one, 11): false, at(two, 9): false, at(two, 21): false, at(thole.NewEpoch(3), 20): false,
+		at(one, 3): false, at(one, 11): false, at(two, 9): false, at(two, 21): false, at(journal.NewEpoch(3), 20): false,
 	} {
 		if err := h.Resume(p); (err == nil) != want || err != nil && !errors.Is(err, thole.ErrTrimmed) {
 			t.Errorf("%v: got %v, want resumable: %v", p, err, want)
@@ -124,14 +125,14 @@ func TestAQueryMatchesAllItsFields(t *testing.T) {
 }
 
 // grade is a backend without Durable.
-type grade struct{ thole.Backend }
+type grade struct{ journal.Backend }
 
 func TestAStoreSaysHowDurableItIs(t *testing.T) {
-	if got := openOn(t, memstore.New(), nil).Durability(); got != thole.None {
-		t.Errorf("memstore: got %q, want %q", got, thole.None)
+	if got := openOn(t, memstore.New(), nil).Durability(); got != journal.None {
+		t.Errorf("memstore: got %q, want %q", got, journal.None)
 	}
-	if got := openOn(t, grade{memstore.New()}, nil).Durability(); got != thole.Sync {
-		t.Errorf("one that does not say: got %q, want %q", got, thole.Sync)
+	if got := openOn(t, grade{memstore.New()}, nil).Durability(); got != journal.Sync {
+		t.Errorf("one that does not say: got %q, want %q", got, journal.Sync)
 	}
 }
 

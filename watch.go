@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // Delivery is what a watch hands out: a durable event, or a signal, which has
@@ -221,7 +223,7 @@ func (w *Watch) resume(head Head) error {
 	if err := head.Resume(w.pos); err != nil {
 		return w.trimmed(err)
 	}
-	adopted := head.adopted() > w.seen
+	adopted := head.Adopted() > w.seen
 	w.seen = head.Last.Epoch
 	if !adopted || w.pos.IsZero() {
 		return nil
@@ -302,14 +304,14 @@ func (sp *Space) Signal(stream, typ string, data any) error {
 		return err
 	}
 	e := Event{Stream: stream, Type: typ, Time: sp.store.Now(), Actor: sp.actor, Cause: sp.cause, Data: raw}
-	if err := e.check(); err != nil {
+	if err := checkEvent(&e); err != nil {
 		return err
 	}
 	if hub != nil {
 		hub.signal(&Delivery{Event: e})
 	}
 	if relayed {
-		sp.store.exchange.publish(Signal{Origin: sp.store.exchange.origin, Space: sp.name, Event: e}, nil)
+		sp.store.exchange.publish(journal.Signal{Origin: sp.store.exchange.origin, Space: sp.name, Event: e}, nil)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // watch opens a watch that the test closes.
@@ -59,7 +60,7 @@ func pair(t *testing.T, opts *thole.Options, hints bool) (a, b *thole.Space) {
 	t.Helper()
 	f := &faults{Backend: memstore.New(), shared: true}
 	t.Cleanup(func() { f.Backend.Close() })
-	var backend thole.Backend = f
+	var backend journal.Backend = f
 	if hints {
 		backend = hinting{f}
 	}
@@ -160,7 +161,7 @@ func TestAnotherProcessIsSeenByPollingAlone(t *testing.T) {
 // placeless is a backend without a place for the spaces of users, whose head takes
 // until the gate is closed to be refused.
 type placeless struct {
-	thole.Backend
+	journal.Backend
 	asked, gate chan struct{}
 }
 
@@ -357,7 +358,7 @@ func TestASubscriptionIsInOrderAndEnds(t *testing.T) {
 	if !slices.Equal(got, want) || sp.Watchers() != 0 {
 		t.Errorf("got %v and %d watchers, want 1…20 and none", got, sp.Watchers())
 	}
-	if _, err := sp.Subscribe(t.Context(), &thole.WatchOptions{After: thole.Position{Epoch: thole.NewEpoch(1)}}, nil); !errors.Is(err, thole.ErrTrimmed) {
+	if _, err := sp.Subscribe(t.Context(), &thole.WatchOptions{After: thole.Position{Epoch: journal.NewEpoch(1)}}, nil); !errors.Is(err, thole.ErrTrimmed) {
 		t.Errorf("got %v, want ErrTrimmed", err)
 	}
 }

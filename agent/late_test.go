@@ -11,6 +11,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/sandbox"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/statetest"
@@ -18,7 +19,7 @@ import (
 
 // pausing is a backend that holds up whoever has just planned a decision.
 type pausing struct {
-	thole.Backend
+	journal.Backend
 	once    sync.Once
 	planned chan struct{} // closed when the first plan is stored
 	goOn    chan struct{}
@@ -44,7 +45,7 @@ func (p *pausing) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 func TestALateWorkerChangesNoFileThatWasSettled(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, s *statetest.Env) {
 		p := &pausing{planned: make(chan struct{}), goOn: make(chan struct{})}
-		s.Wrap = func(b thole.Backend) thole.Backend { p.Backend = b; return p }
+		s.Wrap = func(b journal.Backend) journal.Backend { p.Backend = b; return p }
 		s.Reopen()
 		e := newEnv(t, s, nil)
 		e.write("poem.txt", poem)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/model"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/file"
 	"github.com/thole-dev/thole/state/run"
@@ -19,7 +20,7 @@ import (
 // thieving is a backend under which a worker's lease is lost just before it
 // records something.
 type thieving struct {
-	thole.Backend
+	journal.Backend
 	before string // type of the event that it records
 	once   sync.Once
 	steal  func()
@@ -89,7 +90,7 @@ func TestAChangeWhoseWorkerLostItsRunIsToldOnce(t *testing.T) {
 func robbed(t *testing.T, s *statetest.Env, before, script string) (e *env, other *thole.Space, old *run.Run) {
 	t.Helper()
 	b := &thieving{before: before}
-	s.Wrap = func(under thole.Backend) thole.Backend { b.Backend = under; return b }
+	s.Wrap = func(under journal.Backend) journal.Backend { b.Backend = under; return b }
 	s.Reopen()
 	e = newEnv(t, s, nil)
 	e.write("poem.txt", poem)

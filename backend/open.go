@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Open opens the backend that dsn names:
@@ -24,7 +24,7 @@ import (
 //
 // Programs that want few dependencies open an engine's package directly. A DSN
 // of no known form is ErrInvalid.
-func Open(ctx context.Context, dsn string) (thole.Backend, error) {
+func Open(ctx context.Context, dsn string) (journal.Backend, error) {
 	scheme, rest, ok := strings.Cut(dsn, ":")
 	switch {
 	case ok && scheme == "mem" && rest == "":
@@ -38,5 +38,5 @@ func Open(ctx context.Context, dsn string) (thole.Backend, error) {
 	case ok && (scheme == "http" || scheme == "https"):
 		return remote.Open(ctx, dsn, nil)
 	}
-	return nil, fmt.Errorf("%w: store %q is none of: mem:, sqlite:PATH, file:DIR, postgres://…, http(s)://HOST", thole.ErrInvalid, dsn)
+	return nil, fmt.Errorf("%w: store %q is none of: mem:, sqlite:PATH, file:DIR, postgres://…, http(s)://HOST", journal.ErrInvalid, dsn)
 }

@@ -6,26 +6,26 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/router"
+	"github.com/thole-dev/thole/journal"
 )
 
 // OpenAll opens what the stores name as one backend. Each is a DSN, which must be
 // the only one, or a rule "PATTERN=DSN" that says which spaces live there:
 // "user:*=postgres://…", "project:shop=sqlite:shop.db", "*=sqlite:other.db". The
 // first rule that matches a space decides; see [router.New]. A DSN that occurs in
-// several rules is opened once. One of several that is thole.ErrUnavailable is
+// several rules is opened once. One of several that is journal.ErrUnavailable is
 // opened later, as soon as it can be; see [router.Later].
-func OpenAll(ctx context.Context, stores []string) (thole.Backend, error) {
+func OpenAll(ctx context.Context, stores []string) (journal.Backend, error) {
 	if len(stores) == 1 {
 		if _, _, rule := CutRule(stores[0]); !rule {
 			return Open(ctx, stores[0])
 		}
 	}
-	open := make(map[string]thole.Backend)
+	open := make(map[string]journal.Backend)
 	var rules []router.Rule
 	var late []error
-	fail := func(err error) (thole.Backend, error) {
+	fail := func(err error) (journal.Backend, error) {
 		errs := []error{err}
 		for _, b := range open {
 			errs = append(errs, b.Close())
@@ -35,13 +35,13 @@ func OpenAll(ctx context.Context, stores []string) (thole.Backend, error) {
 	for _, store := range stores {
 		pattern, dsn, rule := CutRule(store)
 		if !rule {
-			return fail(fmt.Errorf("%w: store %q is one of several and does not say which spaces live there: use PATTERN=DSN, such as *=%s", thole.ErrInvalid, store, store))
+			return fail(fmt.Errorf("%w: store %q is one of several and does not say which spaces live there: use PATTERN=DSN, such as *=%s", journal.ErrInvalid, store, store))
 		}
 		if open[dsn] == nil {
 			b, err := Open(ctx, dsn)
-			if errors.Is(err, thole.ErrUnavailable) && ctx.Err() == nil {
+			if errors.Is(err, journal.ErrUnavailable) && ctx.Err() == nil {
 				late = append(late, err)
-				b, err = router.Later(err, func(ctx context.Context) (thole.Backend, error) { return Open(ctx, dsn) }), nil
+				b, err = router.Later(err, func(ctx context.Context) (journal.Backend, error) { return Open(ctx, dsn) }), nil
 			}
 			if err != nil {
 				return fail(err)

@@ -9,8 +9,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,9 +41,9 @@ func TestSeveralStoresAreOneBackend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var batch []thole.Commit
+	var batch []journal.Commit
 	for _, space := range []string{"user:1", "project:a", "project:b"} {
-		batch = append(batch, thole.Commit{Space: space, Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}})
+		batch = append(batch, journal.Commit{Space: space, Writes: []journal.Write{{Key: "k", Value: []byte(`1`)}}})
 	}
 	if _, err := b.Commit(t.Context(), batch); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestSeveralStoresAreOneBackend(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := one.Spaces(t.Context(), thole.SpacesQuery{}); err != nil || !slices.Equal(got, want) {
+		if got, err := one.Spaces(t.Context(), journal.SpacesQuery{}); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: spaces %q, %v; want %q", dsn, got, err, want)
 		}
 		one.Close()
@@ -75,7 +75,7 @@ func TestStoresThatCannotBeRoutedAreRefused(t *testing.T) {
 		{[]string{"users=mem:"}, "is not a space"},
 		{nil, "at least one"},
 	} {
-		if _, err := backend.OpenAll(t.Context(), tt.stores); !errors.Is(err, thole.ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
+		if _, err := backend.OpenAll(t.Context(), tt.stores); !errors.Is(err, journal.ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%q: got %v, want ErrInvalid with %q", tt.stores, err, tt.says)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Access is how much a grant allows. Each grade includes the ones before it.
@@ -44,7 +45,7 @@ func (g Grant) Check() error {
 	if g.Access == Admin && len(g.Threads) > 0 {
 		return fmt.Errorf("%w: a grant that is narrowed to threads cannot be admin", thole.ErrInvalid)
 	}
-	if err := thole.CheckSpacePattern(g.Space); err != nil {
+	if err := journal.CheckSpacePattern(g.Space); err != nil {
 		return err
 	}
 	for _, id := range g.Threads {
@@ -61,7 +62,7 @@ func (g Grant) matches(space string) bool {
 	switch {
 	case g.Space == "*":
 		return true
-	case thole.CheckSpaceName(space) != nil:
+	case journal.CheckSpaceName(space) != nil:
 		return false
 	case g.Space == space:
 		return true

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Set is the metrics of one server.
@@ -90,33 +91,33 @@ func (s *Set) Delivered(n int) { s.delivered.Add(float64(n)) }
 func (s *Set) Dropped() { s.dropped.Inc() }
 
 // Backend returns b with its commits counted. It has b's optional abilities.
-func (s *Set) Backend(b thole.Backend) thole.Backend {
+func (s *Set) Backend(b journal.Backend) journal.Backend {
 	m := metered{Backend: b, set: s}
-	w, hints := b.(thole.Watcher)
-	r, signals := b.(thole.Relay)
+	w, hints := b.(journal.Watcher)
+	r, signals := b.(journal.Relay)
 	switch {
 	case hints && signals:
 		return struct {
 			metered
-			thole.Watcher
-			thole.Relay
+			journal.Watcher
+			journal.Relay
 		}{m, w, r}
 	case hints:
 		return struct {
 			metered
-			thole.Watcher
+			journal.Watcher
 		}{m, w}
 	case signals:
 		return struct {
 			metered
-			thole.Relay
+			journal.Relay
 		}{m, r}
 	}
 	return m
 }
 
 type metered struct {
-	thole.Backend
+	journal.Backend
 	set *Set
 }
 
@@ -146,23 +147,23 @@ func (m metered) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resu
 
 // Shards and Shard are those of the backend within.
 func (m metered) Shards() int {
-	if s, ok := m.Backend.(thole.Sharded); ok {
+	if s, ok := m.Backend.(journal.Sharded); ok {
 		return s.Shards()
 	}
 	return 1
 }
 
 func (m metered) Shard(space string) int {
-	if s, ok := m.Backend.(thole.Sharded); ok {
+	if s, ok := m.Backend.(journal.Sharded); ok {
 		return s.Shard(space)
 	}
 	return 0
 }
 
 // Durability is that of the backend within.
-func (m metered) Durability() thole.Durability {
-	if d, ok := m.Backend.(thole.Durable); ok {
+func (m metered) Durability() journal.Durability {
+	if d, ok := m.Backend.(journal.Durable); ok {
 		return d.Durability()
 	}
-	return thole.Sync
+	return journal.Sync
 }

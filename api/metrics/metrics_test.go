@@ -14,6 +14,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/metrics"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,18 +51,18 @@ func TestAMeteredBackendCountsCommitsByOutcome(t *testing.T) {
 type hinting struct{ *memstore.Store }
 
 func (hinting) Watch(ctx context.Context, wake func(string)) error { <-ctx.Done(); return nil }
-func (hinting) Durability() thole.Durability                       { return thole.Replicated }
+func (hinting) Durability() journal.Durability                     { return journal.Replicated }
 
 func TestAMeteredBackendKeepsItsAbilities(t *testing.T) {
 	set := metrics.New()
 	with := set.Backend(hinting{memstore.New()})
-	if _, ok := with.(thole.Watcher); !ok {
+	if _, ok := with.(journal.Watcher); !ok {
 		t.Error("a backend that hints hints no more")
 	}
-	if d, ok := with.(thole.Durable); !ok || d.Durability() != thole.Replicated {
+	if d, ok := with.(journal.Durable); !ok || d.Durability() != journal.Replicated {
 		t.Error("a backend's durability is lost")
 	}
-	if _, ok := set.Backend(memstore.New()).(thole.Watcher); ok {
+	if _, ok := set.Backend(memstore.New()).(journal.Watcher); ok {
 		t.Error("a backend without hints claims to hint")
 	}
 }

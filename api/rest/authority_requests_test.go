@@ -7,6 +7,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/journal"
 )
 
 // request is a row of the authority table: an operation on an object. In path,
@@ -345,7 +346,7 @@ func backendRequests() []request {
 		post("heads", "", func(*world) remote.Request { return remote.Request{Names: []string{tableSpace}} }),
 		post("spaces", "", func(*world) remote.Request { return remote.Request{} }),
 		post("signals", "", func(*world) remote.Request {
-			return remote.Request{Signals: []thole.Signal{{Space: tableSpace, Event: thole.Event{Stream: "app/x", Type: "x.y"}}}}
+			return remote.Request{Signals: []journal.Signal{{Space: tableSpace, Event: thole.Event{Stream: "app/x", Type: "x.y"}}}}
 		}),
 		request{op: "GET " + remote.Root + "/watch", path: remote.Root + "/watch", stream: true},
 		request{op: "GET " + remote.Root + "/signals", path: remote.Root + "/signals", stream: true},
@@ -356,8 +357,8 @@ func backendRequests() []request {
 // imported is the table's space with one record.
 func imported(key string) remote.Request {
 	at := thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}
-	return remote.Request{Space: tableSpace, Chunk: thole.Chunk{
-		Head:    thole.Head{Space: tableSpace, Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 1}}},
+	return remote.Request{Space: tableSpace, Chunk: journal.Chunk{
+		Head:    thole.Head{Space: tableSpace, Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: 1}}},
 		Records: []thole.Record{{Key: key, Value: json.RawMessage(`{}`), Version: at}},
 		Done:    true,
 	}}

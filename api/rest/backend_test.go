@@ -15,6 +15,7 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/journal"
 )
 
 // dial opens the server as a backend.
@@ -148,7 +149,7 @@ func TestAStoreOnAServerNeedsAdminGrants(t *testing.T) {
 		check("read", tt.one, err)
 		_, err = b.Heads(ctx, "project:a")
 		check("heads", tt.one, err)
-		check("signal", tt.one, b.Send(ctx, []thole.Signal{{Origin: "o", Space: "project:a", Event: thole.Event{Stream: "s", Type: "a.b"}}}))
+		check("signal", tt.one, b.Send(ctx, []journal.Signal{{Origin: "o", Space: "project:a", Event: thole.Event{Stream: "s", Type: "a.b"}}}))
 		_, err = b.Commit(ctx, []thole.Commit{mine, other})
 		check("commit to two", tt.every, err)
 		_, err = b.Heads(ctx, "project:a", "project:b")
@@ -160,7 +161,7 @@ func TestAStoreOnAServerNeedsAdminGrants(t *testing.T) {
 		if tt.every { // it would go on for ever
 			ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
 		}
-		check("receive", tt.every, b.Receive(ctx, func(thole.Signal) {}))
+		check("receive", tt.every, b.Receive(ctx, func(journal.Signal) {}))
 		cancel()
 		check("purge", tt.one, b.Purge(t.Context(), "project:a", thole.Purge{Streams: []string{"none"}}))
 		b.Close()

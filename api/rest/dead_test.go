@@ -9,13 +9,14 @@ import (
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/router"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Of several stores one that is dead is named, by /readyz and beside the list of
 // spaces; the process stays ready unless it is that of the tokens.
 func TestADeadStoreOfSeveralIsNamed(t *testing.T) {
 	for _, global := range []bool{false, true} {
-		dead := router.Later(thole.ErrUnavailable, func(context.Context) (thole.Backend, error) { return nil, thole.ErrUnavailable })
+		dead := router.Later(thole.ErrUnavailable, func(context.Context) (journal.Backend, error) { return nil, thole.ErrUnavailable })
 		rules := []router.Rule{{Pattern: "project:*", Backend: memstore.New()}, {Pattern: "user:*", Backend: dead}}
 		if global {
 			slices.Reverse(rules)

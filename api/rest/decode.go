@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // bodyTimeout bounds how long a client may take to send a body.
@@ -105,8 +106,8 @@ func sane(data []byte) error {
 		return invalid("body", "is empty; JSON is expected")
 	case !utf8.Valid(data):
 		return invalid("body", "is not UTF-8")
-	case thole.JSONDepth(data) > thole.MaxDepth:
-		return invalid("body", "nests deeper than %d levels", thole.MaxDepth)
+	case journal.JSONDepth(data) > journal.MaxDepth:
+		return invalid("body", "nests deeper than %d levels", journal.MaxDepth)
 	}
 	return nil
 }

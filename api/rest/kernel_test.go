@@ -10,6 +10,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/journal"
 )
 
 // kernelNames are keys and streams that the server acts on by itself, or that
@@ -75,9 +76,9 @@ func TestOnlyAnAdminOfEverythingTouchesWhatIsTheKernels(t *testing.T) {
 		}
 		// What is imported is new.
 		space := map[string]string{"*": "project:n1", "project:*": "project:n2", "project:c": "project:c", "global": "global"}[tt.grant.Space]
-		at := thole.Position{Epoch: thole.NewEpoch(1), Seq: 1}
-		err = b.Load(t.Context(), space, thole.Chunk{
-			Head:    thole.Head{Space: space, Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 1}}},
+		at := thole.Position{Epoch: journal.NewEpoch(1), Seq: 1}
+		err = b.Load(t.Context(), space, journal.Chunk{
+			Head:    thole.Head{Space: space, Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: 1}}},
 			Records: []thole.Record{{Key: "outbox/out_1", Value: value, Version: at, Updated: time.Now().UTC()}}, Done: true,
 		})
 		if tt.may && err != nil || !tt.may && !errors.Is(err, remote.ErrForbidden) {

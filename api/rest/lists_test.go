@@ -16,6 +16,7 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/document"
 	"github.com/thole-dev/thole/state/file"
@@ -47,11 +48,11 @@ func items[T any](all []T, next string, err error) ([]any, string, error) {
 
 func TestEveryListGivesEachItemOnceHoweverItIsPaged(t *testing.T) {
 	effort.SlowUnderRace(t)
-	stores := map[string]func() (thole.Backend, error){
-		"mem": func() (thole.Backend, error) { return memstore.New(), nil },
+	stores := map[string]func() (journal.Backend, error){
+		"mem": func() (journal.Backend, error) { return memstore.New(), nil },
 	}
 	if effort.Soak() {
-		stores["sqlite"] = func() (thole.Backend, error) {
+		stores["sqlite"] = func() (journal.Backend, error) {
 			return sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), nil)
 		}
 	}
@@ -229,7 +230,7 @@ func listings(t *testing.T, s *server) []listing {
 		}, page: func(cursor string, limit int) ([]any, string, error) {
 			recs, err := sp.List(ctx, thole.ListQuery{Prefix: "app/", After: cursor, Limit: limit})
 			next := ""
-			if len(recs) == thole.PageLimit(limit) {
+			if len(recs) == journal.PageLimit(limit) {
 				next = recs[len(recs)-1].Key
 			}
 			return items(recs, next, err)
@@ -249,7 +250,7 @@ func listings(t *testing.T, s *server) []listing {
 		}, size: func(n int) int { return (n + 1) / 2 }, page: func(cursor string, limit int) ([]any, string, error) {
 			recs, err := sp.List(ctx, thole.ListQuery{Prefix: "app/", After: cursor, Limit: limit})
 			next := ""
-			if len(recs) == thole.PageLimit(limit) {
+			if len(recs) == journal.PageLimit(limit) {
 				next = recs[len(recs)-1].Key
 			}
 			return items(recs, next, err)
@@ -483,7 +484,7 @@ func listings(t *testing.T, s *server) []listing {
 	}, page: func(cursor string, limit int) ([]any, string, error) {
 		list, err := auth.List(ctx, s.store, cursor, limit)
 		next := ""
-		if len(list) == thole.PageLimit(limit) {
+		if len(list) == journal.PageLimit(limit) {
 			next = list[len(list)-1].ID
 		}
 		return items(list, next, err)
@@ -504,7 +505,7 @@ func listings(t *testing.T, s *server) []listing {
 	}, size: func(n int) int { return n + before }, page: func(cursor string, limit int) ([]any, string, error) {
 		names, err := s.store.Spaces(ctx, thole.SpacesQuery{After: cursor, Limit: limit})
 		next := ""
-		if len(names) == thole.PageLimit(limit) {
+		if len(names) == journal.PageLimit(limit) {
 			next = names[len(names)-1]
 		}
 		return items(names, next, err)

@@ -14,13 +14,14 @@ import (
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/internal/look"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/thread"
 )
 
 // counting is a store that counts what is read of it.
 type counting struct {
-	thole.Backend
+	journal.Backend
 	mu           sync.Mutex
 	items, bytes int // in all
 	atOnce       int // the most bytes of one read

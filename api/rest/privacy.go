@@ -10,6 +10,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
@@ -227,7 +228,7 @@ func (p *privacy) final(id string) (*thread.Thread, error) {
 		return nil, err
 	}
 	t := new(thread.Thread)
-	return t, thole.Decode("final state of thread "+id, end.Value, t)
+	return t, journal.Decode("final state of thread "+id, end.Value, t)
 }
 
 // hides reports whether e is not for the caller.

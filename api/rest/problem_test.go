@@ -16,6 +16,7 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestEverySentinelHasACodeAndEveryCodeItsSentinel(t *testing.T) {
@@ -242,7 +243,7 @@ func TestTheRateOfACallerIsBounded(t *testing.T) {
 
 // held lets no commit through until it is let go.
 type held struct {
-	thole.Backend
+	journal.Backend
 	came, letGo chan struct{}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/router"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestNoRequestStopsTheWorkersOfASpace(t *testing.T) {
@@ -20,7 +21,7 @@ func TestNoRequestStopsTheWorkersOfASpace(t *testing.T) {
 	runs := func(who *server, space string) string {
 		return "/v1/spaces/" + space + "/threads/" + who.createThread(space, nil) + "/runs"
 	}
-	for levels := thole.MaxDepth; levels > thole.MaxDepth-16; levels-- {
+	for levels := journal.MaxDepth; levels > journal.MaxDepth-16; levels-- {
 		deep := strings.Repeat("[", levels) + strings.Repeat("]", levels)
 		eve.do("POST", runs(eve, "project:eve"), `{"agent":"q","blocks":[{"type":"text","content":"x","meta":{"x":`+deep+`}}]}`)
 	}
@@ -38,7 +39,7 @@ func TestNoRequestStopsTheWorkersOfASpace(t *testing.T) {
 
 // without is a store in which one space has died.
 func without(t *testing.T, dead string) *thole.Store {
-	gone := router.Later(thole.ErrUnavailable, func(context.Context) (thole.Backend, error) { return nil, thole.ErrUnavailable })
+	gone := router.Later(thole.ErrUnavailable, func(context.Context) (journal.Backend, error) { return nil, thole.ErrUnavailable })
 	b, err := router.New(router.Rule{Pattern: dead, Backend: gone}, router.Rule{Pattern: "*", Backend: memstore.New()})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/journal"
 )
 
 // maxWatched bounds how many spaces one connection may watch.
@@ -38,7 +39,9 @@ func (c *call) filter() (types []string, keep func(*thole.Delivery) bool, err er
 	if types = c.list("types"); len(types) > 0 {
 		defer func() {
 			channel := keep
-			keep = func(d *thole.Delivery) bool { return (channel == nil || channel(d)) && thole.MatchType(types, d.Type) }
+			keep = func(d *thole.Delivery) bool {
+				return (channel == nil || channel(d)) && journal.MatchType(types, d.Type)
+			}
 		}()
 	}
 	switch ch := c.arg("channel"); ch {
@@ -177,7 +180,7 @@ func (c *call) watchMany() error {
 // looks like one.
 func spaceNames(field string, names []string) ([]string, error) {
 	for i, name := range names {
-		if err := thole.CheckSpaceName(name); errors.Is(err, thole.ErrInvalid) {
+		if err := journal.CheckSpaceName(name); errors.Is(err, thole.ErrInvalid) {
 			return nil, invalid(fmt.Sprintf("%s[%d]", field, i), "%v", err)
 		} else if err != nil {
 			return nil, err

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Nobody knows how long an answer is before the store has read it, and a short
@@ -13,13 +13,13 @@ import (
 // that cannot be, and stops at maxAnswer.
 const (
 	maxAnswer = 16 << 20 // bytes of the values of one answer
-	piece     = maxAnswer / thole.MaxValueBytes
+	piece     = maxAnswer / journal.MaxValueBytes
 )
 
 // checkNames refuses more names than a page has.
 func checkNames(names []string) error {
-	if len(names) > thole.MaxPage {
-		return fmt.Errorf("%w: the request has %d names, the limit is %d", thole.ErrTooLarge, len(names), thole.MaxPage)
+	if len(names) > journal.MaxPage {
+		return fmt.Errorf("%w: the request has %d names, the limit is %d", journal.ErrTooLarge, len(names), journal.MaxPage)
 	}
 	return nil
 }
@@ -29,12 +29,12 @@ type meter int
 
 // add returns ErrTooLarge once the answer is too long. The client then asks for
 // less.
-func (m *meter) add(records []thole.Record) error {
+func (m *meter) add(records []journal.Record) error {
 	for i := range records {
 		*m += meter(len(records[i].Key) + len(records[i].Value))
 	}
 	if *m > maxAnswer {
-		return fmt.Errorf("%w: the answer has more than %d bytes; ask for fewer records", thole.ErrTooLarge, maxAnswer)
+		return fmt.Errorf("%w: the answer has more than %d bytes; ask for fewer records", journal.ErrTooLarge, maxAnswer)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (s *Server) get(ctx context.Context, r *remote.Request) (*remote.Answer, er
 // list reads a long list twice, as get does.
 func (s *Server) list(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
 	b := s.store.Backend()
-	limit := thole.PageLimit(r.List.Limit)
+	limit := journal.PageLimit(r.List.Limit)
 	var size meter
 	for n, q := 0, r.List; ; {
 		q.Limit = min(piece, limit-n)
@@ -94,8 +94,8 @@ func (s *Server) list(ctx context.Context, r *remote.Request) (*remote.Answer, e
 // read ends a page early where it gets too long; a journal does not change
 // behind the reader.
 func (s *Server) read(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
-	limit := thole.PageLimit(r.Read.Limit)
-	var page thole.Page
+	limit := journal.PageLimit(r.Read.Limit)
+	var page journal.Page
 	for q, size := r.Read, 0; ; {
 		q.Limit = min(piece, limit-len(page.Events))
 		more, err := s.store.Backend().Read(ctx, r.Space, q)
@@ -126,7 +126,7 @@ func (s *Server) heads(ctx context.Context, r *remote.Request) (*remote.Answer, 
 }
 
 func (s *Server) spaces(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
-	r.Spaces.Limit = thole.PageLimit(r.Spaces.Limit)
+	r.Spaces.Limit = journal.PageLimit(r.Spaces.Limit)
 	names, err := s.store.Backend().Spaces(ctx, r.Spaces)
 	return &remote.Answer{Names: names}, err
 }

@@ -11,30 +11,30 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/journal"
 )
 
 // counted counts the records and bytes that a server reads at once.
 type counted struct {
-	thole.Backend
+	journal.Backend
 	most int // bytes of one read
 }
 
-func (b *counted) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+func (b *counted) Get(ctx context.Context, space string, keys ...string) ([]journal.Record, error) {
 	all, err := b.Backend.Get(ctx, space, keys...)
 	b.count(all)
 	return all, err
 }
 
-func (b *counted) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+func (b *counted) List(ctx context.Context, space string, q journal.ListQuery) ([]journal.Record, error) {
 	all, err := b.Backend.List(ctx, space, q)
 	b.count(all)
 	return all, err
 }
 
-func (b *counted) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+func (b *counted) Read(ctx context.Context, space string, q journal.ReadQuery) (journal.Page, error) {
 	p, err := b.Backend.Read(ctx, space, q)
 	n := 0
 	for _, e := range p.Events {
@@ -44,7 +44,7 @@ func (b *counted) Read(ctx context.Context, space string, q thole.ReadQuery) (th
 	return p, err
 }
 
-func (b *counted) count(all []thole.Record) {
+func (b *counted) count(all []journal.Record) {
 	n := 0
 	for _, r := range all {
 		n += len(r.Value)
@@ -54,14 +54,14 @@ func (b *counted) count(all []thole.Record) {
 
 // big fills user:1 with n records app/000… and as many events of the most bytes
 // that a value may have.
-func big(t *testing.T, b thole.Backend, n int) (keys []string) {
+func big(t *testing.T, b journal.Backend, n int) (keys []string) {
 	t.Helper()
-	value := json.RawMessage(`"` + strings.Repeat("x", thole.MaxValueBytes-2) + `"`)
+	value := json.RawMessage(`"` + strings.Repeat("x", journal.MaxValueBytes-2) + `"`)
 	for i := range n {
 		c := oneEvent
-		c.Events = []thole.Event{{Stream: "s", Type: "a.b", Data: value}}
-		c.Writes = []thole.Write{{Key: fmt.Sprintf("app/%03d", i), Value: value}}
-		if _, err := b.Commit(t.Context(), []thole.Commit{c}); err != nil {
+		c.Events = []journal.Event{{Stream: "s", Type: "a.b", Data: value}}
+		c.Writes = []journal.Write{{Key: fmt.Sprintf("app/%03d", i), Value: value}}
+		if _, err := b.Commit(t.Context(), []journal.Commit{c}); err != nil {
 			t.Fatal(err)
 		}
 		keys = append(keys, c.Writes[0].Key)
@@ -83,11 +83,11 @@ func TestAShortRequestMakesNoServerReadMuch(t *testing.T) {
 		{"/get", remote.Request{Space: "user:1", Names: one}, http.StatusRequestEntityTooLarge},
 		{"/get", remote.Request{Space: "user:1", Names: slices.Repeat([]string{"x"}, 800_000)}, http.StatusRequestEntityTooLarge},
 		{"/heads", remote.Request{Names: slices.Repeat([]string{"user:1"}, 800_000)}, http.StatusRequestEntityTooLarge},
-		{"/list", remote.Request{Space: "user:1", List: thole.ListQuery{Limit: -1}}, http.StatusRequestEntityTooLarge},
-		{"/list", remote.Request{Space: "user:1", List: thole.ListQuery{Limit: 1_000_000_000}}, http.StatusRequestEntityTooLarge},
-		{"/read", remote.Request{Space: "user:1", Read: thole.ReadQuery{Limit: 1_000_000_000}}, http.StatusOK},
-		{"/read", remote.Request{Space: "user:1", Read: thole.ReadQuery{Limit: -1, Backward: true}}, http.StatusOK},
-		{"/spaces", remote.Request{Spaces: thole.SpacesQuery{Limit: -1}}, http.StatusOK},
+		{"/list", remote.Request{Space: "user:1", List: journal.ListQuery{Limit: -1}}, http.StatusRequestEntityTooLarge},
+		{"/list", remote.Request{Space: "user:1", List: journal.ListQuery{Limit: 1_000_000_000}}, http.StatusRequestEntityTooLarge},
+		{"/read", remote.Request{Space: "user:1", Read: journal.ReadQuery{Limit: 1_000_000_000}}, http.StatusOK},
+		{"/read", remote.Request{Space: "user:1", Read: journal.ReadQuery{Limit: -1, Backward: true}}, http.StatusOK},
+		{"/spaces", remote.Request{Spaces: journal.SpacesQuery{Limit: -1}}, http.StatusOK},
 	} {
 		b.most = 0
 		body, err := tt.req.Encode()
@@ -112,19 +112,19 @@ func TestAClientGetsMoreThanOneAnswerHolds(t *testing.T) {
 	client := dial(t, serve(t, b).URL, nil)
 	const n = 80
 	keys := big(t, b, n)
-	asked := slices.Repeat(keys, 4)[:thole.MaxCommitItems]
+	asked := slices.Repeat(keys, 4)[:journal.MaxCommitItems]
 	if recs, err := client.Get(t.Context(), "user:1", asked...); err != nil || len(recs) != len(asked) || recs[255].Key != asked[255] {
 		t.Errorf("get: %d records, %v; want %d", len(recs), err, len(asked))
 	}
-	recs, err := client.List(t.Context(), "user:1", thole.ListQuery{Prefix: "app/"})
+	recs, err := client.List(t.Context(), "user:1", journal.ListQuery{Prefix: "app/"})
 	if err != nil || len(recs) != n || recs[n-1].Key != keys[n-1] {
 		t.Errorf("list: %d records, %v; want %d", len(recs), err, n)
 	}
-	if recs, err := client.List(t.Context(), "user:1", thole.ListQuery{Limit: 70}); err != nil || len(recs) != 70 {
+	if recs, err := client.List(t.Context(), "user:1", journal.ListQuery{Limit: 70}); err != nil || len(recs) != 70 {
 		t.Errorf("list: %d records, %v; want 70", len(recs), err)
 	}
 	seen := 0
-	for q := (thole.ReadQuery{}); ; {
+	for q := (journal.ReadQuery{}); ; {
 		p, err := client.Read(t.Context(), "user:1", q)
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestAClientGetsMoreThanOneAnswerHolds(t *testing.T) {
 	if seen != n {
 		t.Errorf("read: %d events, want %d", seen, n)
 	}
-	names := make([]string, 2*thole.MaxPage+1)
+	names := make([]string, 2*journal.MaxPage+1)
 	for i := range names {
 		names[i] = fmt.Sprintf("user:%d", i)
 	}

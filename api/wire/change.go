@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/journal"
 )
 
 // change answers what is carried out once, however often it is sent.
@@ -25,7 +25,7 @@ func change(spaces func(*remote.Request) []string, do does) func(*Server, *Call)
 			return err
 		}
 		if len(spaces(req)) == 0 { // then no grant was asked for
-			return fmt.Errorf("%w: the request names no space", thole.ErrInvalid)
+			return fmt.Errorf("%w: the request names no space", journal.ErrInvalid)
 		}
 		o, first, err := s.ledger.enter(c.Caller, n, digestOf(c.R.URL.Path, body), s.opts.Draining.Err() != nil)
 		if err != nil {
@@ -66,7 +66,7 @@ func (s *Server) carryOut(ctx context.Context, req *remote.Request, do does) (bo
 
 // untouched reports whether nothing was changed by what ended with err.
 func untouched(err error) bool {
-	for _, sure := range []error{thole.ErrInvalid, thole.ErrTooLarge, thole.ErrClosed, thole.ErrNotFound, thole.ErrExists, thole.ErrTrimmed} {
+	for _, sure := range []error{journal.ErrInvalid, journal.ErrTooLarge, journal.ErrClosed, journal.ErrNotFound, journal.ErrExists, journal.ErrTrimmed} {
 		if errors.Is(err, sure) {
 			return true
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +29,7 @@ type server struct {
 }
 
 // serve serves b until the end of the test.
-func serve(t testing.TB, b thole.Backend) *server {
+func serve(t testing.TB, b journal.Backend) *server {
 	t.Helper()
 	store, err := thole.Open(context.Background(), b, &thole.Options{Sweep: -1})
 	if err != nil {
@@ -59,7 +60,7 @@ func dial(t testing.TB, url string, o *remote.Options) *remote.Backend {
 	return b
 }
 
-func sqlite(t testing.TB, path string) thole.Backend {
+func sqlite(t testing.TB, path string) journal.Backend {
 	t.Helper()
 	b, err := sqlitestore.Open(context.Background(), path, nil)
 	if err != nil {
@@ -71,32 +72,32 @@ func sqlite(t testing.TB, path string) thole.Backend {
 // over is a remote backend on a server on what open opens, again and again.
 // Reopening closes both and starts another server; the second instance is
 // another client.
-func over(t testing.TB, open func() thole.Backend) backendtest.Harness {
+func over(t testing.TB, open func() journal.Backend) backendtest.Harness {
 	s := serve(t, open())
 	b := dial(t, s.URL, nil)
 	return backendtest.Harness{
 		Backend: b,
-		Reopen: func(t testing.TB) thole.Backend {
+		Reopen: func(t testing.TB) journal.Backend {
 			b.Close()
 			s.stop()
 			s = serve(t, open())
 			b = dial(t, s.URL, nil)
 			return b
 		},
-		Second: func(t testing.TB) thole.Backend { return dial(t, s.URL, nil) },
+		Second: func(t testing.TB) journal.Backend { return dial(t, s.URL, nil) },
 	}
 }
 
 func overSQLite(t testing.TB) backendtest.Harness {
 	path := filepath.Join(t.TempDir(), "thole.db")
-	return over(t, func() thole.Backend { return sqlite(t, path) })
+	return over(t, func() journal.Backend { return sqlite(t, path) })
 }
 
 // overPostgres is one where everything is to be tested. The second instance is a
 // client of another server on the same database.
 func overPostgres(t testing.TB) backendtest.Harness {
 	dsn := pgtest.Start(t).Database(t)
-	open := func() thole.Backend {
+	open := func() journal.Backend {
 		b, err := pgstore.Open(context.Background(), dsn)
 		if err != nil {
 			t.Fatalf("open: %v", err)
@@ -104,7 +105,7 @@ func overPostgres(t testing.TB) backendtest.Harness {
 		return b
 	}
 	h := over(t, open)
-	h.Second = func(t testing.TB) thole.Backend { return dial(t, serve(t, open()).URL, nil) }
+	h.Second = func(t testing.TB) journal.Backend { return dial(t, serve(t, open()).URL, nil) }
 	return h
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // ledger remembers what became of changes, so that a client that lost the answer
@@ -71,7 +71,7 @@ type number struct {
 func parseNumber(s string) (number, error) {
 	var n number
 	if _, err := fmt.Sscanf(s, "%32s %d %d", &n.client, &n.n, &n.finished); err != nil || n.n == 0 || n.finished > n.n {
-		return number{}, fmt.Errorf("%w: %.80q does not number a change", thole.ErrInvalid, s)
+		return number{}, fmt.Errorf("%w: %.80q does not number a change", journal.ErrInvalid, s)
 	}
 	return n, nil
 }
@@ -97,24 +97,24 @@ func (l *ledger) enter(caller string, n number, request digest, draining bool) (
 		c.finish(n.finished)
 		switch o := c.outcomes[n.n]; {
 		case o != nil && o.request != request:
-			return nil, false, fmt.Errorf("%w: change %d of this client is another request", thole.ErrInvalid, n.n)
+			return nil, false, fmt.Errorf("%w: change %d of this client is another request", journal.ErrInvalid, n.n)
 		case o != nil:
 			return o, false, nil
 		case n.n < c.finished:
-			return nil, false, fmt.Errorf("%w: change %d of this client is finished", thole.ErrConflict, n.n)
+			return nil, false, fmt.Errorf("%w: change %d of this client is finished", journal.ErrConflict, n.n)
 		}
 	}
 	switch {
 	case draining:
-		return nil, false, fmt.Errorf("%w: the server is going away", thole.ErrClosed)
+		return nil, false, fmt.Errorf("%w: the server is going away", journal.ErrClosed)
 	case c == nil && l.callers[caller] >= maxClients:
-		return nil, false, fmt.Errorf("%w: more than %d programs use this server as their store in the name of one caller", thole.ErrUnavailable, maxClients)
+		return nil, false, fmt.Errorf("%w: more than %d programs use this server as their store in the name of one caller", journal.ErrUnavailable, maxClients)
 	case c == nil:
 		c = &client{finished: n.finished, outcomes: make(map[uint64]*outcome), used: now}
 		l.clients[who] = c
 		l.callers[caller]++
 	case len(c.outcomes) >= maxUnfinished:
-		return nil, false, fmt.Errorf("%w: this client has more than %d changes that it does not call finished", thole.ErrUnavailable, maxUnfinished)
+		return nil, false, fmt.Errorf("%w: this client has more than %d changes that it does not call finished", journal.ErrUnavailable, maxUnfinished)
 	}
 	o := &outcome{request: request, known: make(chan struct{})}
 	c.outcomes[n.n] = o

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // entered asks for an outcome that must be given.
@@ -31,7 +31,7 @@ func TestAnOutcomeIsKeptUntilItsClientHasIt(t *testing.T) {
 	entered(t, l, number{"a", 2, 1}, true)
 	entered(t, l, number{"a", 4, 3}, true) // 1 and 2 are finished
 	for n := range uint64(2) {
-		if _, _, err := l.enter("", number{"a", n + 1, 1}, digest{}, false); !errors.Is(err, thole.ErrConflict) {
+		if _, _, err := l.enter("", number{"a", n + 1, 1}, digest{}, false); !errors.Is(err, journal.ErrConflict) {
 			t.Errorf("a late copy of %d: got %v, want ErrConflict", n+1, err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestTheNumberOfClientsIsBounded(t *testing.T) {
 	for i := range maxClients {
 		entered(t, l, number{fmt.Sprint(i), 1, 1}, true)
 	}
-	if _, _, err := l.enter("", number{"one more", 1, 1}, digest{}, false); !errors.Is(err, thole.ErrUnavailable) {
+	if _, _, err := l.enter("", number{"one more", 1, 1}, digest{}, false); !errors.Is(err, journal.ErrUnavailable) {
 		t.Errorf("one client more: got %v, want ErrUnavailable", err)
 	}
 	entered(t, l, number{"7", 2, 2}, true)
@@ -77,7 +77,7 @@ func TestTheChangesOfOneCallerAreNobodyElses(t *testing.T) {
 	if _, first, err := l.enter("us", number{"a", 1, 1}, ours, false); !first || err != nil {
 		t.Errorf("the same number of another caller: first %v, %v; want a change of its own", first, err)
 	}
-	if _, _, err := l.enter("us", number{"a", 1, 1}, theirs, false); !errors.Is(err, thole.ErrInvalid) {
+	if _, _, err := l.enter("us", number{"a", 1, 1}, theirs, false); !errors.Is(err, journal.ErrInvalid) {
 		t.Errorf("another request under the number: got %v, want ErrInvalid", err)
 	}
 	for i := range maxClients {
@@ -89,7 +89,7 @@ func TestTheChangesOfOneCallerAreNobodyElses(t *testing.T) {
 	for n := range uint64(maxUnfinished) {
 		l.enter("us", number{"b", n + 1, 1}, ours, false)
 	}
-	if _, _, err := l.enter("us", number{"b", maxUnfinished + 1, 1}, ours, false); !errors.Is(err, thole.ErrUnavailable) {
+	if _, _, err := l.enter("us", number{"b", maxUnfinished + 1, 1}, ours, false); !errors.Is(err, journal.ErrUnavailable) {
 		t.Errorf("one change more that is not finished: got %v, want ErrUnavailable", err)
 	}
 }
@@ -101,7 +101,7 @@ func TestWhileDrainingOnlyKnownChangesAreAnswered(t *testing.T) {
 		t.Errorf("a known change: %v, %v", first, err)
 	}
 	for _, n := range []number{{"a", 2, 2}, {"b", 1, 1}} {
-		if _, _, err := l.enter("", n, digest{}, true); !errors.Is(err, thole.ErrClosed) {
+		if _, _, err := l.enter("", n, digest{}, true); !errors.Is(err, journal.ErrClosed) {
 			t.Errorf("%+v: got %v, want ErrClosed", n, err)
 		}
 	}
@@ -116,7 +116,7 @@ func FuzzParseNumber(f *testing.F) {
 		if err == nil && (n.client == "" || len(n.client) > 32*4 || n.n == 0 || n.finished > n.n) {
 			t.Errorf("%q: got %+v", s, n)
 		}
-		if err != nil && !errors.Is(err, thole.ErrInvalid) {
+		if err != nil && !errors.Is(err, journal.ErrInvalid) {
 			t.Errorf("%q: got %v, want ErrInvalid", s, err)
 		}
 	})

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/backend/router"
+	"github.com/thole-dev/thole/journal"
 )
 
 // withoutUsers serves a store that has no place for the spaces of users.
@@ -27,16 +27,16 @@ func withoutUsers(t *testing.T) *server {
 func TestACommitThatAServerCannotPlaceFailsNoNeighbour(t *testing.T) {
 	s := withoutUsers(t)
 	malformed := commitTo("project:a")
-	malformed.Events[0].Stream = strings.Repeat("x", thole.MaxNameBytes+1)
+	malformed.Events[0].Stream = strings.Repeat("x", journal.MaxNameBytes+1)
 	nameless := commitTo("org:b")
 	nameless.Actor = "\xff"
-	batch := []thole.Commit{commitTo("user:42"), commitTo("org:b"), malformed, commitTo("project:a"), nameless, commitTo("org:b")}
+	batch := []journal.Commit{commitTo("user:42"), commitTo("org:b"), malformed, commitTo("project:a"), nameless, commitTo("org:b")}
 	results, err := dial(t, s.URL, nil).Commit(t.Context(), batch)
 	if err != nil {
 		t.Fatalf("got %v, want a result for each commit", err)
 	}
 	for i, bad := range []bool{true, false, true, false, true, false} {
-		refused := errors.Is(results[i].Err, thole.ErrInvalid) || errors.Is(results[i].Err, thole.ErrTooLarge)
+		refused := errors.Is(results[i].Err, journal.ErrInvalid) || errors.Is(results[i].Err, journal.ErrTooLarge)
 		if refused != bad || bad != results[i].Last.IsZero() {
 			t.Errorf("commit %d to %s: got %v, %v; want it refused: %v", i, batch[i].Space, results[i].Last, results[i].Err, bad)
 		}
@@ -60,7 +60,7 @@ func TestABatchOfWhichSomeWasAppliedIsToldAsUnknown(t *testing.T) {
 		spaces  []string
 		unknown bool
 	}{{[]string{"org:b", "user:42"}, true}, {[]string{"user:42", "project:a"}, true}, {[]string{"nothing", "nobody"}, false}} {
-		var batch []thole.Commit
+		var batch []journal.Commit
 		for _, space := range tt.spaces {
 			batch = append(batch, commitTo(space))
 		}

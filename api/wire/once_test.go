@@ -13,6 +13,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/journal"
 )
 
 // fate is what becomes of one request for a change.
@@ -85,12 +86,12 @@ func twoServers(t *testing.T, retry time.Duration) (a, b *server, s *script, cli
 	return a, b, s, client
 }
 
-var oneEvent = thole.Commit{Space: "user:1", Now: time.Unix(1, 0), Actor: "system", Events: []thole.Event{{Stream: "s", Type: "a.b"}}}
+var oneEvent = journal.Commit{Space: "user:1", Now: time.Unix(1, 0), Actor: "system", Events: []journal.Event{{Stream: "s", Type: "a.b"}}}
 
 func (s *server) events(t *testing.T) int {
 	t.Helper()
 	n := 0
-	for _, err := range s.store.Space("user:1").Events(t.Context(), thole.ReadQuery{}) {
+	for _, err := range s.store.Space("user:1").Events(t.Context(), journal.ReadQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,9 +123,9 @@ func TestACommitWhoseRequestOrAnswerIsLostIsAppliedOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b, s, client := twoServers(t, 0)
 			s.tries = tt.tries(a, b)
-			results, err := client.Commit(t.Context(), []thole.Commit{oneEvent})
+			results, err := client.Commit(t.Context(), []journal.Commit{oneEvent})
 			switch {
-			case tt.unknown && (!errors.Is(err, thole.ErrUnavailable) || !strings.Contains(err.Error(), "unknown")):
+			case tt.unknown && (!errors.Is(err, journal.ErrUnavailable) || !strings.Contains(err.Error(), "unknown")):
 				t.Errorf("got %v, want ErrUnavailable that says unknown", err)
 			case !tt.unknown && (err != nil || results[0].Last.Seq != 1):
 				t.Errorf("got %v, %v; want the first position", results, err)
@@ -151,7 +152,7 @@ func TestAnIdempotencyKeyMakesEveryOutcomeKnown(t *testing.T) {
 			s.tries = []try{{first, a}, {answered, b}}
 			s.mu.Unlock()
 			ctx := thole.WithIdempotencyKey(t.Context(), "key", "same")
-			r, err := store.Space("user:1").Commit(ctx, thole.Commit{Events: oneEvent.Events})
+			r, err := store.Space("user:1").Commit(ctx, journal.Commit{Events: oneEvent.Events})
 			if err != nil || r.First.Seq != 1 || r.Repeated != (first == lostAnswer) {
 				t.Errorf("got %+v, %v; want the first position", r, err)
 			}
@@ -164,16 +165,16 @@ func TestAnIdempotencyKeyMakesEveryOutcomeKnown(t *testing.T) {
 
 func TestALoadAndAPurgeAreCarriedOutOnce(t *testing.T) {
 	a, b, s, client := twoServers(t, 0)
-	at := thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}
-	chunk := thole.Chunk{Done: true, Head: thole.Head{Space: "user:2", Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 1}}}}
+	at := journal.Position{Epoch: "0001aaaaaaaa", Seq: 1}
+	chunk := journal.Chunk{Done: true, Head: journal.Head{Space: "user:2", Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: 1}}}}
 	for name, do := range map[string]func() error{
 		"load":  func() error { return client.Load(t.Context(), "user:2", chunk) },
-		"purge": func() error { return client.Purge(t.Context(), "user:3", thole.Purge{All: true}) },
+		"purge": func() error { return client.Purge(t.Context(), "user:3", journal.Purge{All: true}) },
 	} {
 		if name == "purge" {
 			c := oneEvent
 			c.Space = "user:3"
-			if _, err := client.Commit(t.Context(), []thole.Commit{c}); err != nil {
+			if _, err := client.Commit(t.Context(), []journal.Commit{c}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -183,7 +184,7 @@ func TestALoadAndAPurgeAreCarriedOutOnce(t *testing.T) {
 		}
 	}
 	s.tries = []try{{lostAnswer, a}, {answered, b}}
-	if err := client.Purge(t.Context(), "user:2", thole.Purge{All: true}); !errors.Is(err, thole.ErrUnavailable) {
+	if err := client.Purge(t.Context(), "user:2", journal.Purge{All: true}); !errors.Is(err, journal.ErrUnavailable) {
 		t.Errorf("a purge by a process that is gone: got %v, want ErrUnavailable", err)
 	}
 }
@@ -192,7 +193,7 @@ func TestAServerThatGoesAwaySendsCommitsElsewhere(t *testing.T) {
 	a, b, s, client := twoServers(t, 0)
 	a.drain()
 	s.tries = []try{{answered, a}, {answered, b}}
-	results, err := client.Commit(t.Context(), []thole.Commit{oneEvent})
+	results, err := client.Commit(t.Context(), []journal.Commit{oneEvent})
 	if err != nil || results[0].Last.Seq != 1 || b.events(t) != 1 || s.done < 3 {
 		t.Errorf("got %v, %v after %d tries; want the first position", results, err, s.done)
 	}
@@ -201,13 +202,13 @@ func TestAServerThatGoesAwaySendsCommitsElsewhere(t *testing.T) {
 func TestAnUnreachableServerIsSaidSoInTime(t *testing.T) {
 	a, _, s, client := twoServers(t, 2*time.Second)
 	s.tries = []try{{refused, a}}
-	_, err := client.Commit(t.Context(), []thole.Commit{oneEvent})
-	if !errors.Is(err, thole.ErrUnavailable) || !strings.Contains(err.Error(), "cannot be reached") || strings.Contains(err.Error(), "unknown") {
+	_, err := client.Commit(t.Context(), []journal.Commit{oneEvent})
+	if !errors.Is(err, journal.ErrUnavailable) || !strings.Contains(err.Error(), "cannot be reached") || strings.Contains(err.Error(), "unknown") {
 		t.Errorf("got %v, want ErrUnavailable", err)
 	}
 	s.tries = []try{{lostThere, a}}
-	_, err = client.Commit(t.Context(), []thole.Commit{oneEvent})
-	if !errors.Is(err, thole.ErrUnavailable) || !strings.Contains(err.Error(), "unknown") {
+	_, err = client.Commit(t.Context(), []journal.Commit{oneEvent})
+	if !errors.Is(err, journal.ErrUnavailable) || !strings.Contains(err.Error(), "unknown") {
 		t.Errorf("when it may have arrived: got %v, want ErrUnavailable that says unknown", err)
 	}
 }

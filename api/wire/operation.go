@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Operation is one of the calls that a Server answers.
@@ -50,7 +52,7 @@ const everything = "*"
 func spacesOfBatch(r *remote.Request) []string {
 	names := distinct(len(r.Batch), func(i int) string { return r.Batch[i].Space })
 	for i := range r.Batch {
-		if r.Batch[i].Reserved() {
+		if thole.AnyReserved(r.Batch[i].Names()) {
 			return append(names, everything)
 		}
 	}
@@ -58,7 +60,7 @@ func spacesOfBatch(r *remote.Request) []string {
 }
 
 func spacesOfLoad(r *remote.Request) []string {
-	if r.Chunk.Reserved() || r.Space == "global" {
+	if thole.AnyReserved(r.Chunk.Names()) || r.Space == "global" {
 		return []string{r.Space, everything}
 	}
 	return []string{r.Space}
@@ -66,7 +68,7 @@ func spacesOfLoad(r *remote.Request) []string {
 
 // spacesOfPurge: global holds the tokens, and is removed by no narrower grant.
 func spacesOfPurge(r *remote.Request) []string {
-	if r.Purge.Reserved() || r.Space == "global" {
+	if slices.ContainsFunc(r.Purge.Streams, thole.Reserved) || r.Space == "global" {
 		return []string{r.Space, everything}
 	}
 	return []string{r.Space}
@@ -116,9 +118,9 @@ func (s *Server) request(c *Call, spaces func(*remote.Request) []string) (*remot
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, nil, fmt.Errorf("%w: the request has more than %d bytes", thole.ErrTooLarge, remote.MaxRequest)
+		return nil, nil, fmt.Errorf("%w: the request has more than %d bytes", journal.ErrTooLarge, remote.MaxRequest)
 	case err != nil:
-		return nil, nil, fmt.Errorf("%w: the request could not be read: %v", thole.ErrInvalid, err)
+		return nil, nil, fmt.Errorf("%w: the request could not be read: %v", journal.ErrInvalid, err)
 	}
 	http.NewResponseController(c.W).SetReadDeadline(time.Time{}) // the store may take its time
 	req, err := remote.DecodeRequest(body)
@@ -158,7 +160,7 @@ func (s *Server) commit(ctx context.Context, r *remote.Request) (*remote.Answer,
 		switch {
 		case failed == nil:
 		case !r.Partial: // the client would take it for success
-			return nil, fmt.Errorf("%w: %s does not take commits: %v", thole.ErrUnavailable, space, failed)
+			return nil, fmt.Errorf("%w: %s does not take commits: %v", journal.ErrUnavailable, space, failed)
 		case remote.ProblemOf(failed).Status >= http.StatusInternalServerError: // who can help reads the log here
 			s.opts.Logger.Error("a commit of another store failed", "space", space, "error", failed)
 		}

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/journal"
 )
 
 // cutter is a proxy that breaks each connection after a random number of bytes,
@@ -101,12 +101,12 @@ func TestConnectionsThatBreakAnywhereLoseAndDoubleNothing(t *testing.T) {
 	errs := make(chan error, workers)
 	for w := range workers {
 		go func() {
-			at := thole.Position{}
+			at := journal.Position{}
 			stream := fmt.Sprint("s", w)
 			for i := range each {
-				results, err := b.Commit(t.Context(), []thole.Commit{{
-					Space: "user:1", Now: time.Now(), Actor: "system", Checks: []thole.Check{{Stream: stream, At: at}},
-					Events: []thole.Event{{Stream: stream, Type: "a.b", Data: fmt.Appendf(nil, "%d", i)}},
+				results, err := b.Commit(t.Context(), []journal.Commit{{
+					Space: "user:1", Now: time.Now(), Actor: "system", Checks: []journal.Check{{Stream: stream, At: at}},
+					Events: []journal.Event{{Stream: stream, Type: "a.b", Data: fmt.Appendf(nil, "%d", i)}},
 				}})
 				if err == nil && results[0].Conflict != nil {
 					err = results[0].Conflict // of a commit with itself
@@ -127,7 +127,7 @@ func TestConnectionsThatBreakAnywhereLoseAndDoubleNothing(t *testing.T) {
 	}
 	next := make(map[string]int)
 	seq := uint64(0)
-	for q := (thole.ReadQuery{}); ; {
+	for q := (journal.ReadQuery{}); ; {
 		page, err := s.store.Backend().Read(t.Context(), "user:1", q) // no page would get through the proxy
 		if err != nil {
 			t.Fatal(err)

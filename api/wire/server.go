@@ -14,6 +14,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Options tune a Server. The zero value is the default.
@@ -63,7 +64,7 @@ func New(store *thole.Store, opts *Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Server{store: store, opts: o, instance: thole.NewID("inst"), ledger: newLedger(o.Now), mux: http.NewServeMux()}
+	s := &Server{store: store, opts: o, instance: journal.NewID("inst"), ledger: newLedger(o.Now), mux: http.NewServeMux()}
 	for _, op := range Operations() {
 		s.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) {
 			if err := op.Serve(s, &Call{W: w, R: r}); err != nil {
@@ -122,7 +123,7 @@ func (e *ElsewhereError) Error() string {
 }
 
 // Unwrap returns ErrConflict.
-func (e *ElsewhereError) Unwrap() error { return thole.ErrConflict }
+func (e *ElsewhereError) Unwrap() error { return journal.ErrConflict }
 
 // writeProblem answers with err where no REST API does.
 func writeProblem(w http.ResponseWriter, err error) {

@@ -16,14 +16,15 @@ import (
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/router"
+	"github.com/thole-dev/thole/journal"
 )
 
 // withSick opens a file store in which project:sick is damaged and project:good is
 // not. Both hold a record that expires.
-func withSick(t *testing.T) thole.Backend {
+func withSick(t *testing.T) journal.Backend {
 	t.Helper()
 	dir := t.TempDir()
-	open := func() thole.Backend {
+	open := func() journal.Backend {
 		b, err := filestore.Open(t.Context(), dir, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -34,8 +35,8 @@ func withSick(t *testing.T) thole.Backend {
 	for _, name := range []string{"project:sick", "project:good"} {
 		for range 3 {
 			c := commitTo(name)
-			c.Writes = []thole.Write{{Key: "app/x", Value: []byte(`"valuable"`), Expires: time.Now().Add(time.Hour)}}
-			if _, err := b.Commit(t.Context(), []thole.Commit{c}); err != nil {
+			c.Writes = []journal.Write{{Key: "app/x", Value: []byte(`"valuable"`), Expires: time.Now().Add(time.Hour)}}
+			if _, err := b.Commit(t.Context(), []journal.Commit{c}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -61,23 +62,23 @@ func damage(t *testing.T, dir string) {
 	}
 }
 
-func commitTo(space string) thole.Commit {
-	return thole.Commit{Space: space, Now: time.Now(), Events: []thole.Event{{Stream: "app/s", Type: "a.b", Data: []byte("1")}}}
+func commitTo(space string) journal.Commit {
+	return journal.Commit{Space: space, Now: time.Now(), Events: []journal.Event{{Stream: "app/s", Type: "a.b", Data: []byte("1")}}}
 }
 
 func TestASpaceThatCannotTakeItsCommitsFailsNoOther(t *testing.T) {
-	batch := []thole.Commit{commitTo("project:good"), commitTo("project:sick"), commitTo("project:good"), commitTo("project:sick"), commitTo("project:new")}
-	for name, open := range map[string]func(t *testing.T) thole.Backend{
+	batch := []journal.Commit{commitTo("project:good"), commitTo("project:sick"), commitTo("project:good"), commitTo("project:sick"), commitTo("project:new")}
+	for name, open := range map[string]func(t *testing.T) journal.Backend{
 		"the engine": withSick,
-		"a router": func(t *testing.T) thole.Backend {
+		"a router": func(t *testing.T) journal.Backend {
 			b, err := router.New(router.Rule{Pattern: "project:*", Backend: withSick(t)}, router.Rule{Pattern: "*", Backend: memstore.New()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return b
 		},
-		"a server": func(t *testing.T) thole.Backend { return dial(t, serve(t, withSick(t)).URL, nil) },
-		"a server's server": func(t *testing.T) thole.Backend {
+		"a server": func(t *testing.T) journal.Backend { return dial(t, serve(t, withSick(t)).URL, nil) },
+		"a server's server": func(t *testing.T) journal.Backend {
 			return dial(t, serve(t, dial(t, serve(t, withSick(t)).URL, nil)).URL, nil)
 		},
 	} {
@@ -90,11 +91,11 @@ func TestASpaceThatCannotTakeItsCommitsFailsNoOther(t *testing.T) {
 			}
 			for i, r := range results {
 				sick := batch[i].Space == "project:sick"
-				if sick != errors.Is(r.Err, thole.ErrCorrupt) || sick != r.Last.IsZero() || r.Conflict != nil {
+				if sick != errors.Is(r.Err, journal.ErrCorrupt) || sick != r.Last.IsZero() || r.Conflict != nil {
 					t.Errorf("commit %d to %s: got %+v", i, batch[i].Space, r)
 				}
 			}
-			if page, err := b.Read(t.Context(), "project:good", thole.ReadQuery{}); err != nil || len(page.Events) != 5 {
+			if page, err := b.Read(t.Context(), "project:good", journal.ReadQuery{}); err != nil || len(page.Events) != 5 {
 				t.Errorf("the good space has %d events, %v; want 5", len(page.Events), err)
 			}
 		})
@@ -112,14 +113,14 @@ func TestCommitsOfOthersDoNotHearOfASpaceThatIsDamaged(t *testing.T) {
 			for range 4 {
 				wg.Go(func() {
 					for range 20 {
-						if _, err := s.Space("project:sick").Commit(t.Context(), thole.Commit{Events: commitTo("").Events}); !errors.Is(err, thole.ErrCorrupt) {
+						if _, err := s.Space("project:sick").Commit(t.Context(), journal.Commit{Events: commitTo("").Events}); !errors.Is(err, journal.ErrCorrupt) {
 							t.Errorf("the sick space: got %v, want ErrCorrupt", err)
 						}
 					}
 				})
 				wg.Go(func() {
 					for range 20 {
-						if _, err := s.Space("project:good").Commit(t.Context(), thole.Commit{Events: commitTo("").Events}); err != nil {
+						if _, err := s.Space("project:good").Commit(t.Context(), journal.Commit{Events: commitTo("").Events}); err != nil {
 							t.Errorf("the good space: got %v; it names the other: %v", err, strings.Contains(err.Error(), "sick"))
 						}
 					}
@@ -149,7 +150,7 @@ func TestADamagedSpaceKeepsNoWatcherOfOthersInTheDark(t *testing.T) {
 	ours, theirs := open(), open()
 	watches := make(map[string]*thole.Watch)
 	for _, name := range []string{"project:a", "project:sick", "project:z"} {
-		c := thole.Commit{Events: []thole.Event{{Stream: "app/s", Type: "a.b", Data: []byte(`"valuable"`)}}}
+		c := journal.Commit{Events: []journal.Event{{Stream: "app/s", Type: "a.b", Data: []byte(`"valuable"`)}}}
 		for range 3 {
 			if _, err := ours.Space(name).Commit(t.Context(), c); err != nil {
 				t.Fatal(err)
@@ -165,11 +166,11 @@ func TestADamagedSpaceKeepsNoWatcherOfOthersInTheDark(t *testing.T) {
 	damage(t, dir)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, err := watches["project:sick"].Next(ctx); !errors.Is(err, thole.ErrCorrupt) {
+	if _, err := watches["project:sick"].Next(ctx); !errors.Is(err, journal.ErrCorrupt) {
 		t.Errorf("who watches the damaged space: got %v, want ErrCorrupt", err)
 	}
 	for _, name := range []string{"project:a", "project:z"} {
-		if _, err := theirs.Space(name).Commit(t.Context(), thole.Commit{Events: commitTo("").Events}); err != nil {
+		if _, err := theirs.Space(name).Commit(t.Context(), journal.Commit{Events: commitTo("").Events}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := watches[name].Next(ctx); err != nil {
@@ -177,7 +178,7 @@ func TestADamagedSpaceKeepsNoWatcherOfOthersInTheDark(t *testing.T) {
 		}
 	}
 	heads, err := ours.Heads(t.Context(), "project:a", "project:sick", "project:z", "project:new")
-	var away *thole.UnreachableError
+	var away *journal.UnreachableError
 	if !errors.As(err, &away) || !slices.Equal(away.Patterns(), []string{"project:sick"}) {
 		t.Errorf("heads: got %v, want all but that of project:sick", err)
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/journal"
 )
 
 // watch streams hints until the client goes or the server drains.
@@ -21,7 +21,7 @@ func (s *Server) watch(c *Call) error {
 // receive streams signals.
 func (s *Server) receive(c *Call) error {
 	return s.stream(c, func(ctx context.Context, put func(string, any)) error {
-		return s.store.Signals().Receive(ctx, func(sig thole.Signal) { put(remote.EventSignal, sig) })
+		return s.store.Signals().Receive(ctx, func(sig journal.Signal) { put(remote.EventSignal, sig) })
 	})
 }
 
@@ -34,10 +34,10 @@ func (s *Server) stream(c *Call, feed func(ctx context.Context, put func(event s
 	}
 	// After the answer to a HEAD the client uses the connection for its next request.
 	if c.R.Method == http.MethodHead || !strings.Contains(c.R.Header.Get("Accept"), "text/event-stream") {
-		return fmt.Errorf("%w: this is an event stream; ask for it with Accept: text/event-stream", thole.ErrInvalid)
+		return fmt.Errorf("%w: this is an event stream; ask for it with Accept: text/event-stream", journal.ErrInvalid)
 	}
 	if s.opts.Draining.Err() != nil {
-		return fmt.Errorf("%w: the server is going away", thole.ErrClosed)
+		return fmt.Errorf("%w: the server is going away", journal.ErrClosed)
 	}
 	h := c.W.Header()
 	h.Set("Content-Type", "text/event-stream")

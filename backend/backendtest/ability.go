@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Ability is what a [Harness] may lack.
@@ -13,8 +13,8 @@ type Ability string
 
 // The abilities. A harness that lacks one says so in Harness.Lacks.
 const (
-	Hints     Ability = "hints"           // Backend is a [thole.Watcher]
-	Signals   Ability = "signals"         // Backend is a [thole.Relay]
+	Hints     Ability = "hints"           // Backend is a [journal.Watcher]
+	Signals   Ability = "signals"         // Backend is a [journal.Relay]
 	Reopening Ability = "reopening"       // Reopen is set
 	Seconds   Ability = "second instance" // Second is set
 )
@@ -22,10 +22,10 @@ const (
 func (h Harness) has(a Ability) bool {
 	switch a {
 	case Hints:
-		_, ok := h.Backend.(thole.Watcher)
+		_, ok := h.Backend.(journal.Watcher)
 		return ok
 	case Signals:
-		_, ok := h.Backend.(thole.Relay)
+		_, ok := h.Backend.(journal.Relay)
 		return ok
 	case Reopening:
 		return h.Reopen != nil
@@ -56,15 +56,15 @@ func abilityDeclared(e *env) {
 }
 
 // typeOf names a backend in reports.
-func typeOf(b thole.Backend) string { return strings.TrimPrefix(fmt.Sprintf("%T", b), "*") }
+func typeOf(b journal.Backend) string { return strings.TrimPrefix(fmt.Sprintf("%T", b), "*") }
 
 func durabilityKnown(e *env) {
-	d, ok := e.harness.Backend.(thole.Durable)
+	d, ok := e.harness.Backend.(journal.Durable)
 	if !ok {
 		return // counts as Sync
 	}
 	switch got := d.Durability(); got {
-	case thole.Sync, thole.Replicated, thole.Relaxed, thole.None:
+	case journal.Sync, journal.Replicated, journal.Relaxed, journal.None:
 	default:
 		e.ok(false, "durability: got %q", got)
 	}

@@ -3,11 +3,11 @@ package backendtest
 import (
 	"errors"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // commit commits a batch, which must not fail as a whole.
-func (e *env) commit(batch ...thole.Commit) []thole.Result {
+func (e *env) commit(batch ...journal.Commit) []journal.Result {
 	e.Helper()
 	results, err := e.b.Commit(e.ctx, batch)
 	e.need(err == nil, "commit: got error %v, want nil", err)
@@ -16,12 +16,12 @@ func (e *env) commit(batch ...thole.Commit) []thole.Result {
 }
 
 // must commits what the parts make and must succeed.
-func (e *env) must(parts ...any) thole.Result {
+func (e *env) must(parts ...any) journal.Result {
 	e.Helper()
 	return e.mustCommit(commitOf(parts...))
 }
 
-func (e *env) mustCommit(c thole.Commit) thole.Result {
+func (e *env) mustCommit(c journal.Commit) journal.Result {
 	e.Helper()
 	r := e.commit(c)[0]
 	e.need(r.Conflict == nil && r.Err == nil, "commit: got %v, %v; want success", r.Conflict, r.Err)
@@ -29,16 +29,16 @@ func (e *env) mustCommit(c thole.Commit) thole.Result {
 }
 
 // conflict commits what the parts make and must fail on a check.
-func (e *env) conflict(parts ...any) *thole.ConflictError {
+func (e *env) conflict(parts ...any) *journal.ConflictError {
 	e.Helper()
 	r := e.commit(commitOf(parts...))[0]
 	e.need(r.Conflict != nil, "commit: got success at %v, want a conflict", r.Last)
-	e.ok(errors.Is(r.Conflict, thole.ErrConflict), "conflict: got %v, want it to be ErrConflict", r.Conflict)
+	e.ok(errors.Is(r.Conflict, journal.ErrConflict), "conflict: got %v, want it to be ErrConflict", r.Conflict)
 	e.ok(r.First.IsZero() && r.Last.IsZero(), "conflict: got positions %v, %v, want none", r.First, r.Last)
 	return r.Conflict
 }
 
-func (e *env) get(space string, keys ...string) []thole.Record {
+func (e *env) get(space string, keys ...string) []journal.Record {
 	e.Helper()
 	records, err := e.b.Get(e.ctx, space, keys...)
 	e.need(err == nil, "get: got error %v, want nil", err)
@@ -47,22 +47,22 @@ func (e *env) get(space string, keys ...string) []thole.Record {
 }
 
 // list returns one page.
-func (e *env) list(space string, q thole.ListQuery) []thole.Record {
+func (e *env) list(space string, q journal.ListQuery) []journal.Record {
 	e.Helper()
 	records, err := e.b.List(e.ctx, space, q)
 	e.need(err == nil, "list %+v: got error %v, want nil", q, err)
-	e.need(len(records) <= thole.PageLimit(q.Limit), "list %+v: got %d records", q, len(records))
+	e.need(len(records) <= journal.PageLimit(q.Limit), "list %+v: got %d records", q, len(records))
 	return records
 }
 
 // listAll pages through everything that q selects.
-func (e *env) listAll(space string, q thole.ListQuery) []thole.Record {
+func (e *env) listAll(space string, q journal.ListQuery) []journal.Record {
 	e.Helper()
-	var all []thole.Record
+	var all []journal.Record
 	for {
 		page := e.list(space, q)
 		all = append(all, page...)
-		if len(page) < thole.PageLimit(q.Limit) {
+		if len(page) < journal.PageLimit(q.Limit) {
 			return all
 		}
 		last := page[len(page)-1].Key
@@ -72,18 +72,18 @@ func (e *env) listAll(space string, q thole.ListQuery) []thole.Record {
 }
 
 // readPage returns one page.
-func (e *env) readPage(space string, q thole.ReadQuery) thole.Page {
+func (e *env) readPage(space string, q journal.ReadQuery) journal.Page {
 	e.Helper()
 	page, err := e.b.Read(e.ctx, space, q)
 	e.need(err == nil, "read %+v: got error %v, want nil", q, err)
-	e.need(len(page.Events) <= thole.PageLimit(q.Limit), "read %+v: got %d events", q, len(page.Events))
+	e.need(len(page.Events) <= journal.PageLimit(q.Limit), "read %+v: got %d events", q, len(page.Events))
 	return page
 }
 
 // readAll pages through everything that q selects.
-func (e *env) readAll(space string, q thole.ReadQuery) []thole.Event {
+func (e *env) readAll(space string, q journal.ReadQuery) []journal.Event {
 	e.Helper()
-	var all []thole.Event
+	var all []journal.Event
 	for {
 		page := e.readPage(space, q)
 		all = append(all, page.Events...)
@@ -100,12 +100,12 @@ func (e *env) readAll(space string, q thole.ReadQuery) []thole.Event {
 	}
 }
 
-func (e *env) head(space string) thole.Head {
+func (e *env) head(space string) journal.Head {
 	e.Helper()
 	return e.heads(space)[0]
 }
 
-func (e *env) heads(spaces ...string) []thole.Head {
+func (e *env) heads(spaces ...string) []journal.Head {
 	e.Helper()
 	heads, err := e.b.Heads(e.ctx, spaces...)
 	e.need(err == nil, "heads: got error %v, want nil", err)
@@ -114,15 +114,15 @@ func (e *env) heads(spaces ...string) []thole.Head {
 }
 
 // spaces pages through the names of spaces.
-func (e *env) spaces(q thole.SpacesQuery) []string {
+func (e *env) spaces(q journal.SpacesQuery) []string {
 	e.Helper()
 	var all []string
 	for {
 		names, err := e.b.Spaces(e.ctx, q)
 		e.need(err == nil, "spaces %+v: got error %v, want nil", q, err)
-		e.need(len(names) <= thole.PageLimit(q.Limit), "spaces %+v: got %d names", q, len(names))
+		e.need(len(names) <= journal.PageLimit(q.Limit), "spaces %+v: got %d names", q, len(names))
 		all = append(all, names...)
-		if len(names) < thole.PageLimit(q.Limit) {
+		if len(names) < journal.PageLimit(q.Limit) {
 			return all
 		}
 		last := names[len(names)-1]
@@ -131,13 +131,13 @@ func (e *env) spaces(q thole.SpacesQuery) []string {
 	}
 }
 
-func (e *env) purge(space string, p thole.Purge) {
+func (e *env) purge(space string, p journal.Purge) {
 	e.Helper()
 	err := e.b.Purge(e.ctx, space, p)
 	e.need(err == nil, "purge: got error %v, want nil", err)
 }
 
-func (e *env) load(space string, c thole.Chunk) {
+func (e *env) load(space string, c journal.Chunk) {
 	e.Helper()
 	err := e.b.Load(e.ctx, space, c)
 	e.need(err == nil, "load: got error %v, want nil", err)
@@ -145,17 +145,17 @@ func (e *env) load(space string, c thole.Chunk) {
 
 // state is all that can be seen of a space.
 type state struct {
-	Head    thole.Head
-	Events  []thole.Event
-	Records []thole.Record
+	Head    journal.Head
+	Events  []journal.Event
+	Records []journal.Record
 }
 
 func (e *env) state(space string) state {
 	e.Helper()
 	return state{
-		Head:    canonical(e.head(space)).(thole.Head),
-		Events:  canonical(e.readAll(space, thole.ReadQuery{})).([]thole.Event),
-		Records: canonical(e.listAll(space, thole.ListQuery{})).([]thole.Record),
+		Head:    canonical(e.head(space)).(journal.Head),
+		Events:  canonical(e.readAll(space, journal.ReadQuery{})).([]journal.Event),
+		Records: canonical(e.listAll(space, journal.ListQuery{})).([]journal.Record),
 	}
 }
 
@@ -168,7 +168,7 @@ func (e *env) unchanged(space string, do func()) {
 }
 
 // seq returns p moved by n.
-func seq(p thole.Position, n int) thole.Position {
+func seq(p journal.Position, n int) journal.Position {
 	p.Seq = uint64(int64(p.Seq) + int64(n))
 	return p
 }
@@ -181,7 +181,7 @@ func reversed[T any](s []T) []T {
 	return out
 }
 
-func keysOf(records []thole.Record) []string {
+func keysOf(records []journal.Record) []string {
 	keys := make([]string, len(records))
 	for i, r := range records {
 		keys[i] = r.Key

@@ -3,7 +3,7 @@ package backendtest
 import (
 	"fmt"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func batchCases() []testCase {
@@ -19,8 +19,8 @@ func batchCases() []testCase {
 }
 
 func batchIndependent(e *env) {
-	never := thole.Check{Key: "k", At: thole.Position{Epoch: "0001aaaaaaaa", Seq: 9}}
-	batch := []thole.Commit{
+	never := journal.Check{Key: "k", At: journal.Position{Epoch: "0001aaaaaaaa", Seq: 9}}
+	batch := []journal.Commit{
 		commitOf(event("a", "a.made"), set("a", `1`)),
 		commitOf(never, event("bad", "a.made"), set("bad", `1`)),
 		commitOf(event("b", "a.made"), set("b", `1`)),
@@ -33,60 +33,60 @@ func batchIndependent(e *env) {
 		e.equal(fmt.Sprint("seq of commit ", i), r[i].Last.Seq, wantSeq)
 	}
 	want := append(eventsOf(batch[0], r[0]), eventsOf(batch[2], r[2])...)
-	e.equal("journal", e.readAll(space, thole.ReadQuery{}), want)
-	e.equal("records", keysOf(e.listAll(space, thole.ListQuery{})), []string{"a", "b"})
-	e.equal("other space", e.readAll("user:42", thole.ReadQuery{}), eventsOf(batch[4], r[4]))
+	e.equal("journal", e.readAll(space, journal.ReadQuery{}), want)
+	e.equal("records", keysOf(e.listAll(space, journal.ListQuery{})), []string{"a", "b"})
+	e.equal("other space", e.readAll("user:42", journal.ReadQuery{}), eventsOf(batch[4], r[4]))
 }
 
 // batchRefused commits names that are not UTF-8, which an engine may keep or not.
 func batchRefused(e *env) {
-	for _, change := range []func(c *thole.Commit){
-		func(c *thole.Commit) { c.Events[0].Stream = "\xff" },
-		func(c *thole.Commit) { c.Writes[0].Key = "\xff" },
-		func(c *thole.Commit) { c.Actor = "\xff" },
+	for _, change := range []func(c *journal.Commit){
+		func(c *journal.Commit) { c.Events[0].Stream = "\xff" },
+		func(c *journal.Commit) { c.Writes[0].Key = "\xff" },
+		func(c *journal.Commit) { c.Actor = "\xff" },
 	} {
 		bad := commitOf(event("bad", "a.made"), set("bad", `1`))
 		change(&bad)
-		batch := []thole.Commit{commitOf(event("a", "a.made"), set("a", `1`)), bad, commitOf("user:42", event("b", "b.made")), commitOf(event("c", "a.made"))}
-		before := e.readAll(space, thole.ReadQuery{})
-		var want []thole.Event
+		batch := []journal.Commit{commitOf(event("a", "a.made"), set("a", `1`)), bad, commitOf("user:42", event("b", "b.made")), commitOf(event("c", "a.made"))}
+		before := e.readAll(space, journal.ReadQuery{})
+		var want []journal.Event
 		for i, r := range e.commit(batch...) {
 			refused := i == 1 && r.Err != nil
 			e.ok(r.Conflict == nil && (refused || r.Err == nil), "commit %d: got %v, %v; want success", i, r.Conflict, r.Err)
 			e.ok(refused == r.Last.IsZero(), "commit %d: got position %v and error %v", i, r.Last, r.Err)
 			if refused {
-				e.is("a name that is not UTF-8", r.Err, thole.ErrInvalid)
+				e.is("a name that is not UTF-8", r.Err, journal.ErrInvalid)
 			} else if batch[i].Space == space && r.Err == nil {
 				want = append(want, eventsOf(batch[i], r)...)
 			}
 		}
-		e.equal("journal", e.readAll(space, thole.ReadQuery{})[len(before):], want)
+		e.equal("journal", e.readAll(space, journal.ReadQuery{})[len(before):], want)
 	}
 }
 
 func batchVisible(e *env) {
 	base := e.must(event("s", "s.made"), set("k", `0`)).Last
 	r := e.commit(
-		commitOf(thole.Check{Stream: "s", At: base}, event("s", "s.seen"), set("k", `1`)),
-		commitOf(thole.Check{Stream: "s", At: base}, event("s", "s.seen")),
-		commitOf(thole.Check{Stream: "s", At: seq(base, 1)}, thole.Check{Key: "k", At: seq(base, 1)}, thole.Write{Key: "k"}),
-		commitOf(thole.Check{Key: "k", At: seq(base, 1)}, set("k", `2`)),
-		commitOf(thole.Check{Key: "k"}, set("k", `3`)),
+		commitOf(journal.Check{Stream: "s", At: base}, event("s", "s.seen"), set("k", `1`)),
+		commitOf(journal.Check{Stream: "s", At: base}, event("s", "s.seen")),
+		commitOf(journal.Check{Stream: "s", At: seq(base, 1)}, journal.Check{Key: "k", At: seq(base, 1)}, journal.Write{Key: "k"}),
+		commitOf(journal.Check{Key: "k", At: seq(base, 1)}, set("k", `2`)),
+		commitOf(journal.Check{Key: "k"}, set("k", `3`)),
 	)
 	for i, fails := range []bool{false, true, false, true, false} {
 		e.ok((r[i].Conflict != nil) == fails, "commit %d: got conflict %v, want one: %v", i, r[i].Conflict, fails)
 	}
 	e.need(!e.Failed(), "the rest needs these results")
 	e.equal("what was there for a stream", r[1].Conflict.Actual, seq(base, 1))
-	e.equal("what was there for a deleted record", r[3].Conflict.Actual, thole.Position{})
+	e.equal("what was there for a deleted record", r[3].Conflict.Actual, journal.Position{})
 	e.equal("record", string(e.get(space, "k")[0].Value), "3")
 }
 
 func batchFailedInvisible(e *env) {
-	never := thole.Check{Stream: "s", At: thole.Position{Epoch: "0001aaaaaaaa", Seq: 9}}
+	never := journal.Check{Stream: "s", At: journal.Position{Epoch: "0001aaaaaaaa", Seq: 9}}
 	r := e.commit(
 		commitOf(never, event("t", "s.made"), set("k", `1`)),
-		commitOf(thole.Check{Stream: "t"}, thole.Check{Key: "k"}, event("s", "s.made")),
+		commitOf(journal.Check{Stream: "t"}, journal.Check{Key: "k"}, event("s", "s.made")),
 	)
 	e.ok(r[0].Conflict != nil, "first: got success")
 	e.ok(r[1].Conflict == nil, "second: got conflict %v", r[1].Conflict)
@@ -94,7 +94,7 @@ func batchFailedInvisible(e *env) {
 }
 
 func batchOrder(e *env) {
-	var batch []thole.Commit
+	var batch []journal.Commit
 	for i := range 30 {
 		batch = append(batch, commitOf(fmt.Sprintf("user:%d", i%3), event(fmt.Sprint("s", i), "s.made"), set(fmt.Sprint("k", i), fmt.Sprint(i))))
 	}
@@ -107,16 +107,16 @@ func batchOrder(e *env) {
 
 func batchEmpty(e *env) {
 	e.equal("results", len(e.commit()), 0)
-	e.equal("spaces", e.spaces(thole.SpacesQuery{}), []string{})
+	e.equal("spaces", e.spaces(journal.SpacesQuery{}), []string{})
 }
 
 func batchLarge(e *env) {
 	const n = 600
-	var batch []thole.Commit
+	var batch []journal.Commit
 	for i := range n {
 		c := commitOf(event("s", "s.made"), set("k", fmt.Sprint(i)))
 		if i%10 == 9 {
-			c.Checks = []thole.Check{{Key: "k"}} // it exists since the first
+			c.Checks = []journal.Check{{Key: "k"}} // it exists since the first
 		}
 		batch = append(batch, c)
 	}

@@ -7,23 +7,23 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // committing is a good backend with another Commit.
 type committing struct {
-	thole.Backend
-	commit func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error)
+	journal.Backend
+	commit func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error)
 }
 
-func (b committing) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+func (b committing) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	return b.commit(ctx, b.Backend, batch)
 }
 
 // changing is a good backend that gets other commits than it was given.
-func changing(change func(i int, c *thole.Commit)) func(thole.Backend) thole.Backend {
-	return func(good thole.Backend) thole.Backend {
-		return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+func changing(change func(i int, c *journal.Commit)) func(journal.Backend) journal.Backend {
+	return func(good journal.Backend) journal.Backend {
+		return committing{good, func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error) {
 			changed := slices.Clone(batch)
 			for i := range changed {
 				c := &changed[i]
@@ -36,9 +36,9 @@ func changing(change func(i int, c *thole.Commit)) func(thole.Backend) thole.Bac
 }
 
 // answering is a good backend that does something more after a batch.
-func answering(after func(ctx context.Context, good thole.Backend, batch []thole.Commit, results []thole.Result) error) func(thole.Backend) thole.Backend {
-	return func(good thole.Backend) thole.Backend {
-		return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+func answering(after func(ctx context.Context, good journal.Backend, batch []journal.Commit, results []journal.Result) error) func(journal.Backend) journal.Backend {
+	return func(good journal.Backend) journal.Backend {
+		return committing{good, func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error) {
 			results, err := good.Commit(ctx, batch)
 			if err == nil {
 				err = after(ctx, good, batch, results)
@@ -68,11 +68,11 @@ func brokenCommits() []broken {
 	}
 }
 
-func keepWrites(ctx context.Context, good thole.Backend, batch []thole.Commit, results []thole.Result) error {
+func keepWrites(ctx context.Context, good journal.Backend, batch []journal.Commit, results []journal.Result) error {
 	for i, c := range batch {
 		if results[i].Conflict != nil && len(c.Writes) > 0 {
 			c.Checks, c.Events = nil, nil
-			if _, err := good.Commit(ctx, []thole.Commit{c}); err != nil {
+			if _, err := good.Commit(ctx, []journal.Commit{c}); err != nil {
 				return err
 			}
 		}
@@ -80,7 +80,7 @@ func keepWrites(ctx context.Context, good thole.Backend, batch []thole.Commit, r
 	return nil
 }
 
-func failBatch(_ context.Context, _ thole.Backend, _ []thole.Commit, results []thole.Result) error {
+func failBatch(_ context.Context, _ journal.Backend, _ []journal.Commit, results []journal.Result) error {
 	for _, r := range results {
 		if r.Conflict != nil && len(results) > 1 {
 			return errors.New("rolled back")
@@ -89,44 +89,44 @@ func failBatch(_ context.Context, _ thole.Backend, _ []thole.Commit, results []t
 	return nil
 }
 
-func refuseBatch(good thole.Backend) thole.Backend {
-	return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+func refuseBatch(good journal.Backend) journal.Backend {
+	return committing{good, func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error) {
 		for i := range batch {
 			if !utf8.ValidString(batch[i].Actor) {
-				return nil, thole.ErrInvalid
+				return nil, journal.ErrInvalid
 			}
 		}
 		return good.Commit(ctx, batch)
 	}}
 }
 
-func checkFirstOnly(i int, c *thole.Commit) {
+func checkFirstOnly(i int, c *journal.Commit) {
 	if i > 0 {
 		c.Checks = nil
 	}
 }
 
-func burnSeq(ctx context.Context, good thole.Backend, batch []thole.Commit, _ []thole.Result) error {
-	_, err := good.Commit(ctx, []thole.Commit{{Space: batch[0].Space, Now: batch[0].Now, Writes: []thole.Write{{Key: "absent"}}}})
+func burnSeq(ctx context.Context, good journal.Backend, batch []journal.Commit, _ []journal.Result) error {
+	_, err := good.Commit(ctx, []journal.Commit{{Space: batch[0].Space, Now: batch[0].Now, Writes: []journal.Write{{Key: "absent"}}}})
 	return err
 }
 
-func dropLastCheck(_ int, c *thole.Commit) {
+func dropLastCheck(_ int, c *journal.Commit) {
 	if len(c.Checks) > 1 {
 		c.Checks = c.Checks[:len(c.Checks)-1]
 	}
 }
 
-func reverseChecks(_ int, c *thole.Commit) { slices.Reverse(c.Checks) }
+func reverseChecks(_ int, c *journal.Commit) { slices.Reverse(c.Checks) }
 
 // checkThenWrite evaluates checks on keys with a read of its own. To lose an
 // update for sure, two committers wait for each other between the two steps.
-func checkThenWrite(good thole.Backend) thole.Backend {
+func checkThenWrite(good journal.Backend) journal.Backend {
 	return checkThenWriteAt(make(chan struct{}), good)
 }
 
-func checkThenWriteAt(meet chan struct{}, good thole.Backend) thole.Backend {
-	return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+func checkThenWriteAt(meet chan struct{}, good journal.Backend) journal.Backend {
+	return committing{good, func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error) {
 		unchecked := slices.Clone(batch)
 		for i, c := range batch {
 			for _, k := range c.Checks {
@@ -145,32 +145,32 @@ func checkThenWriteAt(meet chan struct{}, good thole.Backend) thole.Backend {
 	}}
 }
 
-func hideActual(_ context.Context, _ thole.Backend, _ []thole.Commit, results []thole.Result) error {
+func hideActual(_ context.Context, _ journal.Backend, _ []journal.Commit, results []journal.Result) error {
 	for _, r := range results {
 		if r.Conflict != nil {
-			r.Conflict.Actual = thole.Position{}
+			r.Conflict.Actual = journal.Position{}
 		}
 	}
 	return nil
 }
 
-func cutTimes(_ int, c *thole.Commit) {
+func cutTimes(_ int, c *journal.Commit) {
 	c.Now = c.Now.Truncate(time.Millisecond)
 	for i := range c.Writes {
 		c.Writes[i].Expires = c.Writes[i].Expires.Truncate(time.Millisecond)
 	}
 }
 
-func ownClock(_ int, c *thole.Commit) { c.Now = time.Now().UTC().Truncate(time.Microsecond) }
+func ownClock(_ int, c *journal.Commit) { c.Now = time.Now().UTC().Truncate(time.Microsecond) }
 
 // touchExpired tries again as if the record had not expired yet.
-func touchExpired(ctx context.Context, good thole.Backend, batch []thole.Commit, results []thole.Result) error {
+func touchExpired(ctx context.Context, good journal.Backend, batch []journal.Commit, results []journal.Result) error {
 	for i, c := range batch {
 		if results[i].Conflict == nil || !results[i].Conflict.Expired {
 			continue
 		}
 		c.Now = time.Unix(1, 0)
-		again, err := good.Commit(ctx, []thole.Commit{c})
+		again, err := good.Commit(ctx, []journal.Commit{c})
 		if err != nil {
 			return err
 		}
@@ -180,11 +180,11 @@ func touchExpired(ctx context.Context, good thole.Backend, batch []thole.Commit,
 }
 
 // countExpired lets a check on an expired plain record's version hold.
-func countExpired(good thole.Backend) thole.Backend {
-	return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+func countExpired(good journal.Backend) journal.Backend {
+	return committing{good, func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error) {
 		changed := slices.Clone(batch)
 		for i, c := range batch {
-			changed[i].Checks = slices.DeleteFunc(slices.Clone(c.Checks), func(k thole.Check) bool {
+			changed[i].Checks = slices.DeleteFunc(slices.Clone(c.Checks), func(k journal.Check) bool {
 				records, err := good.Get(ctx, c.Space, k.Key)
 				r := records[0]
 				return err == nil && k.Key != "" && r.Exists() && r.Expired(c.Now) && !r.Notify && r.Version == k.At
@@ -194,7 +194,7 @@ func countExpired(good thole.Backend) thole.Backend {
 	}}
 }
 
-func foldKeys(_ int, c *thole.Commit) {
+func foldKeys(_ int, c *journal.Commit) {
 	for i := range c.Checks {
 		c.Checks[i].Key = lower(c.Checks[i].Key)
 	}
@@ -214,12 +214,12 @@ func lower(s string) string {
 	return string(b)
 }
 
-func refuseLarge(good thole.Backend) thole.Backend {
-	return committing{good, func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+func refuseLarge(good journal.Backend) journal.Backend {
+	return committing{good, func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error) {
 		for _, c := range batch {
 			for _, w := range c.Writes {
-				if len(w.Value) > thole.MaxValueBytes/2 {
-					return nil, thole.ErrTooLarge
+				if len(w.Value) > journal.MaxValueBytes/2 {
+					return nil, journal.ErrTooLarge
 				}
 			}
 		}

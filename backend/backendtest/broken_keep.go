@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func brokenKeeping() []broken {
@@ -27,7 +27,7 @@ func brokenKeeping() []broken {
 }
 
 func forgetful(_ testing.TB, good Harness, open Opener) Harness {
-	return Harness{Backend: good.Backend, Reopen: func(t testing.TB) thole.Backend {
+	return Harness{Backend: good.Backend, Reopen: func(t testing.TB) journal.Backend {
 		good.Backend.Close()
 		return open(t).Backend
 	}}
@@ -36,7 +36,7 @@ func forgetful(_ testing.TB, good Harness, open Opener) Harness {
 // losesTail gives, on reopen, a store as it was before the last batch.
 func losesTail(t testing.TB, good Harness, open Opener) Harness {
 	b := &tailLoser{Backend: good.Backend}
-	return Harness{Backend: b, Reopen: func(t testing.TB) thole.Backend {
+	return Harness{Backend: b, Reopen: func(t testing.TB) journal.Backend {
 		b.Close()
 		reopened := open(t).Backend
 		for _, chunk := range b.synced {
@@ -50,12 +50,12 @@ func losesTail(t testing.TB, good Harness, open Opener) Harness {
 }
 
 type tailLoser struct {
-	thole.Backend
+	journal.Backend
 	mu     sync.Mutex
-	synced []thole.Chunk // the state before the last batch
+	synced []journal.Chunk // the state before the last batch
 }
 
-func (b *tailLoser) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+func (b *tailLoser) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	synced, err := snapshot(ctx, b.Backend)
@@ -67,34 +67,34 @@ func (b *tailLoser) Commit(ctx context.Context, batch []thole.Commit) ([]thole.R
 }
 
 // snapshot reads the first page of every space, which is all of it here.
-func snapshot(ctx context.Context, b thole.Backend) ([]thole.Chunk, error) {
-	names, err := b.Spaces(ctx, thole.SpacesQuery{})
+func snapshot(ctx context.Context, b journal.Backend) ([]journal.Chunk, error) {
+	names, err := b.Spaces(ctx, journal.SpacesQuery{})
 	if err != nil {
 		return nil, err
 	}
-	var chunks []thole.Chunk
+	var chunks []journal.Chunk
 	for _, name := range names {
 		heads, err := b.Heads(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		page, err := b.Read(ctx, name, thole.ReadQuery{})
+		page, err := b.Read(ctx, name, journal.ReadQuery{})
 		if err != nil {
 			return nil, err
 		}
-		records, err := b.List(ctx, name, thole.ListQuery{})
+		records, err := b.List(ctx, name, journal.ListQuery{})
 		if err != nil {
 			return nil, err
 		}
-		chunks = append(chunks, thole.Chunk{Head: heads[0], Events: page.Events, Records: records, Done: true})
+		chunks = append(chunks, journal.Chunk{Head: heads[0], Events: page.Events, Records: records, Done: true})
 	}
 	return chunks, nil
 }
 
 // keepPassed answers reads with the very bytes that were committed.
-func keepPassed(good thole.Backend) thole.Backend {
-	kept := map[thole.Position][]byte{}
-	b := answering(func(_ context.Context, _ thole.Backend, batch []thole.Commit, results []thole.Result) error {
+func keepPassed(good journal.Backend) journal.Backend {
+	kept := map[journal.Position][]byte{}
+	b := answering(func(_ context.Context, _ journal.Backend, batch []journal.Commit, results []journal.Result) error {
 		for i, c := range batch {
 			for j, ev := range c.Events {
 				kept[seq(results[i].First, j)] = ev.Data
@@ -102,7 +102,7 @@ func keepPassed(good thole.Backend) thole.Backend {
 		}
 		return nil
 	})(good)
-	return reading{Backend: b, read: func(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+	return reading{Backend: b, read: func(ctx context.Context, good journal.Backend, space string, q journal.ReadQuery) (journal.Page, error) {
 		page, err := good.Read(ctx, space, q)
 		for i, ev := range page.Events {
 			if data, ok := kept[ev.Position]; ok {
@@ -114,13 +114,13 @@ func keepPassed(good thole.Backend) thole.Backend {
 }
 
 // keepGiven answers every Get of a version with the same bytes.
-func keepGiven(good thole.Backend) thole.Backend {
+func keepGiven(good journal.Backend) journal.Backend {
 	type id struct {
 		key string
-		at  thole.Position
+		at  journal.Position
 	}
 	given := map[id][]byte{}
-	return reading{Backend: good, get: func(ctx context.Context, good thole.Backend, space string, keys []string) ([]thole.Record, error) {
+	return reading{Backend: good, get: func(ctx context.Context, good journal.Backend, space string, keys []string) ([]journal.Record, error) {
 		records, err := good.Get(ctx, space, keys...)
 		for i, r := range records {
 			if _, ok := given[id{r.Key, r.Version}]; !ok {
@@ -134,19 +134,19 @@ func keepGiven(good thole.Backend) thole.Backend {
 
 // administering is a good backend with another Load or Purge.
 type administering struct {
-	thole.Backend
-	load  func(ctx context.Context, space string, c thole.Chunk) error
-	purge func(ctx context.Context, space string, p thole.Purge) error
+	journal.Backend
+	load  func(ctx context.Context, space string, c journal.Chunk) error
+	purge func(ctx context.Context, space string, p journal.Purge) error
 }
 
-func (b administering) Load(ctx context.Context, space string, c thole.Chunk) error {
+func (b administering) Load(ctx context.Context, space string, c journal.Chunk) error {
 	if b.load == nil {
 		return b.Backend.Load(ctx, space, c)
 	}
 	return b.load(ctx, space, c)
 }
 
-func (b administering) Purge(ctx context.Context, space string, p thole.Purge) error {
+func (b administering) Purge(ctx context.Context, space string, p journal.Purge) error {
 	if b.purge == nil {
 		return b.Backend.Purge(ctx, space, p)
 	}
@@ -154,28 +154,28 @@ func (b administering) Purge(ctx context.Context, space string, p thole.Purge) e
 }
 
 // loadAtOnce shows every chunk when it comes.
-func loadAtOnce(good thole.Backend) thole.Backend {
-	var all thole.Chunk
-	return administering{Backend: good, load: func(ctx context.Context, space string, c thole.Chunk) error {
+func loadAtOnce(good journal.Backend) journal.Backend {
+	var all journal.Chunk
+	return administering{Backend: good, load: func(ctx context.Context, space string, c journal.Chunk) error {
 		if all.Head.Space != "" {
-			if err := good.Purge(ctx, space, thole.Purge{All: true}); err != nil {
+			if err := good.Purge(ctx, space, journal.Purge{All: true}); err != nil {
 				return err
 			}
 		}
-		all = thole.Chunk{Head: c.Head, Events: slices.Concat(all.Events, c.Events), Records: slices.Concat(all.Records, c.Records), Done: true}
+		all = journal.Chunk{Head: c.Head, Events: slices.Concat(all.Events, c.Events), Records: slices.Concat(all.Records, c.Records), Done: true}
 		return good.Load(ctx, space, all)
 	}}
 }
 
-func loadOver(good thole.Backend) thole.Backend {
-	return administering{Backend: good, load: func(ctx context.Context, space string, c thole.Chunk) error {
-		_ = good.Purge(ctx, space, thole.Purge{All: true}) // not found is as good
+func loadOver(good journal.Backend) journal.Backend {
+	return administering{Backend: good, load: func(ctx context.Context, space string, c journal.Chunk) error {
+		_ = good.Purge(ctx, space, journal.Purge{All: true}) // not found is as good
 		return good.Load(ctx, space, c)
 	}}
 }
 
-func loadSilently(good thole.Backend) thole.Backend {
-	return administering{Backend: good, load: func(ctx context.Context, space string, c thole.Chunk) error {
+func loadSilently(good journal.Backend) journal.Backend {
+	return administering{Backend: good, load: func(ctx context.Context, space string, c journal.Chunk) error {
 		if c.Validate() != nil {
 			return nil
 		}
@@ -183,23 +183,23 @@ func loadSilently(good thole.Backend) thole.Backend {
 	}}
 }
 
-func purgeNothing(good thole.Backend) thole.Backend {
-	return administering{Backend: good, purge: func(context.Context, string, thole.Purge) error { return nil }}
+func purgeNothing(good journal.Backend) journal.Backend {
+	return administering{Backend: good, purge: func(context.Context, string, journal.Purge) error { return nil }}
 }
 
-func purgeWhole(good thole.Backend) thole.Backend {
-	return administering{Backend: good, purge: func(ctx context.Context, space string, p thole.Purge) error {
-		p.UpTo = thole.Position{}
+func purgeWhole(good journal.Backend) journal.Backend {
+	return administering{Backend: good, purge: func(ctx context.Context, space string, p journal.Purge) error {
+		p.UpTo = journal.Position{}
 		return good.Purge(ctx, space, p)
 	}}
 }
 
-func purgeCommits(good thole.Backend) thole.Backend {
-	return administering{Backend: good, purge: func(ctx context.Context, space string, p thole.Purge) error {
+func purgeCommits(good journal.Backend) journal.Backend {
+	return administering{Backend: good, purge: func(ctx context.Context, space string, p journal.Purge) error {
 		if err := good.Purge(ctx, space, p); err != nil {
 			return err
 		}
-		_, err := good.Commit(ctx, []thole.Commit{{Space: space, Now: now, Writes: []thole.Write{{Key: "purged", Value: []byte(`1`)}}}})
+		_, err := good.Commit(ctx, []journal.Commit{{Space: space, Now: now, Writes: []journal.Write{{Key: "purged", Value: []byte(`1`)}}}})
 		return err
 	}}
 }
@@ -210,6 +210,6 @@ func staysOpen(t testing.TB, good Harness, _ Opener) Harness {
 	return Harness{Backend: openForever{good.Backend}}
 }
 
-type openForever struct{ thole.Backend }
+type openForever struct{ journal.Backend }
 
 func (openForever) Close() error { return nil }

@@ -8,48 +8,48 @@ import (
 	"sync"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // reading is a good backend with some reads replaced.
 type reading struct {
-	thole.Backend
-	get    func(ctx context.Context, good thole.Backend, space string, keys []string) ([]thole.Record, error)
-	list   func(ctx context.Context, good thole.Backend, space string, q thole.ListQuery) ([]thole.Record, error)
-	read   func(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error)
-	heads  func(ctx context.Context, good thole.Backend, spaces []string) ([]thole.Head, error)
-	spaces func(ctx context.Context, good thole.Backend, q thole.SpacesQuery) ([]string, error)
+	journal.Backend
+	get    func(ctx context.Context, good journal.Backend, space string, keys []string) ([]journal.Record, error)
+	list   func(ctx context.Context, good journal.Backend, space string, q journal.ListQuery) ([]journal.Record, error)
+	read   func(ctx context.Context, good journal.Backend, space string, q journal.ReadQuery) (journal.Page, error)
+	heads  func(ctx context.Context, good journal.Backend, spaces []string) ([]journal.Head, error)
+	spaces func(ctx context.Context, good journal.Backend, q journal.SpacesQuery) ([]string, error)
 }
 
-func (b reading) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+func (b reading) Get(ctx context.Context, space string, keys ...string) ([]journal.Record, error) {
 	if b.get == nil {
 		return b.Backend.Get(ctx, space, keys...)
 	}
 	return b.get(ctx, b.Backend, space, keys)
 }
 
-func (b reading) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+func (b reading) List(ctx context.Context, space string, q journal.ListQuery) ([]journal.Record, error) {
 	if b.list == nil {
 		return b.Backend.List(ctx, space, q)
 	}
 	return b.list(ctx, b.Backend, space, q)
 }
 
-func (b reading) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+func (b reading) Read(ctx context.Context, space string, q journal.ReadQuery) (journal.Page, error) {
 	if b.read == nil {
 		return b.Backend.Read(ctx, space, q)
 	}
 	return b.read(ctx, b.Backend, space, q)
 }
 
-func (b reading) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+func (b reading) Heads(ctx context.Context, spaces ...string) ([]journal.Head, error) {
 	if b.heads == nil {
 		return b.Backend.Heads(ctx, spaces...)
 	}
 	return b.heads(ctx, b.Backend, spaces)
 }
 
-func (b reading) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+func (b reading) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, error) {
 	if b.spaces == nil {
 		return b.Backend.Spaces(ctx, q)
 	}
@@ -57,8 +57,8 @@ func (b reading) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, err
 }
 
 // replacing makes a wrapper that replaces the reads that r sets.
-func replacing(r reading) func(thole.Backend) thole.Backend {
-	return func(good thole.Backend) thole.Backend {
+func replacing(r reading) func(journal.Backend) journal.Backend {
+	return func(good journal.Backend) journal.Backend {
 		r.Backend = good
 		return r
 	}
@@ -83,9 +83,9 @@ func brokenReads() []broken {
 	}
 }
 
-func readByTime(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+func readByTime(ctx context.Context, good journal.Backend, space string, q journal.ReadQuery) (journal.Page, error) {
 	page, err := good.Read(ctx, space, q)
-	slices.SortStableFunc(page.Events, func(a, b thole.Event) int {
+	slices.SortStableFunc(page.Events, func(a, b journal.Event) int {
 		if q.Backward {
 			return b.Time.Compare(a.Time)
 		}
@@ -95,10 +95,10 @@ func readByTime(ctx context.Context, good thole.Backend, space string, q thole.R
 }
 
 // showLate leaves out the last but one event of a page once.
-func showLate(good thole.Backend) thole.Backend {
+func showLate(good journal.Backend) journal.Backend {
 	var mu sync.Mutex
-	shown := map[thole.Position]bool{}
-	return reading{Backend: good, read: func(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+	shown := map[journal.Position]bool{}
+	return reading{Backend: good, read: func(ctx context.Context, good journal.Backend, space string, q journal.ReadQuery) (journal.Page, error) {
 		page, err := good.Read(ctx, space, q)
 		mu.Lock()
 		defer mu.Unlock()
@@ -111,10 +111,10 @@ func showLate(good thole.Backend) thole.Backend {
 }
 
 // readStale answers every first Get of a key from what it last saw.
-func readStale(good thole.Backend) thole.Backend {
+func readStale(good journal.Backend) journal.Backend {
 	var mu sync.Mutex
-	seen := map[string]thole.Record{}
-	return committingReads{reading{Backend: good, get: func(ctx context.Context, good thole.Backend, space string, keys []string) ([]thole.Record, error) {
+	seen := map[string]journal.Record{}
+	return committingReads{reading{Backend: good, get: func(ctx context.Context, good journal.Backend, space string, keys []string) ([]journal.Record, error) {
 		records, err := good.Get(ctx, space, keys...)
 		mu.Lock()
 		defer mu.Unlock()
@@ -124,7 +124,7 @@ func readStale(good thole.Backend) thole.Backend {
 			}
 		}
 		return records, err
-	}}, func(batch []thole.Commit) {
+	}}, func(batch []journal.Commit) {
 		for _, c := range batch {
 			for _, w := range c.Writes {
 				before, _ := good.Get(context.Background(), c.Space, w.Key)
@@ -141,84 +141,84 @@ func readStale(good thole.Backend) thole.Backend {
 // committingReads calls before ahead of every batch.
 type committingReads struct {
 	reading
-	before func(batch []thole.Commit)
+	before func(batch []journal.Commit)
 }
 
-func (b committingReads) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+func (b committingReads) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	b.before(batch)
 	return b.reading.Commit(ctx, batch)
 }
 
-func replayTrimmed(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+func replayTrimmed(ctx context.Context, good journal.Backend, space string, q journal.ReadQuery) (journal.Page, error) {
 	page, err := good.Read(ctx, space, q)
-	if errors.Is(err, thole.ErrTrimmed) {
-		q.After = thole.Position{}
+	if errors.Is(err, journal.ErrTrimmed) {
+		q.After = journal.Position{}
 		return good.Read(ctx, space, q)
 	}
 	return page, err
 }
 
-func waitTrimmed(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+func waitTrimmed(ctx context.Context, good journal.Backend, space string, q journal.ReadQuery) (journal.Page, error) {
 	page, err := good.Read(ctx, space, q)
-	if errors.Is(err, thole.ErrTrimmed) {
-		return thole.Page{}, nil
+	if errors.Is(err, journal.ErrTrimmed) {
+		return journal.Page{}, nil
 	}
 	return page, err
 }
 
-func stopEarly(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+func stopEarly(ctx context.Context, good journal.Backend, space string, q journal.ReadQuery) (journal.Page, error) {
 	page, err := good.Read(ctx, space, q)
-	page.Next = thole.Position{}
+	page.Next = journal.Position{}
 	return page, err
 }
 
-func matchLoosely(ctx context.Context, good thole.Backend, space string, q thole.ReadQuery) (thole.Page, error) {
+func matchLoosely(ctx context.Context, good journal.Backend, space string, q journal.ReadQuery) (journal.Page, error) {
 	types := q.Types
 	q.Types = nil
 	page, err := good.Read(ctx, space, q)
-	page.Events = slices.DeleteFunc(page.Events, func(ev thole.Event) bool {
+	page.Events = slices.DeleteFunc(page.Events, func(ev journal.Event) bool {
 		return len(types) > 0 && !slices.ContainsFunc(types, func(t string) bool { return strings.HasPrefix(ev.Type, strings.TrimSuffix(t, ".*")) })
 	})
 	return page, err
 }
 
-func listLoosely(ctx context.Context, good thole.Backend, space string, q thole.ListQuery) ([]thole.Record, error) {
+func listLoosely(ctx context.Context, good journal.Backend, space string, q journal.ListQuery) ([]journal.Record, error) {
 	prefix := strings.TrimSuffix(q.Prefix, "/")
 	q.Prefix = ""
 	records, err := good.List(ctx, space, q)
-	return slices.DeleteFunc(records, func(r thole.Record) bool { return !strings.HasPrefix(r.Key, prefix) }), err
+	return slices.DeleteFunc(records, func(r journal.Record) bool { return !strings.HasPrefix(r.Key, prefix) }), err
 }
 
-func listFolded(ctx context.Context, good thole.Backend, space string, q thole.ListQuery) ([]thole.Record, error) {
+func listFolded(ctx context.Context, good journal.Backend, space string, q journal.ListQuery) ([]journal.Record, error) {
 	records, err := good.List(ctx, space, q)
-	slices.SortStableFunc(records, func(a, b thole.Record) int { return strings.Compare(lower(a.Key), lower(b.Key)) })
+	slices.SortStableFunc(records, func(a, b journal.Record) int { return strings.Compare(lower(a.Key), lower(b.Key)) })
 	return records, err
 }
 
-func hideExpired(ctx context.Context, good thole.Backend, space string, keys []string) ([]thole.Record, error) {
+func hideExpired(ctx context.Context, good journal.Backend, space string, keys []string) ([]journal.Record, error) {
 	records, err := good.Get(ctx, space, keys...)
 	for i := range records {
 		if records[i].Expired(time.Now()) {
-			records[i] = thole.Record{}
+			records[i] = journal.Record{}
 		}
 	}
 	return records, err
 }
 
-func listLate(ctx context.Context, good thole.Backend, space string, q thole.ListQuery) ([]thole.Record, error) {
+func listLate(ctx context.Context, good journal.Backend, space string, q journal.ListQuery) ([]journal.Record, error) {
 	if !q.DueBy.IsZero() {
 		q.DueBy = q.DueBy.Add(-time.Microsecond)
 	}
 	return good.List(ctx, space, q)
 }
 
-func spacesLate(ctx context.Context, good thole.Backend, q thole.SpacesQuery) ([]string, error) {
+func spacesLate(ctx context.Context, good journal.Backend, q journal.SpacesQuery) ([]string, error) {
 	if !q.DueBy.IsZero() {
 		q.DueBy = q.DueBy.Add(-time.Microsecond)
 	}
 	return good.Spaces(ctx, q)
 }
 
-func sortHeads(ctx context.Context, good thole.Backend, spaces []string) ([]thole.Head, error) {
+func sortHeads(ctx context.Context, good journal.Backend, spaces []string) ([]journal.Head, error) {
 	return good.Heads(ctx, slices.Sorted(slices.Values(spaces))...)
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func brokenInstances() []broken {
@@ -19,11 +19,11 @@ func brokenInstances() []broken {
 }
 
 // instances breaks a harness that has a second instance by wrapping both.
-func instances(wrap func(good thole.Backend) thole.Backend) func(testing.TB, Harness, Opener) Harness {
+func instances(wrap func(good journal.Backend) journal.Backend) func(testing.TB, Harness, Opener) Harness {
 	return func(_ testing.TB, good Harness, _ Opener) Harness {
 		if second := good.Second; second != nil {
 			good.Backend = wrap(good.Backend)
-			good.Second = func(t testing.TB) thole.Backend { return wrap(second(t)) }
+			good.Second = func(t testing.TB) journal.Backend { return wrap(second(t)) }
 		}
 		return good
 	}
@@ -33,7 +33,7 @@ func loseAbility(_ testing.TB, good Harness, _ Opener) Harness { return Harness{
 
 func ownJournal(_ testing.TB, good Harness, open Opener) Harness {
 	if good.Second != nil {
-		good.Second = func(t testing.TB) thole.Backend { return open(t).Backend }
+		good.Second = func(t testing.TB) journal.Backend { return open(t).Backend }
 	}
 	return good
 }
@@ -41,19 +41,19 @@ func ownJournal(_ testing.TB, good Harness, open Opener) Harness {
 // checkThenWriteTogether makes committers of both instances meet.
 func checkThenWriteTogether(t testing.TB, good Harness, open Opener) Harness {
 	meet := make(chan struct{})
-	return instances(func(b thole.Backend) thole.Backend { return checkThenWriteAt(meet, b) })(t, good, open)
+	return instances(func(b journal.Backend) journal.Backend { return checkThenWriteAt(meet, b) })(t, good, open)
 }
 
 // recordCache is what a broken instance knows of records.
 type recordCache struct {
 	mu      sync.Mutex
-	records map[string]thole.Record
+	records map[string]journal.Record
 }
 
 // getOnce answers a Get from a cache that only the instance's own commits empty.
-func getOnce(good thole.Backend) thole.Backend {
-	cache := recordCache{records: map[string]thole.Record{}}
-	get := func(ctx context.Context, good thole.Backend, space string, keys []string) ([]thole.Record, error) {
+func getOnce(good journal.Backend) journal.Backend {
+	cache := recordCache{records: map[string]journal.Record{}}
+	get := func(ctx context.Context, good journal.Backend, space string, keys []string) ([]journal.Record, error) {
 		records, err := good.Get(ctx, space, keys...)
 		cache.mu.Lock()
 		defer cache.mu.Unlock()
@@ -65,7 +65,7 @@ func getOnce(good thole.Backend) thole.Backend {
 		}
 		return records, err
 	}
-	return committingReads{reading{Backend: good, get: get}, func([]thole.Commit) {
+	return committingReads{reading{Backend: good, get: get}, func([]journal.Commit) {
 		cache.mu.Lock()
 		defer cache.mu.Unlock()
 		clear(cache.records)
@@ -73,9 +73,9 @@ func getOnce(good thole.Backend) thole.Backend {
 }
 
 // getLate answers every Get with what the one before it found.
-func getLate(good thole.Backend) thole.Backend {
-	cache := recordCache{records: map[string]thole.Record{}}
-	return reading{Backend: good, get: func(ctx context.Context, good thole.Backend, space string, keys []string) ([]thole.Record, error) {
+func getLate(good journal.Backend) journal.Backend {
+	cache := recordCache{records: map[string]journal.Record{}}
+	return reading{Backend: good, get: func(ctx context.Context, good journal.Backend, space string, keys []string) ([]journal.Record, error) {
 		records, err := good.Get(ctx, space, keys...)
 		cache.mu.Lock()
 		defer cache.mu.Unlock()

@@ -5,12 +5,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // watching is a good backend with another Watch.
 type watching struct {
-	thole.Backend
+	journal.Backend
 	watch func(ctx context.Context, wake func(space string)) error
 }
 
@@ -19,9 +19,9 @@ func (b watching) Watch(ctx context.Context, wake func(space string)) error {
 }
 
 // hinting breaks the hints of a harness that has them.
-func hinting(watch func(ctx context.Context, good thole.Watcher, wake func(space string)) error) func(testing.TB, Harness, Opener) Harness {
+func hinting(watch func(ctx context.Context, good journal.Watcher, wake func(space string)) error) func(testing.TB, Harness, Opener) Harness {
 	return func(_ testing.TB, good Harness, _ Opener) Harness {
-		if w, ok := good.Backend.(thole.Watcher); ok {
+		if w, ok := good.Backend.(journal.Watcher); ok {
 			good.Backend = watching{good.Backend, func(ctx context.Context, wake func(string)) error { return watch(ctx, w, wake) }}
 		}
 		return good
@@ -43,7 +43,7 @@ func brokenWatches() []broken {
 	}
 }
 
-func watchNothing(ctx context.Context, _ thole.Watcher, _ func(string)) error {
+func watchNothing(ctx context.Context, _ journal.Watcher, _ func(string)) error {
 	<-ctx.Done()
 	return nil
 }
@@ -63,8 +63,8 @@ func hintEarly(_ testing.TB, good Harness, _ Opener) Harness {
 		return nil
 	}}
 	second := good.Second
-	good.Second = func(t testing.TB) thole.Backend {
-		return committing{second(t), func(ctx context.Context, good thole.Backend, batch []thole.Commit) ([]thole.Result, error) {
+	good.Second = func(t testing.TB) journal.Backend {
+		return committing{second(t), func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, wake := range wakes {
@@ -76,13 +76,13 @@ func hintEarly(_ testing.TB, good Harness, _ Opener) Harness {
 	return good
 }
 
-func watchAnother(ctx context.Context, good thole.Watcher, wake func(string)) error {
+func watchAnother(ctx context.Context, good journal.Watcher, wake func(string)) error {
 	return good.Watch(ctx, func(string) { wake("user:nobody") })
 }
 
-func watchBriefly(context.Context, thole.Watcher, func(string)) error { return nil }
+func watchBriefly(context.Context, journal.Watcher, func(string)) error { return nil }
 
-func watchOnce(ctx context.Context, good thole.Watcher, wake func(string)) error {
+func watchOnce(ctx context.Context, good journal.Watcher, wake func(string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	return good.Watch(ctx, func(space string) {
@@ -91,7 +91,7 @@ func watchOnce(ctx context.Context, good thole.Watcher, wake func(string)) error
 	})
 }
 
-func watchFails(ctx context.Context, good thole.Watcher, wake func(string)) error {
+func watchFails(ctx context.Context, good journal.Watcher, wake func(string)) error {
 	if err := good.Watch(ctx, wake); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func untilCleanup(t testing.TB) <-chan struct{} {
 
 func watchForever(t testing.TB, good Harness, open Opener) Harness {
 	over := untilCleanup(t)
-	return hinting(func(context.Context, thole.Watcher, func(string)) error {
+	return hinting(func(context.Context, journal.Watcher, func(string)) error {
 		<-over
 		return nil
 	})(t, good, open)
@@ -116,7 +116,7 @@ func watchForever(t testing.TB, good Harness, open Opener) Harness {
 
 func watchLeaks(t testing.TB, good Harness, open Opener) Harness {
 	over := untilCleanup(t)
-	return hinting(func(ctx context.Context, good thole.Watcher, wake func(string)) error {
+	return hinting(func(ctx context.Context, good journal.Watcher, wake func(string)) error {
 		go func() { <-over }()
 		return good.Watch(ctx, wake)
 	})(t, good, open)
@@ -124,7 +124,7 @@ func watchLeaks(t testing.TB, good Harness, open Opener) Harness {
 
 func commitLeaks(t testing.TB, good Harness, open Opener) Harness {
 	over := untilCleanup(t)
-	return wrapped(answering(func(context.Context, thole.Backend, []thole.Commit, []thole.Result) error {
+	return wrapped(answering(func(context.Context, journal.Backend, []journal.Commit, []journal.Result) error {
 		go func() { <-over }()
 		return nil
 	}))(t, good, open)

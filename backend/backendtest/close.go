@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"go.uber.org/goleak"
 )
 
@@ -21,22 +21,22 @@ func closeMethods(e *env) {
 	for range 3 {
 		e.ok(e.b.Close() == nil, "close: got an error")
 	}
-	_, err := e.b.Commit(e.ctx, []thole.Commit{commitOf(event("s", "s.made"))})
-	e.is("commit", err, thole.ErrClosed)
+	_, err := e.b.Commit(e.ctx, []journal.Commit{commitOf(event("s", "s.made"))})
+	e.is("commit", err, journal.ErrClosed)
 	_, err = e.b.Get(e.ctx, space, "k")
-	e.is("get", err, thole.ErrClosed)
-	_, err = e.b.List(e.ctx, space, thole.ListQuery{})
-	e.is("list", err, thole.ErrClosed)
-	_, err = e.b.Read(e.ctx, space, thole.ReadQuery{})
-	e.is("read", err, thole.ErrClosed)
+	e.is("get", err, journal.ErrClosed)
+	_, err = e.b.List(e.ctx, space, journal.ListQuery{})
+	e.is("list", err, journal.ErrClosed)
+	_, err = e.b.Read(e.ctx, space, journal.ReadQuery{})
+	e.is("read", err, journal.ErrClosed)
 	_, err = e.b.Heads(e.ctx, space)
-	e.is("heads", err, thole.ErrClosed)
+	e.is("heads", err, journal.ErrClosed)
 	_, err = e.b.Heads(e.ctx)
-	e.is("heads of nothing", err, thole.ErrClosed)
-	_, err = e.b.Spaces(e.ctx, thole.SpacesQuery{})
-	e.is("spaces", err, thole.ErrClosed)
-	e.is("load", e.b.Load(e.ctx, "user:1", twoEpochs("user:1")), thole.ErrClosed)
-	e.is("purge", e.b.Purge(e.ctx, space, thole.Purge{All: true}), thole.ErrClosed)
+	e.is("heads of nothing", err, journal.ErrClosed)
+	_, err = e.b.Spaces(e.ctx, journal.SpacesQuery{})
+	e.is("spaces", err, journal.ErrClosed)
+	e.is("load", e.b.Load(e.ctx, "user:1", twoEpochs("user:1")), journal.ErrClosed)
+	e.is("purge", e.b.Purge(e.ctx, space, journal.Purge{All: true}), journal.ErrClosed)
 }
 
 func closeRunning(e *env) {
@@ -51,11 +51,11 @@ func closeRunning(e *env) {
 			return e.b.Close()
 		}
 		for n := range 1_000_000 {
-			results, err := e.b.Commit(e.ctx, []thole.Commit{commitOf(event(fmt.Sprint("s", i), "s.made"))})
+			results, err := e.b.Commit(e.ctx, []journal.Commit{commitOf(event(fmt.Sprint("s", i), "s.made"))})
 			if n == 0 {
 				started <- struct{}{}
 			}
-			if errors.Is(err, thole.ErrClosed) {
+			if errors.Is(err, journal.ErrClosed) {
 				return nil
 			}
 			if err != nil {
@@ -73,7 +73,7 @@ func closeRunning(e *env) {
 	}
 	e.reopenClosed()
 	for i, acknowledged := range counts {
-		got := len(e.readAll(space, thole.ReadQuery{Stream: fmt.Sprint("s", i)}))
+		got := len(e.readAll(space, journal.ReadQuery{Stream: fmt.Sprint("s", i)}))
 		e.ok(got >= acknowledged, "stream %d: got %d events after reopen, %d were acknowledged", i, got, acknowledged)
 	}
 }
@@ -81,14 +81,14 @@ func closeRunning(e *env) {
 func closeLeaves(e *env) {
 	e.leavesNothing(func() {
 		e.parallel(6, func(i int) error {
-			_, err := e.b.Commit(e.ctx, []thole.Commit{commitOf(fmt.Sprint("user:", i), event("s", "s.made"), set("k", `1`))})
+			_, err := e.b.Commit(e.ctx, []journal.Commit{commitOf(fmt.Sprint("user:", i), event("s", "s.made"), set("k", `1`))})
 			return err
 		})
 		e.journal(4)
-		e.readAll(space, thole.ReadQuery{})
-		e.listAll(space, thole.ListQuery{})
+		e.readAll(space, journal.ReadQuery{})
+		e.listAll(space, journal.ListQuery{})
 		e.load("user:new", twoEpochs("user:new"))
-		e.purge("user:new", thole.Purge{All: true})
+		e.purge("user:new", journal.Purge{All: true})
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func commitCases() []testCase {
@@ -24,7 +24,7 @@ func commitCases() []testCase {
 }
 
 func commitDense(e *env) {
-	var want []thole.Event
+	var want []journal.Event
 	for i := range 5 {
 		c := commitOf(event("a", "a.made"), event("b", "b.made"), event("a", "a.seen"))
 		r := e.mustCommit(c)
@@ -33,7 +33,7 @@ func commitDense(e *env) {
 		e.equal("head", e.head(space).Last, r.Last)
 		want = append(want, eventsOf(c, r)...)
 	}
-	e.equal("journal", e.readAll(space, thole.ReadQuery{}), want)
+	e.equal("journal", e.readAll(space, journal.ReadQuery{}), want)
 }
 
 func commitWithoutEvents(e *env) {
@@ -41,21 +41,21 @@ func commitWithoutEvents(e *env) {
 	r := e.must(set("k", `2`))
 	e.equal("second", r.Last.Seq, uint64(2))
 	e.ok(r.First.IsZero(), "First without events: got %v, want none", r.First)
-	e.equal("deleting an absent key", e.must(thole.Write{Key: "absent"}).Last.Seq, uint64(3))
+	e.equal("deleting an absent key", e.must(journal.Write{Key: "absent"}).Last.Seq, uint64(3))
 	e.equal("event after it", e.must(event("a", "a.made")).First.Seq, uint64(4))
 	e.equal("record", e.get(space, "k")[0].Version, r.Last)
-	e.equal("journal", len(e.readAll(space, thole.ReadQuery{})), 1)
+	e.equal("journal", len(e.readAll(space, journal.ReadQuery{})), 1)
 }
 
 func commitFills(e *env) {
 	c := commitOf(event("a", "a.made"), set("k", `1`))
-	c.Events[0].Position = thole.Position{Epoch: "0007aaaaaaaa", Seq: 77}
+	c.Events[0].Position = journal.Position{Epoch: "0007aaaaaaaa", Seq: 77}
 	c.Events[0].Time, c.Events[0].Actor, c.Events[0].Cause = now.Add(time.Hour), "user:other", "other"
 	r := e.mustCommit(c)
-	e.equal("event", e.readAll(space, thole.ReadQuery{}), eventsOf(c, r))
-	anonymous := thole.Commit{Space: space, Now: now, Events: []thole.Event{{Stream: "a", Type: "a.seen"}}}
+	e.equal("event", e.readAll(space, journal.ReadQuery{}), eventsOf(c, r))
+	anonymous := journal.Commit{Space: space, Now: now, Events: []journal.Event{{Stream: "a", Type: "a.seen"}}}
 	r = e.mustCommit(anonymous)
-	e.equal("event without actor, cause and data", e.readAll(space, thole.ReadQuery{After: seq(r.First, -1)}), eventsOf(anonymous, r))
+	e.equal("event without actor, cause and data", e.readAll(space, journal.ReadQuery{After: seq(r.First, -1)}), eventsOf(anonymous, r))
 }
 
 func commitRoundTrip(e *env) {
@@ -72,13 +72,13 @@ func commitRoundTrip(e *env) {
 		time.Unix(0, 0).UTC(), now.Add(time.Microsecond), time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
 		now.In(time.FixedZone("elsewhere", 5*3600)).Add(time.Hour),
 	}
-	var events []thole.Event
+	var events []journal.Event
 	for i, v := range values {
 		c := commitOf(times[i%len(times)],
-			thole.Event{Stream: "s", Type: "a.made", Subject: "user:7", Refs: []string{"msg_1", "", "ref with, \"comma\""}, Schema: i, Data: json.RawMessage(v)},
-			thole.Event{Stream: "s", Type: "a.bare"},
-			thole.Write{Key: "plain", Value: json.RawMessage(v), Schema: i},
-			thole.Write{Key: "expires", Value: json.RawMessage(v), Expires: ends[i%len(ends)]},
+			journal.Event{Stream: "s", Type: "a.made", Subject: "user:7", Refs: []string{"msg_1", "", "ref with, \"comma\""}, Schema: i, Data: json.RawMessage(v)},
+			journal.Event{Stream: "s", Type: "a.bare"},
+			journal.Write{Key: "plain", Value: json.RawMessage(v), Schema: i},
+			journal.Write{Key: "expires", Value: json.RawMessage(v), Expires: ends[i%len(ends)]},
 		)
 		name := strings.ReplaceAll(v, "\x7f", "") // values may hold control characters, names may not
 		c.Actor, c.Cause = "tool:Edit "+name, "cause "+strings.TrimSpace(name)
@@ -89,10 +89,10 @@ func commitRoundTrip(e *env) {
 			e.ok(got.Updated.Location() == time.UTC, "Updated is in %v, want UTC", got.Updated.Location())
 		}
 	}
-	c := commitOf(thole.Write{Key: "notify", Value: json.RawMessage(`1`), Schema: 1 << 30, Expires: now.Add(time.Hour), Notify: true})
+	c := commitOf(journal.Write{Key: "notify", Value: json.RawMessage(`1`), Schema: 1 << 30, Expires: now.Add(time.Hour), Notify: true})
 	r := e.mustCommit(c)
 	e.equal("notify record", e.get(space, "notify"), recordsOf(c, r))
-	got := e.readAll(space, thole.ReadQuery{})
+	got := e.readAll(space, journal.ReadQuery{})
 	e.equal("journal", got, events)
 	for _, ev := range got {
 		e.ok(ev.Time.Location() == time.UTC, "Time is in %v, want UTC", ev.Time.Location())
@@ -100,17 +100,17 @@ func commitRoundTrip(e *env) {
 }
 
 func commitCreates(e *env) {
-	absent := thole.Head{Space: space}
+	absent := journal.Head{Space: space}
 	e.equal("head before", e.head(space), absent)
-	e.conflict(thole.Check{Stream: "a", At: thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}}, event("a", "a.made"))
+	e.conflict(journal.Check{Stream: "a", At: journal.Position{Epoch: "0001aaaaaaaa", Seq: 1}}, event("a", "a.made"))
 	e.equal("head after a conflict", e.head(space), absent)
 	r := e.must(event("a", "a.made"), event("a", "a.made"))
 	e.ok(strings.HasPrefix(r.First.Epoch, "0001"), "epoch: got %q, want generation 0001", r.First.Epoch)
-	_, err := thole.ParsePosition(r.Last.String())
+	_, err := journal.ParsePosition(r.Last.String())
 	e.ok(err == nil, "position: got %v", err)
-	e.equal("head after", e.head(space), thole.Head{
+	e.equal("head after", e.head(space), journal.Head{
 		Space: space, Oldest: r.First, Last: r.Last,
-		Epochs: []thole.Epoch{{Name: r.Last.Epoch, First: 1, Last: 2}},
+		Epochs: []journal.Epoch{{Name: r.Last.Epoch, First: 1, Last: 2}},
 	})
 	other := e.must("user:42", set("k", `1`))
 	e.ok(other.Last.Epoch != r.Last.Epoch, "two spaces have the epoch %q", other.Last.Epoch)
@@ -118,39 +118,39 @@ func commitCreates(e *env) {
 }
 
 func commitReplaces(e *env) {
-	e.must(thole.Write{Key: "k", Value: json.RawMessage(`{"a":1}`), Schema: 3, Expires: now.Add(time.Hour), Notify: true}, set("other", `1`))
+	e.must(journal.Write{Key: "k", Value: json.RawMessage(`{"a":1}`), Schema: 3, Expires: now.Add(time.Hour), Notify: true}, set("other", `1`))
 	c := commitOf(now.Add(time.Second), set("k", `2`))
 	r := e.mustCommit(c)
 	e.equal("replaced, nothing of the old one left", e.get(space, "k"), recordsOf(c, r))
-	e.must(thole.Write{Key: "k"}, thole.Write{Key: "absent"})
-	e.equal("deleted", e.get(space, "k", "absent"), []thole.Record{{}, {}})
-	e.equal("list", keysOf(e.listAll(space, thole.ListQuery{})), []string{"other"})
-	e.must(thole.Check{Key: "k"}, set("k", `null`))
+	e.must(journal.Write{Key: "k"}, journal.Write{Key: "absent"})
+	e.equal("deleted", e.get(space, "k", "absent"), []journal.Record{{}, {}})
+	e.equal("list", keysOf(e.listAll(space, journal.ListQuery{})), []string{"other"})
+	e.must(journal.Check{Key: "k"}, set("k", `null`))
 	e.equal("null is a value", string(e.get(space, "k")[0].Value), "null")
 }
 
 func commitClocks(e *env) {
-	var want []thole.Event
+	var want []journal.Event
 	for _, d := range []time.Duration{0, -time.Hour, time.Hour, 0} {
 		c := commitOf(now.Add(d), event("a", "a.made"), set("k", `1`))
 		r := e.mustCommit(c)
 		want = append(want, eventsOf(c, r)...)
 		e.equal("record is the latest commit's", e.get(space, "k"), recordsOf(c, r))
 	}
-	e.equal("journal is in commit order", e.readAll(space, thole.ReadQuery{}), want)
+	e.equal("journal is in commit order", e.readAll(space, journal.ReadQuery{}), want)
 }
 
 func commitSpaces(e *env) {
 	a := commitOf("project:a", event("s", "a.made"), set("k", `"a"`))
 	b := commitOf("project:A", event("s", "b.made"), set("k", `"b"`))
 	results := e.commit(a, b)
-	for i, c := range []thole.Commit{a, b} {
+	for i, c := range []journal.Commit{a, b} {
 		e.need(results[i].Conflict == nil, "got %v", results[i].Conflict)
 		e.equal("seq", results[i].Last.Seq, uint64(1))
-		e.equal("journal", e.readAll(c.Space, thole.ReadQuery{}), eventsOf(c, results[i]))
-		e.equal("records", e.listAll(c.Space, thole.ListQuery{}), recordsOf(c, results[i]))
+		e.equal("journal", e.readAll(c.Space, journal.ReadQuery{}), eventsOf(c, results[i]))
+		e.equal("records", e.listAll(c.Space, journal.ListQuery{}), recordsOf(c, results[i]))
 	}
-	e.unchanged("project:a", func() { e.must("project:A", event("s", "b.made"), thole.Write{Key: "k"}) })
+	e.unchanged("project:a", func() { e.must("project:A", event("s", "b.made"), journal.Write{Key: "k"}) })
 }
 
 func commitCancelled(e *env) {
@@ -158,8 +158,8 @@ func commitCancelled(e *env) {
 	ctx, cancel := context.WithCancel(e.ctx)
 	cancel()
 	c := commitOf(event("a", "a.made"), set("k", `1`))
-	_, err := e.b.Commit(ctx, []thole.Commit{c})
-	events := e.readAll(space, thole.ReadQuery{})
+	_, err := e.b.Commit(ctx, []journal.Commit{c})
+	events := e.readAll(space, journal.ReadQuery{})
 	value := string(e.get(space, "k")[0].Value)
 	e.ok(len(events) == 1 == (value == "1"), "half of it happened: %d events, value %s", len(events), value)
 	e.ok(err != nil || value == "1", "acknowledged, but it did not happen")

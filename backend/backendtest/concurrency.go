@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func concurrencyCases() []testCase {
@@ -34,15 +34,15 @@ func borderPassed(e *env) {
 	ev := event("s", "s.made")
 	ev.Refs = []string{"a", "b"}
 	c := commitOf(ev, set("k", `{"v":1}`))
-	batch := []thole.Commit{c}
+	batch := []journal.Commit{c}
 	r := e.commit(batch...)[0]
 	events, records := eventsOf(c, r), recordsOf(c, r)
 	events[0].Refs = []string{"a", "b"}
 	scribble(c.Events[0].Data)
 	scribble(c.Writes[0].Value)
 	c.Events[0].Refs[0], c.Events[0].Stream, c.Writes[0].Key = "#", "#", "#"
-	e.equal("journal", e.readAll(space, thole.ReadQuery{}), events)
-	e.equal("stream", e.readAll(space, thole.ReadQuery{Stream: "s"}), events)
+	e.equal("journal", e.readAll(space, journal.ReadQuery{}), events)
+	e.equal("stream", e.readAll(space, journal.ReadQuery{Stream: "s"}), events)
 	e.equal("record", e.get(space, "k"), records)
 
 	chunk, want := twoEpochs("user:1"), stateOf(twoEpochs("user:1"))
@@ -63,13 +63,13 @@ func borderGiven(e *env) {
 	ev.Refs = []string{"a", "b"}
 	e.must(ev, set("k", `{"v":1}`))
 	e.unchanged(space, func() {
-		for _, q := range []thole.ReadQuery{{}, {Backward: true}, {Stream: "s"}} {
+		for _, q := range []journal.ReadQuery{{}, {Backward: true}, {Stream: "s"}} {
 			for _, got := range e.readAll(space, q) {
 				scribble(got.Data)
 				clear(got.Refs)
 			}
 		}
-		for _, r := range append(e.get(space, "k"), e.list(space, thole.ListQuery{})...) {
+		for _, r := range append(e.get(space, "k"), e.list(space, journal.ListQuery{})...) {
 			scribble(r.Value)
 		}
 		clear(e.head(space).Epochs)
@@ -90,15 +90,15 @@ func (e *env) parallel(n int, do func(i int) error) {
 }
 
 // increment adds one to a record under a check until it succeeds.
-func increment(ctx context.Context, b thole.Backend, key string) error {
+func increment(ctx context.Context, b journal.Backend, key string) error {
 	for range 10_000 {
 		records, err := b.Get(ctx, space, key)
 		if err != nil {
 			return err
 		}
 		n, _ := strconv.Atoi(string(records[0].Value))
-		results, err := b.Commit(ctx, []thole.Commit{commitOf(
-			thole.Check{Key: key, At: records[0].Version}, event(key, "counter.added"), set(key, strconv.Itoa(n+1)))})
+		results, err := b.Commit(ctx, []journal.Commit{commitOf(
+			journal.Check{Key: key, At: records[0].Version}, event(key, "counter.added"), set(key, strconv.Itoa(n+1)))})
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func concurrentCounter(e *env) {
 		return nil
 	})
 	e.equal("counter", string(e.get(space, "counter")[0].Value), strconv.Itoa(workers*each))
-	e.equal("events", len(e.readAll(space, thole.ReadQuery{})), workers*each)
+	e.equal("events", len(e.readAll(space, journal.ReadQuery{})), workers*each)
 }
 
 func concurrentReaders(e *env) {
@@ -130,7 +130,7 @@ func concurrentReaders(e *env) {
 	e.parallel(writers+readers, func(i int) error {
 		if i < writers {
 			for range each {
-				if _, err := e.b.Commit(e.ctx, []thole.Commit{commitOf(event("s", "s.made"), event("s", "s.seen"))}); err != nil {
+				if _, err := e.b.Commit(e.ctx, []journal.Commit{commitOf(event("s", "s.made"), event("s", "s.seen"))}); err != nil {
 					return err
 				}
 			}
@@ -145,7 +145,7 @@ func concurrentReaders(e *env) {
 			if err != nil {
 				return err
 			}
-			page, err := e.b.Read(e.ctx, space, thole.ReadQuery{After: at, Limit: 1 + i*3})
+			page, err := e.b.Read(e.ctx, space, journal.ReadQuery{After: at, Limit: 1 + i*3})
 			if err != nil {
 				return err
 			}
@@ -171,7 +171,7 @@ func concurrentAtomic(e *env) {
 			value := fmt.Sprint(i*each + n)
 			if i < writers {
 				c := commitOf(event("s", "s.made"), event("t", "s.made"), set("a", value), set("b", value))
-				if _, err := e.b.Commit(e.ctx, []thole.Commit{c}); err != nil {
+				if _, err := e.b.Commit(e.ctx, []journal.Commit{c}); err != nil {
 					return err
 				}
 				continue
@@ -180,16 +180,16 @@ func concurrentAtomic(e *env) {
 			if err != nil {
 				return err
 			}
-			listed, err := e.b.List(e.ctx, space, thole.ListQuery{})
+			listed, err := e.b.List(e.ctx, space, journal.ListQuery{})
 			if err != nil {
 				return err
 			}
-			for _, pair := range [][]thole.Record{got, listed} {
+			for _, pair := range [][]journal.Record{got, listed} {
 				if len(pair) != 2 || pair[0].Version != pair[1].Version || string(pair[0].Value) != string(pair[1].Value) {
 					return fmt.Errorf("half a commit: %s", show(pair))
 				}
 			}
-			page, err := e.b.Read(e.ctx, space, thole.ReadQuery{})
+			page, err := e.b.Read(e.ctx, space, journal.ReadQuery{})
 			if err != nil {
 				return err
 			}
@@ -205,8 +205,8 @@ func concurrentCreate(e *env) {
 	const workers = 12
 	won := make([]bool, workers)
 	e.parallel(workers, func(i int) error {
-		results, err := e.b.Commit(e.ctx, []thole.Commit{
-			commitOf(thole.Check{Stream: "s"}, thole.Check{Key: "k"}, event("s", "s.made"), set("k", fmt.Sprint(i))),
+		results, err := e.b.Commit(e.ctx, []journal.Commit{
+			commitOf(journal.Check{Stream: "s"}, journal.Check{Key: "k"}, event("s", "s.made"), set("k", fmt.Sprint(i))),
 		})
 		if err == nil {
 			won[i] = results[0].Conflict == nil
@@ -228,7 +228,7 @@ func concurrentSpaces(e *env) {
 	const workers, each = 8, 12
 	e.parallel(workers, func(i int) error {
 		for n := range each {
-			batch := []thole.Commit{
+			batch := []journal.Commit{
 				commitOf(fmt.Sprintf("user:%d", i), event("s", "s.made"), set("k", fmt.Sprint(n))),
 				commitOf(fmt.Sprintf("user:%d", (i+1)%workers), event("t", "s.made")),
 			}

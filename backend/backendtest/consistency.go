@@ -7,13 +7,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // tracker is a Backend that remembers what it acknowledged, so that the
 // consistency check after a case can hold the backend to it.
 type tracker struct {
-	thole.Backend
+	journal.Backend
 	history *history
 }
 
@@ -45,7 +45,7 @@ func (h *history) loosen(name string) {
 	h.space(name).loose = true
 }
 
-func (t *tracker) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+func (t *tracker) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	results, err := t.Backend.Commit(ctx, batch)
 	t.history.mu.Lock()
 	defer t.history.mu.Unlock()
@@ -63,12 +63,12 @@ func (t *tracker) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 	return results, err
 }
 
-func (t *tracker) Load(ctx context.Context, space string, c thole.Chunk) error {
+func (t *tracker) Load(ctx context.Context, space string, c journal.Chunk) error {
 	t.history.loosen(space)
 	return t.Backend.Load(ctx, space, c)
 }
 
-func (t *tracker) Purge(ctx context.Context, space string, p thole.Purge) error {
+func (t *tracker) Purge(ctx context.Context, space string, p journal.Purge) error {
 	if p.All {
 		t.history.loosen(space)
 	}
@@ -82,7 +82,7 @@ func (e *env) verify() {
 	if _, err := e.b.Heads(e.ctx); err != nil {
 		return // the case closed it
 	}
-	listed := e.spaces(thole.SpacesQuery{})
+	listed := e.spaces(journal.SpacesQuery{})
 	e.ok(slices.IsSorted(listed), "spaces: got %q, want byte order", listed)
 	for name, h := range e.b.history.spaces {
 		head := e.head(name)
@@ -99,7 +99,7 @@ func (e *env) verify() {
 }
 
 // verifyDensity checks that what was acknowledged covers 1…Last exactly once.
-func (e *env) verifyDensity(name string, ranges []seqRange, head thole.Head) {
+func (e *env) verifyDensity(name string, ranges []seqRange, head journal.Head) {
 	e.Helper()
 	slices.SortFunc(ranges, func(a, b seqRange) int { return cmp.Compare(a.first, b.first) })
 	next := uint64(1)
@@ -110,31 +110,31 @@ func (e *env) verifyDensity(name string, ranges []seqRange, head thole.Head) {
 	e.ok(head.Last.Seq == next-1, "space %s: head is at %d, want %d", name, head.Last.Seq, next-1)
 }
 
-func (e *env) verifySpace(name string, head thole.Head) {
+func (e *env) verifySpace(name string, head journal.Head) {
 	e.Helper()
 	e.need(len(head.Epochs) > 0, "space %s: head has no epoch", name)
 	current := head.Epochs[len(head.Epochs)-1]
 	e.ok(current.Last == head.Last.Seq, "space %s: current epoch ends at %d, head at %d", name, current.Last, head.Last.Seq)
 
-	events := e.readAll(name, thole.ReadQuery{})
-	streams := map[string][]thole.Event{}
+	events := e.readAll(name, journal.ReadQuery{})
+	streams := map[string][]journal.Event{}
 	for i, ev := range events {
 		e.ok(ev.Position.Seq >= head.Oldest.Seq && ev.Position.Seq <= head.Last.Seq,
 			"space %s: event %v is outside of %v…%v", name, ev.Position, head.Oldest, head.Last)
 		e.ok(i == 0 || events[i-1].Position.Compare(ev.Position) < 0, "space %s: event %v is out of order", name, ev.Position)
 		streams[ev.Stream] = append(streams[ev.Stream], ev)
 	}
-	e.equal("space "+name+" backward", e.readAll(name, thole.ReadQuery{Backward: true}), reversed(events))
+	e.equal("space "+name+" backward", e.readAll(name, journal.ReadQuery{Backward: true}), reversed(events))
 	checked := 0
 	for stream, want := range streams {
 		if checked++; checked > 40 {
 			break // every stream costs two calls; these are enough to see a pattern
 		}
-		e.equal(fmt.Sprintf("space %s stream %q", name, stream), e.readAll(name, thole.ReadQuery{Stream: stream}), want)
+		e.equal(fmt.Sprintf("space %s stream %q", name, stream), e.readAll(name, journal.ReadQuery{Stream: stream}), want)
 		e.verifyVersion(name, stream, want[len(want)-1].Position)
 	}
 
-	records := e.listAll(name, thole.ListQuery{})
+	records := e.listAll(name, journal.ListQuery{})
 	for i, r := range records {
 		e.ok(r.Exists() && r.Version.Seq <= head.Last.Seq, "space %s: record %q has version %v, head is %v", name, r.Key, r.Version, head.Last)
 		e.ok(i == 0 || records[i-1].Key < r.Key, "space %s: record %q is out of order", name, r.Key)
@@ -144,9 +144,9 @@ func (e *env) verifySpace(name string, head thole.Head) {
 
 // verifyVersion asks for a stream's version without changing anything: a second
 // check that cannot hold must be the one that is reported.
-func (e *env) verifyVersion(name, stream string, version thole.Position) {
+func (e *env) verifyVersion(name, stream string, version journal.Position) {
 	e.Helper()
-	never := thole.Check{Key: "never", At: thole.Position{Epoch: "9999ffffffff", Seq: 1}}
-	c := e.conflict(name, thole.Check{Stream: stream, At: version}, never, event("never", "never.made"))
+	never := journal.Check{Key: "never", At: journal.Position{Epoch: "9999ffffffff", Seq: 1}}
+	c := e.conflict(name, journal.Check{Stream: stream, At: version}, never, event("never", "never.made"))
 	e.ok(c.Check == never, "space %s stream %q: version is %v, want %v", name, stream, c.Actual, version)
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // env is what a case works with: a store, a clock, and comparisons that count.
@@ -85,11 +85,11 @@ func (e *env) is(what string, err, target error) {
 }
 
 // trimmed checks that err is a TrimmedError about cursor.
-func (e *env) trimmed(what string, err error, cursor thole.Position) {
+func (e *env) trimmed(what string, err error, cursor journal.Position) {
 	e.Helper()
-	var te *thole.TrimmedError
+	var te *journal.TrimmedError
 	e.need(errors.As(err, &te), "%s: got error %v, want a TrimmedError", what, err)
-	e.is(what, err, thole.ErrTrimmed)
+	e.is(what, err, journal.ErrTrimmed)
 	e.equal(what+": its cursor", te.Cursor, cursor)
 	e.ok(te.Reason != "", "%s: the error has no reason", what)
 }
@@ -97,8 +97,8 @@ func (e *env) trimmed(what string, err error, cursor thole.Position) {
 // canonical makes equal what the contract calls equal.
 func canonical(v any) any {
 	switch v := v.(type) {
-	case []thole.Event:
-		out := make([]thole.Event, len(v))
+	case []journal.Event:
+		out := make([]journal.Event, len(v))
 		for i, ev := range v {
 			ev.Time = canonicalTime(ev.Time)
 			if len(ev.Refs) == 0 {
@@ -107,24 +107,24 @@ func canonical(v any) any {
 			out[i] = ev
 		}
 		return out
-	case []thole.Record:
-		out := make([]thole.Record, len(v))
+	case []journal.Record:
+		out := make([]journal.Record, len(v))
 		for i, r := range v {
 			r.Updated, r.Expires = canonicalTime(r.Updated), canonicalTime(r.Expires)
 			out[i] = r
 		}
 		return out
-	case thole.Event:
-		return canonical([]thole.Event{v}).([]thole.Event)[0]
-	case thole.Record:
-		return canonical([]thole.Record{v}).([]thole.Record)[0]
-	case thole.Head:
-		v.Epochs = append([]thole.Epoch{}, v.Epochs...)
+	case journal.Event:
+		return canonical([]journal.Event{v}).([]journal.Event)[0]
+	case journal.Record:
+		return canonical([]journal.Record{v}).([]journal.Record)[0]
+	case journal.Head:
+		v.Epochs = append([]journal.Epoch{}, v.Epochs...)
 		return v
-	case []thole.Head:
-		out := make([]thole.Head, len(v))
+	case []journal.Head:
+		out := make([]journal.Head, len(v))
 		for i, h := range v {
-			out[i] = canonical(h).(thole.Head)
+			out[i] = canonical(h).(journal.Head)
 		}
 		return out
 	case []string:
@@ -152,29 +152,29 @@ func show(v any) string {
 }
 
 // event is an event of the stream with some data.
-func event(stream, typ string) thole.Event {
-	return thole.Event{Stream: stream, Type: typ, Schema: 1, Data: json.RawMessage(`{"n":1}`)}
+func event(stream, typ string) journal.Event {
+	return journal.Event{Stream: stream, Type: typ, Schema: 1, Data: json.RawMessage(`{"n":1}`)}
 }
 
 // set is a write of a record.
-func set(key, value string) thole.Write {
-	return thole.Write{Key: key, Value: json.RawMessage(value)}
+func set(key, value string) journal.Write {
+	return journal.Write{Key: key, Value: json.RawMessage(value)}
 }
 
 // commitOf makes a commit to the suite's usual space from its parts.
-func commitOf(parts ...any) thole.Commit {
-	c := thole.Commit{Space: space, Now: now, Actor: "user:42", Cause: "run_1"}
+func commitOf(parts ...any) journal.Commit {
+	c := journal.Commit{Space: space, Now: now, Actor: "user:42", Cause: "run_1"}
 	for _, part := range parts {
 		switch p := part.(type) {
 		case string:
 			c.Space = p
 		case time.Time:
 			c.Now = p
-		case thole.Check:
+		case journal.Check:
 			c.Checks = append(c.Checks, p)
-		case thole.Event:
+		case journal.Event:
 			c.Events = append(c.Events, p)
-		case thole.Write:
+		case journal.Write:
 			c.Writes = append(c.Writes, p)
 		default:
 			panic(fmt.Sprintf("commitOf: %T", part))
@@ -184,8 +184,8 @@ func commitOf(parts ...any) thole.Commit {
 }
 
 // eventsOf returns what reading must give for a commit and its result.
-func eventsOf(c thole.Commit, r thole.Result) []thole.Event {
-	var events []thole.Event
+func eventsOf(c journal.Commit, r journal.Result) []journal.Event {
+	var events []journal.Event
 	for i, ev := range c.Events {
 		ev.Position = r.First
 		ev.Position.Seq += uint64(i)
@@ -197,11 +197,11 @@ func eventsOf(c thole.Commit, r thole.Result) []thole.Event {
 }
 
 // recordsOf returns the records that a commit wrote, in its order.
-func recordsOf(c thole.Commit, r thole.Result) []thole.Record {
-	var records []thole.Record
+func recordsOf(c journal.Commit, r journal.Result) []journal.Record {
+	var records []journal.Record
 	for _, w := range c.Writes {
 		if w.Value != nil {
-			records = append(records, thole.Record{
+			records = append(records, journal.Record{
 				Key: w.Key, Value: bytes.Clone(w.Value), Schema: w.Schema, Version: r.Last,
 				Updated: c.Now, Expires: w.Expires, Notify: w.Notify,
 			})

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func keyCases() []testCase {
@@ -26,14 +26,14 @@ func weirdNames() []string {
 		"'", "''", `"`, `""`, "`", `\`, `\\`, `\n`, `\u0041`, `a\`, `'; DROP TABLE event; --`, `a"b`, `a'b`,
 		"-", "--", "-a", "0", "00", "1", "1.0", "1e3", "-1", "null", "NULL", "nil", "true", "NaN", "con", "CON", "nul", "aux.txt", "com1", "a.json", "index", "head", "rowid", "__proto__", "constructor",
 		"*.a", ">", "a.>", "a.*", "$JS", "key with spaces/and/slashes", "a\u0301/b", "é/b",
-		strings.Repeat("x", thole.MaxNameBytes), strings.Repeat("X", thole.MaxNameBytes), strings.Repeat("é", thole.MaxNameBytes/2), strings.Repeat("😀", thole.MaxNameBytes/4),
-		strings.Repeat("/", thole.MaxNameBytes), strings.Repeat(".", thole.MaxNameBytes), strings.Repeat("a/", thole.MaxNameBytes/2), strings.Repeat("x", thole.MaxNameBytes-1),
+		strings.Repeat("x", journal.MaxNameBytes), strings.Repeat("X", journal.MaxNameBytes), strings.Repeat("é", journal.MaxNameBytes/2), strings.Repeat("😀", journal.MaxNameBytes/4),
+		strings.Repeat("/", journal.MaxNameBytes), strings.Repeat(".", journal.MaxNameBytes), strings.Repeat("a/", journal.MaxNameBytes/2), strings.Repeat("x", journal.MaxNameBytes-1),
 	}
 }
 
 func keysRoundTrip(e *env) {
 	names := weirdNames()
-	var events []thole.Event
+	var events []journal.Event
 	for _, name := range names {
 		ev := event(name, name)
 		ev.Subject, ev.Refs = name, []string{name, "", name}
@@ -43,30 +43,30 @@ func keysRoundTrip(e *env) {
 		events = append(events, eventsOf(c, r)...)
 		e.equal("get "+name, e.get(space, name), recordsOf(c, r))
 	}
-	e.equal("journal", e.readAll(space, thole.ReadQuery{}), events)
+	e.equal("journal", e.readAll(space, journal.ReadQuery{}), events)
 	slices.Sort(names)
-	e.equal("keys", keysOf(e.listAll(space, thole.ListQuery{Limit: 10})), names)
+	e.equal("keys", keysOf(e.listAll(space, journal.ListQuery{Limit: 10})), names)
 	for i, name := range names {
-		e.equal("after "+name, keysOf(e.list(space, thole.ListQuery{After: name, Limit: 1})), names[i+1:min(i+2, len(names))])
+		e.equal("after "+name, keysOf(e.list(space, journal.ListQuery{After: name, Limit: 1})), names[i+1:min(i+2, len(names))])
 	}
 	e.reopen()
-	e.equal("journal", e.readAll(space, thole.ReadQuery{}), events)
-	e.equal("keys", keysOf(e.listAll(space, thole.ListQuery{})), names)
+	e.equal("journal", e.readAll(space, journal.ReadQuery{}), events)
+	e.equal("keys", keysOf(e.listAll(space, journal.ListQuery{})), names)
 }
 
 func keysDistinct(e *env) {
 	names := weirdNames()
 	for i, name := range names {
-		e.must(thole.Check{Key: name}, thole.Check{Stream: name}, event(name, "s.made"), set(name, fmt.Sprint(i)))
+		e.must(journal.Check{Key: name}, journal.Check{Stream: name}, event(name, "s.made"), set(name, fmt.Sprint(i)))
 	}
 	for i, name := range names {
 		e.equal("value of "+name, string(e.get(space, name)[0].Value), fmt.Sprint(i))
-		got := e.readAll(space, thole.ReadQuery{Stream: name})
+		got := e.readAll(space, journal.ReadQuery{Stream: name})
 		e.ok(len(got) == 1 && got[0].Stream == name, "stream %q: got %d events, want its own", name, len(got))
 	}
 	for i, name := range names {
 		if i%2 == 0 {
-			e.must(thole.Write{Key: name})
+			e.must(journal.Write{Key: name})
 		}
 	}
 	for i, name := range names {
@@ -78,23 +78,23 @@ func keysSpaces(e *env) {
 	var names []string
 	for i, id := range weirdNames() {
 		name := "user:" + strings.ReplaceAll(id, "/", "|")
-		if len(name) > thole.MaxNameBytes || slices.Contains(names, name) {
+		if len(name) > journal.MaxNameBytes || slices.Contains(names, name) {
 			continue
 		}
 		names = append(names, name)
-		e.must(name, thole.Check{Stream: "s"}, thole.Check{Key: "k"}, event("s", "s.made"), set("k", fmt.Sprint(i)))
+		e.must(name, journal.Check{Stream: "s"}, journal.Check{Key: "k"}, event("s", "s.made"), set("k", fmt.Sprint(i)))
 	}
 	slices.Sort(names)
-	e.equal("spaces", e.spaces(thole.SpacesQuery{Limit: 9}), names)
+	e.equal("spaces", e.spaces(journal.SpacesQuery{Limit: 9}), names)
 	for _, name := range names {
 		e.equal("head of "+name, e.head(name).Last.Seq, uint64(1))
-		e.equal("journal of "+name, len(e.readAll(name, thole.ReadQuery{})), 1)
+		e.equal("journal of "+name, len(e.readAll(name, journal.ReadQuery{})), 1)
 	}
 	e.reopen()
-	e.equal("spaces", e.spaces(thole.SpacesQuery{}), names)
+	e.equal("spaces", e.spaces(journal.SpacesQuery{}), names)
 	for i, name := range names {
 		if i%2 == 0 {
-			e.purge(name, thole.Purge{All: true})
+			e.purge(name, journal.Purge{All: true})
 		}
 	}
 	for i, name := range names {
@@ -105,9 +105,9 @@ func keysSpaces(e *env) {
 func keysChecks(e *env) {
 	for _, name := range weirdNames() {
 		r := e.must(event(name, "s.made"), set(name, `1`))
-		for _, k := range []thole.Check{{Key: name}, {Stream: name}} {
-			e.equal("conflict", *e.conflict(k, event("x", "s.made")), thole.ConflictError{Space: space, Check: k, Actual: r.Last})
+		for _, k := range []journal.Check{{Key: name}, {Stream: name}} {
+			e.equal("conflict", *e.conflict(k, event("x", "s.made")), journal.ConflictError{Space: space, Check: k, Actual: r.Last})
 		}
-		e.must(thole.Check{Key: name, At: r.Last}, thole.Check{Stream: name, At: r.Last}, event(name, "s.made"))
+		e.must(journal.Check{Key: name, At: r.Last}, journal.Check{Stream: name, At: r.Last}, event(name, "s.made"))
 	}
 }

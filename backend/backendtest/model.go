@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Model does thousands of random operations on a fresh store and on a plain
@@ -121,16 +121,16 @@ func (m *modelRun) typ() string {
 }
 
 // position is one that may matter to the space, right or wrong.
-func (m *modelRun) position(name string) thole.Position {
+func (m *modelRun) position(name string) journal.Position {
 	s := m.want[name]
 	if s == nil || m.rand.IntN(20) == 0 {
-		return pick(m, thole.Position{}, thole.Position{Epoch: "0001aaaaaaaa", Seq: 2})
+		return pick(m, journal.Position{}, journal.Position{Epoch: "0001aaaaaaaa", Seq: 2})
 	}
 	return s.at(m.rand.Uint64N(s.last + 3))
 }
 
 func (m *modelRun) commits() {
-	batch := make([]thole.Commit, 1+m.rand.IntN(3))
+	batch := make([]journal.Commit, 1+m.rand.IntN(3))
 	for i := range batch {
 		batch[i] = m.commit1()
 	}
@@ -153,15 +153,15 @@ func (m *modelRun) commits() {
 }
 
 // commit1 makes a commit whose checks mostly hold.
-func (m *modelRun) commit1() thole.Commit {
-	c := thole.Commit{Space: m.space(), Now: m.now, Actor: pick(m, "", "user:1", "agent:a"), Cause: pick(m, "", "run_1")}
+func (m *modelRun) commit1() journal.Commit {
+	c := journal.Commit{Space: m.space(), Now: m.now, Actor: pick(m, "", "user:1", "agent:a"), Cause: pick(m, "", "run_1")}
 	if m.rand.IntN(15) == 0 {
 		c.Now = m.now.Add(-time.Minute) // as another process's clock may be
 	}
 	for range m.rand.IntN(3) {
-		k := thole.Check{Key: m.key()}
+		k := journal.Check{Key: m.key()}
 		if m.rand.IntN(2) == 0 {
-			k = thole.Check{Stream: m.stream()}
+			k = journal.Check{Stream: m.stream()}
 		}
 		if m.rand.IntN(5) == 0 {
 			k.At = m.position(c.Space)
@@ -173,15 +173,15 @@ func (m *modelRun) commit1() thole.Commit {
 		c.Checks = append(c.Checks, k)
 	}
 	for i := range m.rand.IntN(4) {
-		ev := thole.Event{Stream: m.stream(), Type: m.typ(), Subject: pick(m, "", "user:7"), Schema: m.rand.IntN(3)}
+		ev := journal.Event{Stream: m.stream(), Type: m.typ(), Subject: pick(m, "", "user:7"), Schema: m.rand.IntN(3)}
 		if i > 0 {
 			ev.Refs, ev.Data = []string{"r", fmt.Sprint(i)}, json.RawMessage(fmt.Sprintf(`{ "n": %d }`, m.rand.IntN(1000)))
 		}
 		c.Events = append(c.Events, ev)
 	}
 	for range m.rand.IntN(4) {
-		w := thole.Write{Key: m.key(), Schema: m.rand.IntN(3)}
-		if slices.ContainsFunc(c.Writes, func(other thole.Write) bool { return other.Key == w.Key }) {
+		w := journal.Write{Key: m.key(), Schema: m.rand.IntN(3)}
+		if slices.ContainsFunc(c.Writes, func(other journal.Write) bool { return other.Key == w.Key }) {
 			continue
 		}
 		if m.rand.IntN(4) > 0 {
@@ -193,7 +193,7 @@ func (m *modelRun) commit1() thole.Commit {
 		c.Writes = append(c.Writes, w)
 	}
 	if len(c.Events)+len(c.Writes) == 0 {
-		c.Events = []thole.Event{event(m.stream(), m.typ())}
+		c.Events = []journal.Event{event(m.stream(), m.typ())}
 	}
 	return c
 }

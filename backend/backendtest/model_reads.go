@@ -7,16 +7,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func (m *modelRun) gets() {
 	name := m.space()
 	keys := []string{m.key(), m.key(), "absent", m.key()}
 	m.log("get %s %q", name, keys)
-	var want []thole.Record
+	var want []journal.Record
 	for _, key := range keys {
-		var r thole.Record
+		var r journal.Record
 		if s := m.want[name]; s != nil {
 			r = s.records[key]
 		}
@@ -27,7 +27,7 @@ func (m *modelRun) gets() {
 
 func (m *modelRun) lists() {
 	name := m.space()
-	q := thole.ListQuery{Prefix: pick(m, "", "", "a/", "A/", "b/", "none/"), Limit: m.rand.IntN(5)}
+	q := journal.ListQuery{Prefix: pick(m, "", "", "a/", "A/", "b/", "none/"), Limit: m.rand.IntN(5)}
 	if m.rand.IntN(3) == 0 {
 		q.After = m.key()
 	}
@@ -40,7 +40,7 @@ func (m *modelRun) lists() {
 
 func (m *modelRun) reads() {
 	name := m.space()
-	q := thole.ReadQuery{Backward: m.rand.IntN(3) == 0, Limit: m.rand.IntN(12)}
+	q := journal.ReadQuery{Backward: m.rand.IntN(3) == 0, Limit: m.rand.IntN(12)}
 	for _, set := range []func(){
 		func() { q.Stream = m.stream() },
 		func() { q.After = m.position(name) },
@@ -76,11 +76,11 @@ func (m *modelRun) names() {
 	}
 	limit := m.rand.IntN(4)
 	names = names[:len(names)-1]
-	m.equal("spaces", m.spaces(thole.SpacesQuery{Limit: limit}), names)
+	m.equal("spaces", m.spaces(journal.SpacesQuery{Limit: limit}), names)
 	by := m.now.Add(time.Duration(m.rand.IntN(60)-30) * time.Second)
-	due := m.spaces(thole.SpacesQuery{Limit: limit, DueBy: by})
+	due := m.spaces(journal.SpacesQuery{Limit: limit, DueBy: by})
 	for _, name := range names {
-		if len(m.want.list(name, thole.ListQuery{DueBy: by})) > 0 {
+		if len(m.want.list(name, journal.ListQuery{DueBy: by})) > 0 {
 			m.ok(slices.Contains(due, name), "spaces due by %v: got %q, want %q in it", by, due, name)
 		}
 	}
@@ -89,7 +89,7 @@ func (m *modelRun) names() {
 func (m *modelRun) purges() {
 	name := m.space()
 	s := m.want[name]
-	var p thole.Purge
+	var p journal.Purge
 	switch m.rand.IntN(7) {
 	case 0:
 		p.All = true
@@ -99,21 +99,21 @@ func (m *modelRun) purges() {
 			p.UpTo = s.at(1 + m.rand.Uint64N(s.last+1)) // now and then no position of the space
 		}
 	case 3, 4:
-		p.Events = []thole.Position{{Epoch: "0001aaaaaaaa", Seq: 1}}
+		p.Events = []journal.Position{{Epoch: "0001aaaaaaaa", Seq: 1}}
 		for range 4 {
 			if s != nil && len(s.events) > 0 {
 				p.Events = append(p.Events, pick(m, s.events...).Position)
 			}
 		}
 	default:
-		p.Before = thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}
+		p.Before = journal.Position{Epoch: "0001aaaaaaaa", Seq: 1}
 		if s != nil {
 			p.Before = s.at(1 + m.rand.Uint64N(s.last+1))
 		}
 	}
 	m.log("purge %s %+v", name, p)
 	if s == nil {
-		m.is("purge", m.b.Purge(m.ctx, name, p), thole.ErrNotFound)
+		m.is("purge", m.b.Purge(m.ctx, name, p), journal.ErrNotFound)
 		return
 	}
 	m.env.purge(name, p)
@@ -133,8 +133,8 @@ func (m *modelRun) loads() {
 	m.env.copy(from, to)
 	m.want.copy(from, to)
 	m.compare(to)
-	err := m.b.Load(m.ctx, from, thole.Chunk{Head: m.want.head(from), Done: true})
-	m.ok(errors.Is(err, thole.ErrExists), "load to %s: got %v, want ErrExists", from, err)
+	err := m.b.Load(m.ctx, from, journal.Chunk{Head: m.want.head(from), Done: true})
+	m.ok(errors.Is(err, journal.ErrExists), "load to %s: got %v, want ErrExists", from, err)
 }
 
 // compare holds all of a space against the model.
@@ -142,6 +142,6 @@ func (m *modelRun) compare(name string) {
 	m.Helper()
 	m.log("compare %s", name)
 	m.equal("head of "+name, m.env.head(name), m.want.head(name))
-	m.equal("journal of "+name, m.readAll(name, thole.ReadQuery{}), m.want.read(name, thole.ReadQuery{}))
-	m.equal("records of "+name, m.listAll(name, thole.ListQuery{}), m.want.list(name, thole.ListQuery{}))
+	m.equal("journal of "+name, m.readAll(name, journal.ReadQuery{}), m.want.read(name, journal.ReadQuery{}))
+	m.equal("records of "+name, m.listAll(name, journal.ListQuery{}), m.want.list(name, journal.ListQuery{}))
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func readCases() []testCase {
@@ -21,9 +21,9 @@ func readCases() []testCase {
 }
 
 // journal commits a mixed journal and returns its events.
-func (e *env) journal(n int) []thole.Event {
+func (e *env) journal(n int) []journal.Event {
 	e.Helper()
-	var want []thole.Event
+	var want []journal.Event
 	types := []string{"message.added", "message.updated", "run.queued", "messages.added", "message"}
 	for i := range n {
 		ev := event(fmt.Sprint("s", i%3), types[i%len(types)])
@@ -43,26 +43,26 @@ func (e *env) journal(n int) []thole.Event {
 
 func readBounds(e *env) {
 	all := e.journal(9)
-	positions := []thole.Position{{}}
+	positions := []journal.Position{{}}
 	for i := uint64(0); i <= e.head(space).Last.Seq; i++ {
-		positions = append(positions, thole.Position{Epoch: all[0].Position.Epoch, Seq: i})
+		positions = append(positions, journal.Position{Epoch: all[0].Position.Epoch, Seq: i})
 	}
 	for _, after := range positions {
 		for _, before := range positions {
 			for _, backward := range []bool{false, true} {
-				q := thole.ReadQuery{After: after, Before: before, Backward: backward}
+				q := journal.ReadQuery{After: after, Before: before, Backward: backward}
 				e.equal(fmt.Sprintf("%+v", q), e.readAll(space, q), selected(all, q))
 			}
 		}
 	}
-	q := thole.ReadQuery{Before: seq(e.head(space).Last, 1000), Backward: true}
+	q := journal.ReadQuery{Before: seq(e.head(space).Last, 1000), Backward: true}
 	e.equal("before a position to come", e.readAll(space, q), reversed(all))
 }
 
 func readPaging(e *env) {
 	all := e.journal(20)
 	for limit := 1; limit <= len(all)+1; limit++ {
-		for _, q := range []thole.ReadQuery{
+		for _, q := range []journal.ReadQuery{
 			{Limit: limit}, {Limit: limit, Stream: "s1"}, {Limit: limit, Types: []string{"run.*"}}, {Limit: limit, Actor: "agent:a", After: all[3].Position},
 			{Limit: limit, Before: all[9].Position},
 		} {
@@ -75,7 +75,7 @@ func readPaging(e *env) {
 
 func readFilters(e *env) {
 	all := e.journal(24)
-	for _, q := range []thole.ReadQuery{
+	for _, q := range []journal.ReadQuery{
 		{Stream: "s0"}, {Stream: "s1"}, {Stream: "S1"}, {Stream: "s"}, {Stream: "absent"},
 		{Types: []string{"message.added"}}, {Types: []string{"message.*"}}, {Types: []string{"message"}},
 		{Types: []string{"run.*", "tool.started"}}, {Types: []string{"absent.*"}},
@@ -93,7 +93,7 @@ func readFilters(e *env) {
 func readCombined(e *env) {
 	all := e.journal(40)
 	for i := range 64 {
-		var q thole.ReadQuery
+		var q journal.ReadQuery
 		if i&1 != 0 {
 			q.Stream = "s1"
 		}
@@ -121,28 +121,28 @@ func readTypes(e *env) {
 	for _, typ := range []string{"a.b", "a.B", "ab.c", "a_.b", "ax.b", "a%.b", "a.b.c", "a", "a.", "a.*", "a/b.c", "a.b/c", "é.b", "😀.b", "a*.b", "b.a.b", "a[x].b", "A.b"} {
 		e.must(event("s", typ))
 	}
-	all := e.readAll(space, thole.ReadQuery{})
+	all := e.readAll(space, journal.ReadQuery{})
 	for _, typ := range []string{"a.*", "a_.*", "a%.*", "a.b.*", "a[x].*", "é.*", "😀.*", "a*.*", "A.*", "a.b", "a", "a.", "a_.b", "a%.b", "b", "a*", "*"} {
-		q := thole.ReadQuery{Types: []string{typ}}
+		q := journal.ReadQuery{Types: []string{typ}}
 		e.equal("type "+typ, e.readAll(space, q), selected(all, q))
 	}
 }
 
 func readMaxPage(e *env) {
-	const n = thole.MaxPage + 40
+	const n = journal.MaxPage + 40
 	c := commitOf()
 	for i := range n {
 		c.Events = append(c.Events, event("s", "s.made"))
-		if len(c.Events) == thole.MaxCommitItems || i == n-1 {
+		if len(c.Events) == journal.MaxCommitItems || i == n-1 {
 			e.mustCommit(c)
 			c.Events = nil
 		}
 	}
-	for _, limit := range []int{0, thole.MaxPage, thole.MaxPage + 20} {
+	for _, limit := range []int{0, journal.MaxPage, journal.MaxPage + 20} {
 		for _, backward := range []bool{false, true} {
-			q := thole.ReadQuery{Limit: limit, Backward: backward}
+			q := journal.ReadQuery{Limit: limit, Backward: backward}
 			page := e.readPage(space, q)
-			e.equal(fmt.Sprintf("%+v", q), len(page.Events), thole.MaxPage)
+			e.equal(fmt.Sprintf("%+v", q), len(page.Events), journal.MaxPage)
 			e.ok(!page.Next.IsZero(), "%+v: there is more, but Next is zero", q)
 			e.equal(fmt.Sprintf("all of %+v", q), len(e.readAll(space, q)), n)
 		}
@@ -153,11 +153,11 @@ func readMaxPage(e *env) {
 // pages early.
 func readSparse(e *env) {
 	const commits = 40
-	rare := []thole.Event{}
+	rare := []journal.Event{}
 	for i := range commits {
 		c := commitOf()
-		for range thole.MaxCommitItems {
-			c.Events = append(c.Events, thole.Event{Stream: "s", Type: "s.made"})
+		for range journal.MaxCommitItems {
+			c.Events = append(c.Events, journal.Event{Stream: "s", Type: "s.made"})
 		}
 		if i == 1 || i == commits-2 {
 			c.Events[7].Type, c.Events[9].Subject = "rare.made", "user:rare"
@@ -169,7 +169,7 @@ func readSparse(e *env) {
 			}
 		}
 	}
-	for _, q := range []thole.ReadQuery{{Types: []string{"rare.*"}}, {Subject: "user:rare"}, {Stream: "s", Types: []string{"rare.made"}, Limit: 1}, {Actor: "nobody"}} {
+	for _, q := range []journal.ReadQuery{{Types: []string{"rare.*"}}, {Subject: "user:rare"}, {Stream: "s", Types: []string{"rare.made"}, Limit: 1}, {Actor: "nobody"}} {
 		e.equal(fmt.Sprintf("%+v", q), e.readAll(space, q), selected(rare, q))
 		q.Backward = true
 		e.equal(fmt.Sprintf("%+v", q), e.readAll(space, q), selected(rare, q))
@@ -179,7 +179,7 @@ func readSparse(e *env) {
 func readEnd(e *env) {
 	all := e.journal(6)
 	last := e.head(space).Last
-	for _, q := range []thole.ReadQuery{{}, {After: last}, {Limit: len(all)}, {Backward: true}, {Backward: true, Before: all[0].Position}, {Stream: "absent"}} {
+	for _, q := range []journal.ReadQuery{{}, {After: last}, {Limit: len(all)}, {Backward: true}, {Backward: true, Before: all[0].Position}, {Stream: "absent"}} {
 		page := e.readPage(space, q)
 		for i := 0; !page.Next.IsZero(); i++ { // a page may end early, but not for ever
 			e.need(i < 3, "%+v: Next is still %v after all was read", q, page.Next)
@@ -193,5 +193,5 @@ func readEnd(e *env) {
 		}
 	}
 	r := e.must(event("s1", "s.made"))
-	e.equal("what came since", len(e.readAll(space, thole.ReadQuery{After: last})), int(r.Last.Seq-last.Seq))
+	e.equal("what came since", len(e.readAll(space, journal.ReadQuery{After: last})), int(r.Last.Seq-last.Seq))
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func recordCases() []testCase {
@@ -22,9 +22,9 @@ func recordCases() []testCase {
 func recordGet(e *env) {
 	c := commitOf(set("a", `1`), set("b", `2`), set("c", `3`))
 	want := recordsOf(c, e.mustCommit(c))
-	a, b, none := want[0], want[1], thole.Record{}
-	e.equal("several", e.get(space, "b", "absent", "a", "b", "a/"), []thole.Record{b, none, a, b, none})
-	e.equal("none", e.get(space), []thole.Record{})
+	a, b, none := want[0], want[1], journal.Record{}
+	e.equal("several", e.get(space, "b", "absent", "a", "b", "a/"), []journal.Record{b, none, a, b, none})
+	e.equal("none", e.get(space), []journal.Record{})
 	var keys []string
 	for i := range 500 {
 		keys = append(keys, fmt.Sprint("absent", i))
@@ -35,9 +35,9 @@ func recordGet(e *env) {
 }
 
 func recordNoSpace(e *env) {
-	e.equal("get", e.get(space, "a", "b"), []thole.Record{{}, {}})
-	e.equal("list", e.list(space, thole.ListQuery{}), []thole.Record{})
-	page := e.readPage(space, thole.ReadQuery{})
+	e.equal("get", e.get(space, "a", "b"), []journal.Record{{}, {}})
+	e.equal("list", e.list(space, journal.ListQuery{}), []journal.Record{})
+	page := e.readPage(space, journal.ReadQuery{})
 	e.ok(len(page.Events) == 0 && page.Next.IsZero(), "read: got %v, want an empty page", page)
 }
 
@@ -47,7 +47,7 @@ func recordOrder(e *env) {
 		e.must(set(k, `1`))
 	}
 	slices.Sort(keys)
-	e.equal("keys", keysOf(e.list(space, thole.ListQuery{})), keys)
+	e.equal("keys", keysOf(e.list(space, journal.ListQuery{})), keys)
 }
 
 func recordPrefix(e *env) {
@@ -66,8 +66,8 @@ func recordPrefix(e *env) {
 				want = append(want, k)
 			}
 		}
-		e.equal("prefix "+prefix, keysOf(e.list(space, thole.ListQuery{Prefix: prefix})), append([]string{}, want...))
-		e.equal("prefix by pages "+prefix, keysOf(e.listAll(space, thole.ListQuery{Prefix: prefix, Limit: 2})), append([]string{}, want...))
+		e.equal("prefix "+prefix, keysOf(e.list(space, journal.ListQuery{Prefix: prefix})), append([]string{}, want...))
+		e.equal("prefix by pages "+prefix, keysOf(e.listAll(space, journal.ListQuery{Prefix: prefix, Limit: 2})), append([]string{}, want...))
 	}
 	for _, after := range []string{"a", "a/", "a/b", "a/c", "b", "A", "a0", "a/\U0010ffff"} {
 		want := []string{}
@@ -76,7 +76,7 @@ func recordPrefix(e *env) {
 				want = append(want, k)
 			}
 		}
-		e.equal("prefix a/ after "+after, keysOf(e.list(space, thole.ListQuery{Prefix: "a/", After: after})), want)
+		e.equal("prefix a/ after "+after, keysOf(e.list(space, journal.ListQuery{Prefix: "a/", After: after})), want)
 	}
 }
 
@@ -87,25 +87,25 @@ func recordPaging(e *env) {
 		e.must(set(keys[i], fmt.Sprint(i)))
 	}
 	for limit := 1; limit <= 24; limit++ {
-		e.equal(fmt.Sprint("pages of ", limit), keysOf(e.listAll(space, thole.ListQuery{Limit: limit})), keys)
+		e.equal(fmt.Sprint("pages of ", limit), keysOf(e.listAll(space, journal.ListQuery{Limit: limit})), keys)
 	}
-	e.equal("after an absent key", keysOf(e.list(space, thole.ListQuery{After: "k/20x"})), []string{"k/21", "k/22"})
-	e.equal("after the last", keysOf(e.list(space, thole.ListQuery{After: "k/22"})), []string{})
-	e.equal("limit", keysOf(e.list(space, thole.ListQuery{After: "k/03", Limit: 2})), []string{"k/04", "k/05"})
+	e.equal("after an absent key", keysOf(e.list(space, journal.ListQuery{After: "k/20x"})), []string{"k/21", "k/22"})
+	e.equal("after the last", keysOf(e.list(space, journal.ListQuery{After: "k/22"})), []string{})
+	e.equal("limit", keysOf(e.list(space, journal.ListQuery{After: "k/03", Limit: 2})), []string{"k/04", "k/05"})
 }
 
 func recordMaxPage(e *env) {
-	const n = thole.MaxPage + 30
+	const n = journal.MaxPage + 30
 	c := commitOf()
 	for i := range n {
 		c.Writes = append(c.Writes, set(fmt.Sprintf("k%05d", i), `1`))
-		if len(c.Writes) == thole.MaxCommitItems || i == n-1 {
+		if len(c.Writes) == journal.MaxCommitItems || i == n-1 {
 			e.mustCommit(c)
 			c.Writes = nil
 		}
 	}
-	for _, limit := range []int{0, thole.MaxPage, thole.MaxPage + 20} {
-		e.equal(fmt.Sprint("limit ", limit), len(e.list(space, thole.ListQuery{Limit: limit})), thole.MaxPage)
+	for _, limit := range []int{0, journal.MaxPage, journal.MaxPage + 20} {
+		e.equal(fmt.Sprint("limit ", limit), len(e.list(space, journal.ListQuery{Limit: limit})), journal.MaxPage)
 	}
-	e.equal("all", len(e.listAll(space, thole.ListQuery{})), n)
+	e.equal("all", len(e.listAll(space, journal.ListQuery{})), n)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // reference is what a store should hold, in the plainest form: it shares no
@@ -17,16 +17,16 @@ type reference map[string]*referenceSpace
 type referenceSpace struct {
 	epoch        string
 	oldest, last uint64
-	events       []thole.Event // what is kept
-	records      map[string]thole.Record
+	events       []journal.Event // what is kept
+	records      map[string]journal.Record
 }
 
-func (s *referenceSpace) at(seq uint64) thole.Position {
-	return thole.Position{Epoch: s.epoch, Seq: seq}
+func (s *referenceSpace) at(seq uint64) journal.Position {
+	return journal.Position{Epoch: s.epoch, Seq: seq}
 }
 
 // version is the position of a stream's last event.
-func (s *referenceSpace) version(stream string) (at thole.Position) {
+func (s *referenceSpace) version(stream string) (at journal.Position) {
 	for _, ev := range s.events {
 		if ev.Stream == stream {
 			at = ev.Position
@@ -36,13 +36,13 @@ func (s *referenceSpace) version(stream string) (at thole.Position) {
 }
 
 // conflict is the conflict that c must meet, or nil.
-func (m reference) conflict(c thole.Commit) *thole.ConflictError {
+func (m reference) conflict(c journal.Commit) *journal.ConflictError {
 	s := m[c.Space]
 	if s == nil {
 		s = &referenceSpace{}
 	}
 	for _, k := range c.Checks {
-		want := &thole.ConflictError{Space: c.Space, Check: k}
+		want := &journal.ConflictError{Space: c.Space, Check: k}
 		if k.Stream != "" {
 			want.Actual = s.version(k.Stream)
 		} else if r, ok := s.records[k.Key]; ok {
@@ -58,52 +58,52 @@ func (m reference) conflict(c thole.Commit) *thole.ConflictError {
 	}
 	for _, w := range c.Writes {
 		if r, ok := s.records[w.Key]; ok && r.Notify && isDue(r, c.Now) {
-			return &thole.ConflictError{Space: c.Space, Check: thole.Check{Key: w.Key}, Actual: r.Version, Expired: true}
+			return &journal.ConflictError{Space: c.Space, Check: journal.Check{Key: w.Key}, Actual: r.Version, Expired: true}
 		}
 	}
 	return nil
 }
 
-func isDue(r thole.Record, by time.Time) bool {
+func isDue(r journal.Record, by time.Time) bool {
 	return !r.Expires.IsZero() && r.Expires.UnixMicro() <= by.UnixMicro()
 }
 
 // apply makes c happen and returns the result that it must have. For a new
 // space it takes the epoch from got.
-func (m reference) apply(c thole.Commit, got thole.Result) thole.Result {
+func (m reference) apply(c journal.Commit, got journal.Result) journal.Result {
 	s := m[c.Space]
 	if s == nil {
-		s = &referenceSpace{epoch: got.Last.Epoch, oldest: 1, records: map[string]thole.Record{}}
+		s = &referenceSpace{epoch: got.Last.Epoch, oldest: 1, records: map[string]journal.Record{}}
 		m[c.Space] = s
 	}
-	r := thole.Result{Last: s.at(s.last + 1)}
+	r := journal.Result{Last: s.at(s.last + 1)}
 	if n := uint64(len(c.Events)); n > 0 {
-		r = thole.Result{First: s.at(s.last + 1), Last: s.at(s.last + n)}
+		r = journal.Result{First: s.at(s.last + 1), Last: s.at(s.last + n)}
 	}
 	s.last = r.Last.Seq
-	s.events = append(s.events, canonical(eventsOf(c, r)).([]thole.Event)...)
+	s.events = append(s.events, canonical(eventsOf(c, r)).([]journal.Event)...)
 	for _, w := range c.Writes {
 		delete(s.records, w.Key)
 	}
-	for _, rec := range canonical(recordsOf(c, r)).([]thole.Record) {
+	for _, rec := range canonical(recordsOf(c, r)).([]journal.Record) {
 		s.records[rec.Key] = rec
 	}
 	return r
 }
 
-func (m reference) head(name string) thole.Head {
+func (m reference) head(name string) journal.Head {
 	s := m[name]
 	if s == nil {
-		return thole.Head{Space: name}
+		return journal.Head{Space: name}
 	}
-	return thole.Head{
+	return journal.Head{
 		Space: name, Oldest: s.at(s.oldest), Last: s.at(s.last),
-		Epochs: []thole.Epoch{{Name: s.epoch, First: 1, Last: s.last}},
+		Epochs: []journal.Epoch{{Name: s.epoch, First: 1, Last: s.last}},
 	}
 }
 
 // resumes reports whether a cursor must be good.
-func (m reference) resumes(name string, p thole.Position) bool {
+func (m reference) resumes(name string, p journal.Position) bool {
 	if p.IsZero() {
 		return true
 	}
@@ -111,16 +111,16 @@ func (m reference) resumes(name string, p thole.Position) bool {
 	return s != nil && p.Epoch == s.epoch && p.Seq <= s.last && p.Seq+1 >= s.oldest
 }
 
-func (m reference) read(name string, q thole.ReadQuery) []thole.Event {
+func (m reference) read(name string, q journal.ReadQuery) []journal.Event {
 	if s := m[name]; s != nil {
 		return selected(s.events, q)
 	}
-	return []thole.Event{}
+	return []journal.Event{}
 }
 
 // selected is the plain meaning of a query over the events of one epoch.
-func selected(events []thole.Event, q thole.ReadQuery) []thole.Event {
-	out := []thole.Event{}
+func selected(events []journal.Event, q journal.ReadQuery) []journal.Event {
+	out := []journal.Event{}
 	for _, ev := range events {
 		switch {
 		case !q.After.IsZero() && ev.Position.Seq <= q.After.Seq:
@@ -149,8 +149,8 @@ func typeIs(typ, pattern string) bool {
 	return typ == pattern
 }
 
-func (m reference) list(name string, q thole.ListQuery) []thole.Record {
-	out := []thole.Record{}
+func (m reference) list(name string, q journal.ListQuery) []journal.Record {
+	out := []journal.Record{}
 	s := m[name]
 	if s == nil {
 		return out
@@ -164,23 +164,23 @@ func (m reference) list(name string, q thole.ListQuery) []thole.Record {
 	return out
 }
 
-func (m reference) purge(name string, p thole.Purge) {
+func (m reference) purge(name string, p journal.Purge) {
 	s := m[name]
 	switch {
 	case p.All:
 		delete(m, name)
 	case !p.Before.IsZero():
 		s.oldest = max(s.oldest, p.Before.Seq)
-		s.events = slices.DeleteFunc(s.events, func(ev thole.Event) bool { return ev.Position.Seq < s.oldest })
+		s.events = slices.DeleteFunc(s.events, func(ev journal.Event) bool { return ev.Position.Seq < s.oldest })
 	case p.Streams != nil:
-		s.events = slices.DeleteFunc(s.events, func(ev thole.Event) bool {
+		s.events = slices.DeleteFunc(s.events, func(ev journal.Event) bool {
 			in := p.UpTo.IsZero() || p.UpTo.Seq <= s.last && ev.Position.Compare(p.UpTo) <= 0
 			return in && slices.Contains(p.Streams, ev.Stream)
 		})
 	default:
 		for i, ev := range s.events {
 			if slices.Contains(p.Events, ev.Position) {
-				s.events[i] = thole.Event{Position: ev.Position, Stream: ev.Stream, Type: ev.Type, Time: ev.Time, Schema: ev.Schema}
+				s.events[i] = journal.Event{Position: ev.Position, Stream: ev.Stream, Type: ev.Type, Time: ev.Time, Schema: ev.Schema}
 			}
 		}
 	}

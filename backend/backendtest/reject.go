@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // broken is a way to break one line of the contract, and the case that must
@@ -154,11 +154,11 @@ func (r *recorder) Cleanup(f func()) {
 }
 
 // wrapped breaks a backend by putting another around it, also after reopen.
-func wrapped(wrap func(good thole.Backend) thole.Backend) func(testing.TB, Harness, Opener) Harness {
+func wrapped(wrap func(good journal.Backend) journal.Backend) func(testing.TB, Harness, Opener) Harness {
 	return func(_ testing.TB, good Harness, _ Opener) Harness {
 		h := Harness{Backend: wrap(good.Backend)}
 		if good.Reopen != nil {
-			h.Reopen = func(t testing.TB) thole.Backend { return wrap(good.Reopen(t)) }
+			h.Reopen = func(t testing.TB) journal.Backend { return wrap(good.Reopen(t)) }
 		}
 		return h
 	}

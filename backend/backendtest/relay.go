@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func relayCases() []testCase {
@@ -30,7 +30,7 @@ type hearing struct {
 	err    error         // what it returned, once done
 
 	mu    sync.Mutex
-	heard []thole.Signal
+	heard []journal.Signal
 }
 
 // hear starts a Receive. It ends with the case at the latest.
@@ -45,7 +45,7 @@ func (e *env) hear() *hearing {
 	return h
 }
 
-func (h *hearing) take(sig thole.Signal) {
+func (h *hearing) take(sig journal.Signal) {
 	h.mu.Lock()
 	h.heard = append(h.heard, sig)
 	h.mu.Unlock()
@@ -55,15 +55,15 @@ func (h *hearing) take(sig thole.Signal) {
 	}
 }
 
-func relayOf(b thole.Backend) thole.Relay { return b.(thole.Relay) }
+func relayOf(b journal.Backend) journal.Relay { return b.(journal.Relay) }
 
 // secondRelay opens another instance, to send from.
-func (e *env) secondRelay() thole.Relay { return relayOf(e.second().Backend) }
+func (e *env) secondRelay() journal.Relay { return relayOf(e.second().Backend) }
 
 // until sends signals again and again, in ever longer pauses since they may get
 // lost, until what was heard from their senders satisfies ok. Each round has
 // other senders.
-func (h *hearing) until(what string, send func(round int) []thole.Signal, from thole.Relay, ok func(sent, heard []thole.Signal) bool) (sent, heard []thole.Signal) {
+func (h *hearing) until(what string, send func(round int) []journal.Signal, from journal.Relay, ok func(sent, heard []journal.Signal) bool) (sent, heard []journal.Signal) {
 	h.Helper()
 	giveUp := time.Now().Add(h.patience)
 	wait := 50 * time.Millisecond
@@ -93,7 +93,7 @@ func (h *hearing) until(what string, send func(round int) []thole.Signal, from t
 
 // of returns what was heard from the senders of a round, in order, with the
 // origins that were sent: those who pass a signal on add their names.
-func (h *hearing) of(sent []thole.Signal) (heard []thole.Signal) {
+func (h *hearing) of(sent []journal.Signal) (heard []journal.Signal) {
 	origins := map[string]bool{}
 	for _, sig := range sent {
 		origins[sig.Origin] = true
@@ -124,20 +124,20 @@ func (h *hearing) ends() {
 }
 
 // signalOf is a small signal.
-func signalOf(origin string, n int) thole.Signal {
-	return thole.Signal{Origin: origin, Space: space, Event: thole.Event{
+func signalOf(origin string, n int) journal.Signal {
+	return journal.Signal{Origin: origin, Space: space, Event: journal.Event{
 		Stream: "s", Type: "s.progress", Time: now, Actor: "user:42", Data: fmt.Appendf(nil, `{"n":%d}`, n),
 	}}
 }
 
-func all(sent, heard []thole.Signal) bool { return len(heard) >= len(sent) }
+func all(sent, heard []journal.Signal) bool { return len(heard) >= len(sent) }
 
 func relayEnds(e *env) {
 	if e.lacks(Signals) {
 		return
 	}
 	h := e.hear()
-	e.ok(relayOf(e.harness.Backend).Send(e.ctx, []thole.Signal{signalOf("store_1", 1)}) == nil, "send: got an error")
+	e.ok(relayOf(e.harness.Backend).Send(e.ctx, []journal.Signal{signalOf("store_1", 1)}) == nil, "send: got an error")
 	e.ok(relayOf(e.harness.Backend).Send(e.ctx, nil) == nil, "send nothing: got an error")
 	select { // time for it to end when it should not
 	case <-h.done:
@@ -147,7 +147,7 @@ func relayEnds(e *env) {
 	h.ends()
 	e.hear().ends() // even if it had no time to begin
 	e.need(e.b.Close() == nil, "close: got an error")
-	e.is("send after close", relayOf(e.harness.Backend).Send(e.ctx, []thole.Signal{signalOf("store_1", 1)}), thole.ErrClosed)
+	e.is("send after close", relayOf(e.harness.Backend).Send(e.ctx, []journal.Signal{signalOf("store_1", 1)}), journal.ErrClosed)
 }
 
 func relayKeeps(e *env) {
@@ -155,8 +155,8 @@ func relayKeeps(e *env) {
 		return
 	}
 	from, h := e.secondRelay(), e.hear()
-	sent, heard := h.until("odd signals", func(round int) []thole.Signal {
-		var sent []thole.Signal
+	sent, heard := h.until("odd signals", func(round int) []journal.Signal {
+		var sent []journal.Signal
 		for i, data := range []string{`null`, `"<&>\u0000'\\ é 🚣"`, `{"a":[1,2.50,{}]}`, `"` + strings.Repeat("x", 20_000) + `"`} {
 			sig := signalOf(fmt.Sprintf("store_%d store_passed_on", round), i)
 			sig.Space = []string{space, "user:42", "global", space}[i]
@@ -182,12 +182,12 @@ func relayOrders(e *env) {
 	}
 	from, h := e.secondRelay(), e.hear()
 	const each = 100
-	h.until("two senders", func(round int) (sent []thole.Signal) {
+	h.until("two senders", func(round int) (sent []journal.Signal) {
 		for n := range each {
 			sent = append(sent, signalOf(fmt.Sprintf("store_%d_a", round), n), signalOf(fmt.Sprintf("store_%d_b", round), n))
 		}
 		return sent
-	}, from, func(sent, heard []thole.Signal) bool {
+	}, from, func(sent, heard []journal.Signal) bool {
 		next := map[string]int{}
 		for _, sig := range heard {
 			for next[sig.Origin] < each && !bytes.Equal(sig.Event.Data, signalOf("", next[sig.Origin]).Event.Data) {
@@ -207,26 +207,26 @@ func relayHuge(e *env) {
 		return
 	}
 	from, h := e.secondRelay(), e.hear()
-	huge := func(origin string) thole.Signal {
+	huge := func(origin string) journal.Signal {
 		sig := signalOf(origin, 0)
-		sig.Event.Data = bytes.Repeat([]byte("x"), thole.MaxValueBytes)
-		sig.Event.Data[0], sig.Event.Data[thole.MaxValueBytes-1] = '"', '"'
+		sig.Event.Data = bytes.Repeat([]byte("x"), journal.MaxValueBytes)
+		sig.Event.Data[0], sig.Event.Data[journal.MaxValueBytes-1] = '"', '"'
 		return sig
 	}
-	h.until("signals around huge ones", func(round int) []thole.Signal {
+	h.until("signals around huge ones", func(round int) []journal.Signal {
 		origin := fmt.Sprintf("store_%d", round)
-		return []thole.Signal{signalOf(origin, 1), huge(origin), signalOf(origin, 2), huge(origin), signalOf(origin, 3)}
-	}, from, func(_, heard []thole.Signal) bool {
+		return []journal.Signal{signalOf(origin, 1), huge(origin), signalOf(origin, 2), huge(origin), signalOf(origin, 3)}
+	}, from, func(_, heard []journal.Signal) bool {
 		small := 0
 		for _, sig := range heard {
-			if len(sig.Event.Data) < thole.MaxValueBytes {
+			if len(sig.Event.Data) < journal.MaxValueBytes {
 				small++
 			}
 		}
 		return small == 3
 	})
-	h.until("a signal after huge ones", func(round int) []thole.Signal {
-		return []thole.Signal{signalOf(fmt.Sprintf("store_after_%d", round), 1)}
+	h.until("a signal after huge ones", func(round int) []journal.Signal {
+		return []journal.Signal{signalOf(fmt.Sprintf("store_after_%d", round), 1)}
 	}, from, all)
 	h.ends()
 }
@@ -237,7 +237,7 @@ func relayLeaves(e *env) {
 	}
 	e.leavesNothing(func() {
 		h := e.hear()
-		e.ok(relayOf(e.harness.Backend).Send(e.ctx, []thole.Signal{signalOf("store_1", 1)}) == nil, "send: got an error")
+		e.ok(relayOf(e.harness.Backend).Send(e.ctx, []journal.Signal{signalOf("store_1", 1)}) == nil, "send: got an error")
 		h.ends()
 	})
 }

@@ -6,26 +6,26 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // relayed is an instance of a store in memory that passes signals to all
 // instances, as a good one does.
 type relayed struct {
-	thole.Backend
+	journal.Backend
 	line   *line
 	closed atomic.Bool
 }
 
 type line struct {
 	mu    sync.Mutex
-	hears map[*func(thole.Signal)]bool
+	hears map[*func(journal.Signal)]bool
 }
 
-func (r *relayed) Send(_ context.Context, signals []thole.Signal) error {
+func (r *relayed) Send(_ context.Context, signals []journal.Signal) error {
 	if r.closed.Load() {
-		return thole.ErrClosed
+		return journal.ErrClosed
 	}
 	r.line.mu.Lock()
 	defer r.line.mu.Unlock()
@@ -38,7 +38,7 @@ func (r *relayed) Send(_ context.Context, signals []thole.Signal) error {
 	return nil
 }
 
-func (r *relayed) Receive(ctx context.Context, hear func(thole.Signal)) error {
+func (r *relayed) Receive(ctx context.Context, hear func(journal.Signal)) error {
 	r.line.mu.Lock()
 	r.line.hears[&hear] = true
 	r.line.mu.Unlock()
@@ -55,10 +55,10 @@ func (r *relayed) Close() error {
 }
 
 func openRelayed(testing.TB) Harness {
-	s, l := memstore.New(), &line{hears: map[*func(thole.Signal)]bool{}}
+	s, l := memstore.New(), &line{hears: map[*func(journal.Signal)]bool{}}
 	return Harness{
 		Backend: &relayed{Backend: s, line: l},
-		Second:  func(testing.TB) thole.Backend { return &relayed{Backend: s, line: l} },
+		Second:  func(testing.TB) journal.Backend { return &relayed{Backend: s, line: l} },
 	}
 }
 

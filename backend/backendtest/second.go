@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func secondCases() []testCase {
@@ -29,27 +29,27 @@ func secondShares(e *env) {
 	}
 	other := e.second()
 	both := []*tracker{e.b, other}
-	var want []thole.Event
-	at := thole.Position{}
+	var want []journal.Event
+	at := journal.Position{}
 	for i := range 20 {
 		e.b = both[i%2]
-		c := commitOf(thole.Check{Stream: "s", At: at}, thole.Check{Key: "k", At: at}, event("s", "s.made"), set("k", `1`))
+		c := commitOf(journal.Check{Stream: "s", At: at}, journal.Check{Key: "k", At: at}, event("s", "s.made"), set("k", `1`))
 		r := e.mustCommit(c)
 		want, at = append(want, eventsOf(c, r)...), r.Last
 		for _, b := range both {
 			e.b = b
-			e.equal("journal", e.readAll(space, thole.ReadQuery{}), want)
+			e.equal("journal", e.readAll(space, journal.ReadQuery{}), want)
 			e.equal("record", e.get(space, "k"), recordsOf(c, r))
-			e.conflict(thole.Check{Stream: "s"}, event("s", "s.made"))
+			e.conflict(journal.Check{Stream: "s"}, event("s", "s.made"))
 		}
 	}
 	e.b = both[1]
-	e.purge(space, thole.Purge{Streams: []string{"s"}})
+	e.purge(space, journal.Purge{Streams: []string{"s"}})
 	e.b = both[0]
-	e.must(thole.Check{Stream: "s"}, event("s", "s.made"))
-	e.purge(space, thole.Purge{All: true})
+	e.must(journal.Check{Stream: "s"}, event("s", "s.made"))
+	e.purge(space, journal.Purge{All: true})
 	e.b = both[1]
-	e.equal("first of the new space", e.must(thole.Check{Key: "k"}, set("k", `1`)).Last.Seq, uint64(1))
+	e.equal("first of the new space", e.must(journal.Check{Key: "k"}, set("k", `1`)).Last.Seq, uint64(1))
 	e.b = both[0]
 }
 
@@ -58,7 +58,7 @@ func secondCounter(e *env) {
 		return
 	}
 	other := e.second()
-	both := []thole.Backend{e.b, other}
+	both := []journal.Backend{e.b, other}
 	const workers, each = 6, 10
 	e.parallel(workers, func(i int) error {
 		for range each {
@@ -68,7 +68,7 @@ func secondCounter(e *env) {
 		}
 		return nil
 	})
-	e.equal("events", len(e.readAll(space, thole.ReadQuery{Stream: "counter"})), workers*each)
+	e.equal("events", len(e.readAll(space, journal.ReadQuery{Stream: "counter"})), workers*each)
 	e.equal("counter", string(e.get(space, "counter")[0].Value), "60")
 }
 
@@ -97,7 +97,7 @@ func secondBehind(e *env) {
 	e.parallel(2, func(i int) error {
 		if i == 0 {
 			for range commits {
-				if _, err := both[1].Commit(e.ctx, []thole.Commit{c}); err != nil {
+				if _, err := both[1].Commit(e.ctx, []journal.Commit{c}); err != nil {
 					return err
 				}
 			}
@@ -126,7 +126,7 @@ func secondBehind(e *env) {
 // look asks b for the newest seq with one method after the other. It returns
 // what the last one saw; one that is behind the one before it, or behind seen,
 // is an error.
-func (e *env) look(b thole.Backend, seen uint64) (uint64, error) {
+func (e *env) look(b journal.Backend, seen uint64) (uint64, error) {
 	for _, method := range e.newest(b) {
 		at, err := method.read()
 		if err != nil || at < seen {
@@ -145,15 +145,15 @@ type newestBy struct {
 
 // newest returns all ways to ask b for the newest seq of a space in which every
 // commit is an event of stream s and a write of k.
-func (e *env) newest(b thole.Backend) []newestBy {
-	record := func(records []thole.Record, err error) (uint64, error) {
+func (e *env) newest(b journal.Backend) []newestBy {
+	record := func(records []journal.Record, err error) (uint64, error) {
 		if err != nil || len(records) == 0 {
 			return 0, err
 		}
 		return records[0].Version.Seq, nil
 	}
 	event := func(stream string) (uint64, error) {
-		page, err := b.Read(e.ctx, space, thole.ReadQuery{Stream: stream, Backward: true, Limit: 1})
+		page, err := b.Read(e.ctx, space, journal.ReadQuery{Stream: stream, Backward: true, Limit: 1})
 		if err != nil || len(page.Events) == 0 {
 			return 0, err
 		}
@@ -169,7 +169,7 @@ func (e *env) newest(b thole.Backend) []newestBy {
 		}},
 		{"get", func() (uint64, error) { return record(b.Get(e.ctx, space, "k")) }},
 		{"read", func() (uint64, error) { return event("") }},
-		{"list", func() (uint64, error) { return record(b.List(e.ctx, space, thole.ListQuery{})) }},
+		{"list", func() (uint64, error) { return record(b.List(e.ctx, space, journal.ListQuery{})) }},
 		{"read of a stream", func() (uint64, error) { return event("s") }},
 	}
 }

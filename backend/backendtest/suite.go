@@ -1,4 +1,4 @@
-// Package backendtest is the contract of [thole.Backend] as tests.
+// Package backendtest is the contract of [journal.Backend] as tests.
 //
 // A backend's own test opens it in an [Opener] and calls [Run] and [Model]:
 //
@@ -32,7 +32,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Opener opens a fresh, empty store. It is called at least once per case and
@@ -42,15 +42,15 @@ type Opener func(t testing.TB) Harness
 
 // Harness is an open store and what can be done with it from outside.
 type Harness struct {
-	Backend thole.Backend
+	Backend journal.Backend
 
 	// Reopen closes whatever is open on the data and opens it again. Nil: the
 	// data does not outlive Close, and other cases go on with what is open.
-	Reopen func(t testing.TB) thole.Backend
+	Reopen func(t testing.TB) journal.Backend
 
 	// Second opens another instance on the same data while the first is open,
 	// as another process would. Nil: one process at a time.
-	Second func(t testing.TB) thole.Backend
+	Second func(t testing.TB) journal.Backend
 
 	// Lacks declares which abilities the harness does not have, so that no case
 	// goes absent unnoticed. It must say exactly what is so; empty: none is
@@ -96,11 +96,11 @@ func Run(t *testing.T, open Opener) Report {
 	t.Helper()
 	var report Report
 	var checks atomic.Int64
-	durability := thole.Sync
+	durability := journal.Sync
 	watched := func(t testing.TB) Harness {
 		h := open(t)
 		report.Backend = typeOf(h.Backend)
-		if d, ok := h.Backend.(thole.Durable); ok {
+		if d, ok := h.Backend.(journal.Durable); ok {
 			durability = d.Durability()
 		}
 		return h

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func watchCases() []testCase {
@@ -40,7 +40,7 @@ func (e *env) watch() *running {
 	w := &running{env: e, b: e.b, cancel: cancel, news: make(chan struct{}, 1), done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		w.err = e.harness.Backend.(thole.Watcher).Watch(ctx, func(name string) { w.wake(ctx, name) })
+		w.err = e.harness.Backend.(journal.Watcher).Watch(ctx, func(name string) { w.wake(ctx, name) })
 	}()
 	return w
 }
@@ -86,11 +86,11 @@ func (w *running) sees(seq uint64, wait time.Duration) bool {
 // hears commits through another instance until a hint tells of it. Hints may be
 // lost, so one commit alone proves nothing; but there is ever more time for a
 // hint before the next one.
-func (w *running) hears(other thole.Backend) {
+func (w *running) hears(other journal.Backend) {
 	w.Helper()
 	giveUp := time.Now().Add(w.patience)
 	for wait := 50 * time.Millisecond; ; wait *= 2 {
-		results, err := other.Commit(w.ctx, []thole.Commit{commitOf(event("s", "s.made"))})
+		results, err := other.Commit(w.ctx, []journal.Commit{commitOf(event("s", "s.made"))})
 		w.need(err == nil, "commit of the second instance: %v", err)
 		if w.sees(results[0].Last.Seq, wait) {
 			return

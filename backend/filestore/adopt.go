@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // What people or git did to the files becomes part of the history: a new epoch
@@ -35,9 +35,9 @@ func (r *recovery) adopt() (*addition, error) {
 	sp := r.sp
 	r.seen(r.note.Last.Epoch)
 	if sp.head.Last.IsZero() { // nothing is left: go on behind what was there
-		sp.head = thole.Head{Space: sp.name}
+		sp.head = journal.Head{Space: sp.name}
 	}
-	epoch := thole.NewEpoch(r.generation + 1)
+	epoch := journal.NewEpoch(r.generation + 1)
 	seq := max(sp.head.Last.Seq, r.lastLost())
 	slices.SortFunc(r.hand, func(a, b change) int { return strings.Compare(a.Key, b.Key) })
 	a := &addition{sp: sp}
@@ -47,18 +47,18 @@ func (r *recovery) adopt() (*addition, error) {
 		return nil, err
 	}
 	for rest := r.hand; event != nil || len(rest) > 0; {
-		c := thole.Commit{Space: sp.name, Now: now, Actor: handActor}
+		c := journal.Commit{Space: sp.name, Now: now, Actor: handActor}
 		if event != nil {
-			c.Events, event = []thole.Event{*event}, nil
+			c.Events, event = []journal.Event{*event}, nil
 		}
 		n := takeChanges(rest)
 		for _, h := range rest[:n] {
-			c.Writes = append(c.Writes, thole.Write{Key: h.Key, Value: h.Value, Schema: h.Schema, Expires: h.Expires, Notify: h.Notify})
+			c.Writes = append(c.Writes, journal.Write{Key: h.Key, Value: h.Value, Schema: h.Schema, Expires: h.Expires, Notify: h.Notify})
 		}
 		rest = rest[n:]
 		seq++
-		at := thole.Position{Epoch: epoch, Seq: seq}
-		l := newLine(&c, thole.Result{First: at, Last: at})
+		at := journal.Position{Epoch: epoch, Seq: seq}
+		l := newLine(&c, journal.Result{First: at, Last: at})
 		l.Adopted = len(a.lines) == 0
 		a.add(l)
 	}
@@ -83,7 +83,7 @@ func takeChanges(changes []change) int {
 	size := 0
 	for i := range changes {
 		size += len(changes[i].Value) + len(changes[i].Key)
-		if i == maxAdopted || i > 0 && size > thole.MaxCommitBytes/2 {
+		if i == maxAdopted || i > 0 && size > journal.MaxCommitBytes/2 {
 			return i
 		}
 	}
@@ -91,7 +91,7 @@ func takeChanges(changes []change) int {
 }
 
 // found is the event that says what was found.
-func (r *recovery) found() (*thole.Event, error) {
+func (r *recovery) found() (*journal.Event, error) {
 	d := adoption{Reasons: r.reasons, Total: len(r.hand)}
 	for _, h := range r.hand {
 		if h.Value == nil {
@@ -110,5 +110,5 @@ func (r *recovery) found() (*thole.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &thole.Event{Stream: adoptStream, Type: adoptType, Data: data}, nil
+	return &journal.Event{Stream: adoptStream, Type: adoptType, Data: data}, nil
 }

@@ -13,15 +13,16 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // put commits a record with an event and returns the result.
-func put(t testing.TB, b thole.Backend, key, value string) thole.Result {
+func put(t testing.TB, b journal.Backend, key, value string) journal.Result {
 	t.Helper()
-	results, err := b.Commit(t.Context(), []thole.Commit{{
+	results, err := b.Commit(t.Context(), []journal.Commit{{
 		Space: "user:1", Actor: "agent:a",
-		Events: []thole.Event{{Stream: "s", Type: "x.made", Data: []byte(`1`)}},
-		Writes: []thole.Write{{Key: key, Value: []byte(value)}},
+		Events: []journal.Event{{Stream: "s", Type: "x.made", Data: []byte(`1`)}},
+		Writes: []journal.Write{{Key: key, Value: []byte(value)}},
 	}})
 	if err != nil || results[0].Conflict != nil {
 		t.Fatalf("commit: got %v, %v; want success", results, err)
@@ -29,7 +30,7 @@ func put(t testing.TB, b thole.Backend, key, value string) thole.Result {
 	return results[0]
 }
 
-func value(t testing.TB, b thole.Backend, key string) string {
+func value(t testing.TB, b journal.Backend, key string) string {
 	t.Helper()
 	records, err := b.Get(t.Context(), "user:1", key)
 	if err != nil {
@@ -38,7 +39,7 @@ func value(t testing.TB, b thole.Backend, key string) string {
 	return string(records[0].Value)
 }
 
-func head(t testing.TB, b thole.Backend) thole.Head {
+func head(t testing.TB, b journal.Backend) journal.Head {
 	t.Helper()
 	heads, err := b.Heads(t.Context(), "user:1")
 	if err != nil {
@@ -48,12 +49,12 @@ func head(t testing.TB, b thole.Backend) thole.Head {
 }
 
 // adopted returns what the newest event says, which must be an adoption.
-func adopted(t testing.TB, b thole.Backend) (a struct {
+func adopted(t testing.TB, b journal.Backend) (a struct {
 	Reasons          []string
 	Changed, Deleted []string
 }) {
 	t.Helper()
-	page, err := b.Read(t.Context(), "user:1", thole.ReadQuery{Backward: true, Limit: 1})
+	page, err := b.Read(t.Context(), "user:1", journal.ReadQuery{Backward: true, Limit: 1})
 	if err != nil || len(page.Events) != 1 {
 		t.Fatalf("read: got %v, %v", page, err)
 	}
@@ -166,8 +167,8 @@ func TestACheckSeesAnEdit(t *testing.T) {
 	at := put(t, s, "k", `1`).Last
 	flush(t, s)
 	edit(t, filepath.Join(recordsDir(dir), "k.json"), `"value": 1`, `"value": 2`)
-	results, err := s.Commit(t.Context(), []thole.Commit{{
-		Space: "user:1", Checks: []thole.Check{{Key: "k", At: at}}, Writes: []thole.Write{{Key: "k", Value: []byte(`3`)}},
+	results, err := s.Commit(t.Context(), []journal.Commit{{
+		Space: "user:1", Checks: []journal.Check{{Key: "k", At: at}}, Writes: []journal.Write{{Key: "k", Value: []byte(`3`)}},
 	}})
 	if err != nil || results[0].Conflict == nil {
 		t.Fatalf("commit over an edit: got %v, %v; want a conflict", results, err)
@@ -215,10 +216,10 @@ func TestAnOlderStateIsAdoptedAndCursorsBeyondItAreTrimmed(t *testing.T) {
 		if len(h.Epochs) != 2 || h.Epochs[0].Last != kept.Seq || h.Last.Seq != kept.Seq+2 {
 			t.Errorf("head: got %v, want a second epoch behind %v", h, kept)
 		}
-		if _, err := s.Read(t.Context(), "user:1", thole.ReadQuery{After: lost}); !errors.Is(err, thole.ErrTrimmed) {
+		if _, err := s.Read(t.Context(), "user:1", journal.ReadQuery{After: lost}); !errors.Is(err, journal.ErrTrimmed) {
 			t.Errorf("a cursor into what is gone: got %v, want ErrTrimmed", err)
 		}
-		page, err := s.Read(t.Context(), "user:1", thole.ReadQuery{After: kept})
+		page, err := s.Read(t.Context(), "user:1", journal.ReadQuery{After: kept})
 		if err != nil || len(page.Events) != 2 || page.Events[0].Type != "space.adopted" {
 			t.Errorf("a cursor before it: got %v, %v; want the adoption and the commit", page.Events, err)
 		}
@@ -256,7 +257,7 @@ func TestAWatcherHearsOfARevertWhileTheStoreIsOpen(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if batch, err := w.Next(ctx); !errors.Is(err, thole.ErrTrimmed) {
+	if batch, err := w.Next(ctx); !errors.Is(err, journal.ErrTrimmed) {
 		t.Fatalf("next: got %v, %v; want ErrTrimmed", batch, err)
 	}
 	again, err := sp.Watch(ctx, &thole.WatchOptions{Oldest: true})
@@ -297,7 +298,7 @@ func TestWatchersAreTrimmedByAnEditAndGoOn(t *testing.T) {
 	}
 	edit(t, filepath.Join(recordsDir(dir), "k.json"), `"old"`, `"new"`)
 	for _, w := range []*thole.Watch{live, filtered} {
-		if batch, err := w.Next(ctx); !errors.Is(err, thole.ErrTrimmed) || !strings.Contains(err.Error(), "adopted") {
+		if batch, err := w.Next(ctx); !errors.Is(err, journal.ErrTrimmed) || !strings.Contains(err.Error(), "adopted") {
 			t.Fatalf("next: got %v, %v; want ErrTrimmed by what was adopted", batch, err)
 		}
 	}
@@ -363,17 +364,17 @@ func TestADamagedLineIsCorruptWithItsPlace(t *testing.T) {
 	put(t, s, "k", `"second"`)
 	put(t, s, "k", `"third"`)
 	s.Close()
-	journal := filepath.Join(dir, "user", "1", "journal", "0000000000000001.jsonl")
-	edit(t, journal, `second`, `SECOND`)
+	segment := filepath.Join(dir, "user", "1", "journal", "0000000000000001.jsonl")
+	edit(t, segment, `second`, `SECOND`)
 	s = open(t, dir, nil)
 	_, err := s.Heads(t.Context(), "user:1")
-	if !errors.Is(err, thole.ErrCorrupt) || !strings.Contains(err.Error(), journal) || !strings.Contains(err.Error(), "at byte") {
+	if !errors.Is(err, journal.ErrCorrupt) || !strings.Contains(err.Error(), segment) || !strings.Contains(err.Error(), "at byte") {
 		t.Errorf("a damaged line: got %v, want ErrCorrupt with file and offset", err)
 	}
-	if err := s.Check(t.Context()); !errors.Is(err, thole.ErrCorrupt) {
+	if err := s.Check(t.Context()); !errors.Is(err, journal.ErrCorrupt) {
 		t.Errorf("check: got %v, want ErrCorrupt", err)
 	}
-	edit(t, journal, `SECOND`, `second`)
+	edit(t, segment, `SECOND`, `second`)
 	if got := value(t, s, "k"); got != `"third"` {
 		t.Errorf("after it was mended: got %s", got)
 	}
@@ -384,8 +385,8 @@ func TestATornTailIsCutAndReported(t *testing.T) {
 	s := open(t, dir, nil)
 	put(t, s, "k", `1`)
 	s.Close()
-	journal := filepath.Join(dir, "user", "1", "journal", "0000000000000001.jsonl")
-	f, err := os.OpenFile(journal, os.O_APPEND|os.O_WRONLY, 0)
+	segment := filepath.Join(dir, "user", "1", "journal", "0000000000000001.jsonl")
+	f, err := os.OpenFile(segment, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -412,7 +413,7 @@ func TestARecordThatIsNoJSONSaysWhatToDo(t *testing.T) {
 	edit(t, path, `"a": 1`, "<<<<<<< HEAD")
 	s = open(t, dir, nil)
 	_, err := s.Get(t.Context(), "user:1", "k")
-	if !errors.Is(err, thole.ErrCorrupt) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "mend it") {
+	if !errors.Is(err, journal.ErrCorrupt) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "mend it") {
 		t.Errorf("a record with a merge conflict: got %v, want ErrCorrupt with the file and what to do", err)
 	}
 }

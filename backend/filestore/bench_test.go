@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 const benchThreads = 1000
@@ -43,17 +44,17 @@ func BenchmarkAppends(b *testing.B) {
 // benchThread is a stream that is appended to.
 type benchThread struct {
 	mu   sync.Mutex
-	last thole.Position
+	last journal.Position
 }
 
 func (t *benchThread) append(sp *thole.Space, n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	stream := fmt.Sprintf("thread/thrd_%032x", n)
-	r, err := sp.Commit(context.Background(), thole.Commit{
-		Checks: []thole.Check{{Stream: stream, At: t.last}},
-		Events: []thole.Event{{Stream: stream, Type: "message.added", Data: []byte(`{"content":"` + strings.Repeat("x", 512) + `"}`)}},
-		Writes: []thole.Write{{Key: stream, Value: []byte(`{"title":"A conversation","status":"idle","turns":123456,"updated":"2026-01-02T03:04:05Z","window":50}`)}},
+	r, err := sp.Commit(context.Background(), journal.Commit{
+		Checks: []journal.Check{{Stream: stream, At: t.last}},
+		Events: []journal.Event{{Stream: stream, Type: "message.added", Data: []byte(`{"content":"` + strings.Repeat("x", 512) + `"}`)}},
+		Writes: []journal.Write{{Key: stream, Value: []byte(`{"title":"A conversation","status":"idle","turns":123456,"updated":"2026-01-02T03:04:05Z","window":50}`)}},
 	})
 	t.last = r.Last
 	return err

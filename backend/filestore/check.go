@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Check reads every file of the store and compares it with what the store says:
@@ -23,7 +23,7 @@ func (s *Store) Check(ctx context.Context) error {
 	var found []error
 	for _, name := range names {
 		err := s.checkSpace(ctx, name)
-		if err != nil && !errors.Is(err, thole.ErrCorrupt) {
+		if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 			return fmt.Errorf("check: %w", err)
 		}
 		if err != nil && len(found) < 10 {
@@ -39,12 +39,12 @@ func (s *Store) Check(ctx context.Context) error {
 func (s *Store) names(ctx context.Context) ([]string, error) {
 	var names []string
 	for after := ""; ; {
-		page, err := s.Spaces(ctx, thole.SpacesQuery{After: after})
+		page, err := s.Spaces(ctx, journal.SpacesQuery{After: after})
 		if err != nil {
 			return nil, err
 		}
 		names = append(names, page...)
-		if len(page) < thole.MaxPage {
+		if len(page) < journal.MaxPage {
 			return names, nil
 		}
 		after = page[len(page)-1]
@@ -78,7 +78,7 @@ func (s *Store) checkSpace(ctx context.Context, name string) error {
 // differs says how what was read differs from what is in memory.
 func (r *recovery) differs(sp *space) error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{thole.ErrCorrupt}, args...)...)
+		return fmt.Errorf("%w: "+format, append([]any{journal.ErrCorrupt}, args...)...)
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -7,14 +7,14 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Commit implements [thole.Backend]. The lines of a batch are written with one
+// Commit implements [journal.Backend]. The lines of a batch are written with one
 // sync for each journal that it touches, several at a time. If the disk is full
 // none of the batch was applied, and commits go on when there is space again.
 // After a sync that failed nothing is written until the store is opened again.
-func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+func (s *Store) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	if err := s.relieve(ctx); err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -30,7 +30,7 @@ func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resul
 	return results, nil
 }
 
-func (s *Store) commit(batch []thole.Commit) ([]thole.Result, error) {
+func (s *Store) commit(batch []journal.Commit) ([]journal.Result, error) {
 	spaces, sick, err := s.currentOf(batch)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (s *Store) commit(batch []thole.Commit) ([]thole.Result, error) {
 // currentOf returns the spaces of a batch as they are now, and why some of them
 // cannot be had: that fails nobody else. What people did to the files that the batch
 // is about is adopted first.
-func (s *Store) currentOf(batch []thole.Commit) (spaces map[string]*space, sick map[string]error, err error) {
+func (s *Store) currentOf(batch []journal.Commit) (spaces map[string]*space, sick map[string]error, err error) {
 	keys := map[string][]string{}
 	for i := range batch {
 		c := &batch[i]
@@ -79,7 +79,7 @@ func (s *Store) currentOf(batch []thole.Commit) (spaces map[string]*space, sick 
 			spaces[name] = sp
 		case broken(err):
 			return nil, nil, err
-		case errors.Is(err, thole.ErrCorrupt), errors.Is(err, fs.ErrPermission): // its files say so
+		case errors.Is(err, journal.ErrCorrupt), errors.Is(err, fs.ErrPermission): // its files say so
 			sick[name] = s.explain(err)
 		default:
 			return nil, nil, err
@@ -108,12 +108,12 @@ func (s *Store) currentFor(name string, keys []string) (*space, error) {
 // space, and returns the stages in the order in which the batch names the spaces.
 // The lock lets nobody else add to them; mu is for the memory, in which readers catch
 // up with the one who has the lock next.
-func (s *Store) stage(spaces map[string]*space, sick map[string]error, batch []thole.Commit) ([]*stage, []thole.Result) {
+func (s *Store) stage(spaces map[string]*space, sick map[string]error, batch []journal.Commit) ([]*stage, []journal.Result) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var order []*stage
 	stages := map[string]*stage{}
-	results := make([]thole.Result, len(batch))
+	results := make([]journal.Result, len(batch))
 	for i := range batch {
 		c := batch[i]
 		if err := sick[c.Space]; err != nil {
@@ -129,7 +129,7 @@ func (s *Store) stage(spaces map[string]*space, sick map[string]error, batch []t
 		}
 		var err error
 		if results[i], err = st.commit(&c); err != nil {
-			results[i] = thole.Result{Err: fmt.Errorf("commit: %w", err)}
+			results[i] = journal.Result{Err: fmt.Errorf("commit: %w", err)}
 		}
 	}
 	return order, results
@@ -236,33 +236,33 @@ func (s *Store) endsWith(dir string, newest segment, next uint64) (bool, error) 
 // stage is a space with what the commits of a batch before this one made of it.
 type stage struct {
 	addition
-	head    thole.Head
+	head    journal.Head
 	forked  bool
-	streams map[string]thole.Position
-	records map[string]thole.Record
+	streams map[string]journal.Position
+	records map[string]journal.Record
 }
 
 func newStage(sp *space) *stage {
 	head := cloneHead(sp.head)
 	return &stage{
 		addition: addition{sp: sp}, head: head, forked: sp.forked,
-		streams: map[string]thole.Position{}, records: map[string]thole.Record{},
+		streams: map[string]journal.Position{}, records: map[string]journal.Record{},
 	}
 }
 
 // commit checks c and adds its line.
-func (st *stage) commit(c *thole.Commit) (thole.Result, error) {
+func (st *stage) commit(c *journal.Commit) (journal.Result, error) {
 	if err := checkNames(c); err != nil {
-		return thole.Result{}, err
+		return journal.Result{}, err
 	}
 	conflict, err := c.Conflict(
-		func(name string) (thole.Position, error) {
+		func(name string) (journal.Position, error) {
 			if at, ok := st.streams[name]; ok {
 				return at, nil
 			}
 			return st.sp.version(name), nil
 		},
-		func(key string) (thole.Record, error) {
+		func(key string) (journal.Record, error) {
 			if r, ok := st.records[key]; ok {
 				return r, nil
 			}
@@ -270,7 +270,7 @@ func (st *stage) commit(c *thole.Commit) (thole.Result, error) {
 		},
 	)
 	if err != nil || conflict != nil {
-		return thole.Result{Conflict: conflict}, err
+		return journal.Result{Conflict: conflict}, err
 	}
 	result, err := st.advance(c)
 	if err != nil {
@@ -279,13 +279,13 @@ func (st *stage) commit(c *thole.Commit) (thole.Result, error) {
 	l := newLine(c, result)
 	st.add(l)
 	for i := range l.Events {
-		st.streams[l.Events[i].Stream] = thole.Position{Epoch: l.At.Epoch, Seq: l.Events[i].Seq}
+		st.streams[l.Events[i].Stream] = journal.Position{Epoch: l.At.Epoch, Seq: l.Events[i].Seq}
 	}
 	for i := range l.Writes {
 		w := &l.Writes[i]
-		st.records[w.Key] = thole.Record{}
+		st.records[w.Key] = journal.Record{}
 		if !w.Deleted {
-			st.records[w.Key] = thole.Record{Key: w.Key, Version: l.At, Expires: w.Expires, Notify: w.Notify}
+			st.records[w.Key] = journal.Record{Key: w.Key, Version: l.At, Expires: w.Expires, Notify: w.Notify}
 		}
 	}
 	return result, nil
@@ -293,14 +293,14 @@ func (st *stage) commit(c *thole.Commit) (thole.Result, error) {
 
 // advance moves the staged head. A space that may go on elsewhere under its
 // current epoch begins another one here.
-func (st *stage) advance(c *thole.Commit) (thole.Result, error) {
+func (st *stage) advance(c *journal.Commit) (journal.Result, error) {
 	if st.forked {
 		st.forked = false
 		epochs := st.head.Epochs
 		if n := len(epochs); n > 0 {
-			epoch := thole.NewEpoch(generationOf(epochs[n-1].Name) + 1)
-			st.head.Epochs = append(epochs, thole.Epoch{Name: epoch, First: st.head.Last.Seq + 1})
+			epoch := journal.NewEpoch(generationOf(epochs[n-1].Name) + 1)
+			st.head.Epochs = append(epochs, journal.Epoch{Name: epoch, First: st.head.Last.Seq + 1})
 		}
 	}
-	return st.head.Advance(c, thole.MaxSeq)
+	return st.head.Advance(c, journal.MaxSeq)
 }

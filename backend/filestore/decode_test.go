@@ -11,17 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
 )
 
 // FuzzLine feeds the decoder of a journal's lines what a damaged file or a person
 // may have made of one: it must say no, or give a line that is written as it was
 // read.
 func FuzzLine(f *testing.F) {
-	at := thole.Position{Epoch: "0001aaaaaaaa", Seq: 7}
+	at := journal.Position{Epoch: "0001aaaaaaaa", Seq: 7}
 	for _, l := range []*line{
-		{Head: &thole.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 7, Last: 7}}}},
+		{Head: &journal.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 7, Last: 7}}}},
 		{At: at, First: 6, Joined: true, Actor: "a\"\\\x01é", Cause: "c", Events: []lineEvent{
 			{Seq: 6, Stream: "s", Type: "x.y", Refs: []string{"a", ""}, Schema: 2, Data: json.RawMessage(" {\n} ")},
 			{Seq: 7, Stream: "s", Type: "x.y", Redacted: true},
@@ -50,7 +50,7 @@ func FuzzLine(f *testing.F) {
 // FuzzRecord is FuzzLine for files of records.
 func FuzzRecord(f *testing.F) {
 	for _, value := range []string{`null`, ` { "a" : [ 1 ] } `, `"é\u0000"`, `{"a":{"b":{}}}`} {
-		f.Add(encodeRecord(&thole.Record{Key: "a/B", Value: []byte(value), Version: thole.Position{Epoch: "0001aaaaaaaa", Seq: 7}, Schema: 1, Expires: time.Unix(2, 0), Notify: true}))
+		f.Add(encodeRecord(&journal.Record{Key: "a/B", Value: []byte(value), Version: journal.Position{Epoch: "0001aaaaaaaa", Seq: 7}, Schema: 1, Expires: time.Unix(2, 0), Notify: true}))
 	}
 	f.Add([]byte(`{"value":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -58,7 +58,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r.Version = thole.Position{Epoch: "0001aaaaaaaa", Seq: 7}
+		r.Version = journal.Position{Epoch: "0001aaaaaaaa", Seq: 7}
 		again, ours, err := decodeRecord(encodeRecord(&r))
 		if err != nil || !ours || !reflect.DeepEqual(again, r) {
 			t.Errorf("written and read:\ngot  %+v, %v, %v\nwant %+v", again, ours, err, r)
@@ -81,8 +81,8 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := thole.Commit{Space: "user:1", Now: time.Unix(1, 0), Events: []thole.Event{{Stream: "s", Type: "x.y"}}, Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}}
-		if _, err := s.Commit(t.Context(), []thole.Commit{c}); err != nil {
+		c := journal.Commit{Space: "user:1", Now: time.Unix(1, 0), Events: []journal.Event{{Stream: "s", Type: "x.y"}}, Writes: []journal.Write{{Key: "k", Value: []byte(`1`)}}}
+		if _, err := s.Commit(t.Context(), []journal.Commit{c}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Close(); err != nil {

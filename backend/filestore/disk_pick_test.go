@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
 )
 
 // picky is a file system that fails what a test picks.
@@ -115,7 +115,7 @@ func TestAFullDiskThatTakesNothingBackStopsTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk.write, disk.truncate = of("journal", syscall.ENOSPC), of("journal", syscall.EIO)
-	if err := tryCommit(s); err == nil || errors.Is(err, thole.ErrFull) {
+	if err := tryCommit(s); err == nil || errors.Is(err, journal.ErrFull) {
 		t.Errorf("commit that cannot be taken back: got %v, want an error that is not ErrFull", err)
 	}
 	disk.write, disk.truncate = nil, nil
@@ -148,7 +148,7 @@ func TestFilesThatAnotherRemovesOnTheirWayAreWrittenAgain(t *testing.T) {
 func TestASpaceThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 	s, disk := onPicky(t)
 	for _, space := range []string{"user:a", "user:b", "user:c"} {
-		if _, err := s.Commit(t.Context(), []thole.Commit{{Space: space, Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
+		if _, err := s.Commit(t.Context(), []journal.Commit{{Space: space, Writes: []journal.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
 )
 
 // onDisk opens a store on a file system with faults to switch on.
@@ -23,9 +23,9 @@ func onDisk(t *testing.T, disk *faultfs.FS) *filestore.Store {
 }
 
 func tryCommit(s *filestore.Store) error {
-	_, err := s.Commit(context.Background(), []thole.Commit{
-		{Space: "user:1", Events: []thole.Event{{Stream: "a", Type: "note.added", Data: []byte(`1`)}}},
-		{Space: "user:2", Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}},
+	_, err := s.Commit(context.Background(), []journal.Commit{
+		{Space: "user:1", Events: []journal.Event{{Stream: "a", Type: "note.added", Data: []byte(`1`)}}},
+		{Space: "user:2", Writes: []journal.Write{{Key: "k", Value: []byte(`1`)}}},
 	})
 	return err
 }
@@ -38,11 +38,11 @@ func TestAFullDiskFailsCommitsUntilThereIsSpace(t *testing.T) {
 	}
 	disk.Fail(faultfs.Faults{faultfs.NoSpace: 1})
 	for range 3 {
-		if err := tryCommit(s); !errors.Is(err, thole.ErrFull) || !strings.Contains(err.Error(), "disk is full") {
+		if err := tryCommit(s); !errors.Is(err, journal.ErrFull) || !strings.Contains(err.Error(), "disk is full") {
 			t.Fatalf("commit on a full disk: got %v, want an error that says so", err)
 		}
 	}
-	if err := s.Flush(t.Context()); !errors.Is(err, thole.ErrFull) {
+	if err := s.Flush(t.Context()); !errors.Is(err, journal.ErrFull) {
 		t.Fatalf("flush on a full disk: got %v, want ErrFull", err)
 	}
 	if got := head(t, s).Last.Seq; got != 1 {
@@ -87,18 +87,18 @@ func TestAfterAFailedSyncNothingIsWrittenUntilReopened(t *testing.T) {
 
 func TestWhatIsErasedIsInNoFile(t *testing.T) {
 	const canary = "canary-7f3a9c"
-	for name, purge := range map[string]func(at thole.Position) thole.Purge{
-		"all":     func(thole.Position) thole.Purge { return thole.Purge{All: true} },
-		"streams": func(thole.Position) thole.Purge { return thole.Purge{Streams: []string{"s"}} },
-		"events":  func(at thole.Position) thole.Purge { return thole.Purge{Events: []thole.Position{at}} },
+	for name, purge := range map[string]func(at journal.Position) journal.Purge{
+		"all":     func(journal.Position) journal.Purge { return journal.Purge{All: true} },
+		"streams": func(journal.Position) journal.Purge { return journal.Purge{Streams: []string{"s"}} },
+		"events":  func(at journal.Position) journal.Purge { return journal.Purge{Events: []journal.Position{at}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir, nil)
-			results, err := s.Commit(t.Context(), []thole.Commit{{
+			results, err := s.Commit(t.Context(), []journal.Commit{{
 				Space: "user:1", Actor: canary, Cause: canary,
-				Events: []thole.Event{{Stream: "s", Type: "x.made", Subject: canary, Refs: []string{canary}, Data: []byte(`"` + canary + `"`)}},
-				Writes: []thole.Write{{Key: "k", Value: []byte(`"` + canary + `"`)}},
+				Events: []journal.Event{{Stream: "s", Type: "x.made", Subject: canary, Refs: []string{canary}, Data: []byte(`"` + canary + `"`)}},
+				Writes: []journal.Write{{Key: "k", Value: []byte(`"` + canary + `"`)}},
 			}})
 			if err != nil {
 				t.Fatal(err)
@@ -146,13 +146,13 @@ func TestStorageGrowsWithTheContentOnly(t *testing.T) {
 	const turns, size = 2000, 300
 	content := strings.Repeat("a word ", size/7+1)[:size]
 	stream := "thread/thrd_0123456789abcdef0123456789abcdef"
-	batch := make([]thole.Commit, turns)
+	batch := make([]journal.Commit, turns)
 	for n := range batch {
-		batch[n] = thole.Commit{
+		batch[n] = journal.Commit{
 			Space: "project:shop", Actor: "user:42", Cause: "sess_0123456789abcdef0123456789abcdef",
-			Events: []thole.Event{{Stream: stream, Type: "message.added",
+			Events: []journal.Event{{Stream: stream, Type: "message.added",
 				Data: []byte(`{"id":"turn_0123456789abcdef0123456789abcdef","status":"done","blocks":[{"id":"blk_0123456789abcdef0123456789abcdef","type":"text","content":"` + content + `"}]}`)}},
-			Writes: []thole.Write{{Key: stream, Value: fmt.Appendf(nil, `{"title":"A conversation","status":"idle","visibility":"space","turns":%d,"lineage":[{"stream":"%s"}]}`, n, stream)}},
+			Writes: []journal.Write{{Key: stream, Value: fmt.Appendf(nil, `{"title":"A conversation","status":"idle","visibility":"space","turns":%d,"lineage":[{"stream":"%s"}]}`, n, stream)}},
 		}
 	}
 	if _, err := s.Commit(t.Context(), batch); err != nil {

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
 )
 
 // someday is when records of schedules expire, long after their commits.
@@ -20,14 +20,14 @@ func dueSpaces(ctx context.Context, s *filestore.Store) ([]string, error) {
 	if err := s.Patrol(ctx); err != nil {
 		return nil, err
 	}
-	return s.Spaces(ctx, thole.SpacesQuery{DueBy: someday})
+	return s.Spaces(ctx, journal.SpacesQuery{DueBy: someday})
 }
 
 // expiring commits a record that expires a second after now.
 func expiring(t *testing.T, s *filestore.Store, space string, now time.Time) {
 	t.Helper()
-	c := thole.Commit{Space: space, Now: now, Writes: []thole.Write{{Key: "run/1/beat", Value: []byte(`1`), Expires: now.Add(time.Second), Notify: true}}}
-	if res, err := s.Commit(t.Context(), []thole.Commit{c}); err != nil || res[0].Conflict != nil {
+	c := journal.Commit{Space: space, Now: now, Writes: []journal.Write{{Key: "run/1/beat", Value: []byte(`1`), Expires: now.Add(time.Second), Notify: true}}}
+	if res, err := s.Commit(t.Context(), []journal.Commit{c}); err != nil || res[0].Conflict != nil {
 		t.Fatalf("commit: %v, %v", res, err)
 	}
 }
@@ -35,7 +35,7 @@ func expiring(t *testing.T, s *filestore.Store, space string, now time.Time) {
 // isDue fails if what expires in the space soon after now would never be swept.
 func isDue(t *testing.T, who string, s *filestore.Store, space string, now time.Time) {
 	t.Helper()
-	due, err := s.Spaces(t.Context(), thole.SpacesQuery{DueBy: now.Add(time.Hour)})
+	due, err := s.Spaces(t.Context(), journal.SpacesQuery{DueBy: now.Add(time.Hour)})
 	if err != nil || !slices.Contains(due, space) {
 		t.Errorf("%s: spaces that are due: got %v, %v, want %s among them", who, due, err, space)
 	}
@@ -44,10 +44,10 @@ func isDue(t *testing.T, who string, s *filestore.Store, space string, now time.
 // isSettled fails if the space counts as due although nothing in it is.
 func isSettled(t *testing.T, s *filestore.Store, space string, now time.Time) {
 	t.Helper()
-	if _, err := s.List(t.Context(), space, thole.ListQuery{DueBy: now}); err != nil {
+	if _, err := s.List(t.Context(), space, journal.ListQuery{DueBy: now}); err != nil {
 		t.Fatal(err)
 	}
-	if due, err := s.Spaces(t.Context(), thole.SpacesQuery{DueBy: now}); err != nil || slices.Contains(due, space) {
+	if due, err := s.Spaces(t.Context(), journal.SpacesQuery{DueBy: now}); err != nil || slices.Contains(due, space) {
 		t.Errorf("once it was read: spaces that are due: got %v, %v, want %s not among them", due, err, space)
 	}
 }
@@ -65,7 +65,7 @@ func TestWhatExpiresIsDueAfterPowerLossThoughNobodyTouchesItsSpace(t *testing.T)
 					t.Fatal(err)
 				}
 				for _, space := range []string{"user:1", "user:2"} { // the second one syncs the notes of the first
-					if _, err := s.Commit(t.Context(), []thole.Commit{{Space: space, Now: now, Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
+					if _, err := s.Commit(t.Context(), []journal.Commit{{Space: space, Now: now, Writes: []journal.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -91,7 +91,7 @@ func TestWhatExpiresIsDueThoughItsProcessDiedBeforeItCouldTell(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if _, err := a.Commit(t.Context(), []thole.Commit{{Space: "user:1", Now: now, Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
+	if _, err := a.Commit(t.Context(), []journal.Commit{{Space: "user:1", Now: now, Writes: []journal.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
 		t.Fatal(err)
 	}
 	living := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // The files of records follow the journal: each is written beside its place and
@@ -72,7 +72,7 @@ func (s *Store) tend() {
 
 // willRetry logs an error of what is done again later, and reports whether it is one.
 func (s *Store) willRetry(err error) bool {
-	if err == nil || errors.Is(err, thole.ErrClosed) {
+	if err == nil || errors.Is(err, journal.ErrClosed) {
 		return false
 	}
 	s.log.Warn("file store: looking after files failed; will try again", "dir", s.dir, "error", err)
@@ -383,4 +383,4 @@ func (s *Store) installOne(sp *space, p *pending, known stamp) (dirs []string, s
 }
 
 // tmpName makes names of temporary files of spaces and processes differ.
-func (sp *space) tmpName() string { return thole.NewEpoch(sp.era%9999 + 1) }
+func (sp *space) tmpName() string { return journal.NewEpoch(sp.era%9999 + 1) }

@@ -6,9 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
 )
 
 // syncTime is how long a sync of a slowDisk takes.
@@ -42,12 +42,12 @@ func TestFilesOfRecordsLeaveCommitsTheirTimeButNoFlush(t *testing.T) {
 		const records = 50
 		disk := slowDisk{faultfs.New(1), func() { time.Sleep(syncTime) }}
 		s := open(t, "/store", &filestore.Options{FS: disk, Lag: time.Millisecond})
-		c := thole.Commit{Space: "user:1", Now: time.Now()}
+		c := journal.Commit{Space: "user:1", Now: time.Now()}
 		for i := range records {
-			c.Writes = append(c.Writes, thole.Write{Key: fmt.Sprint("k/", i), Value: []byte(`{}`)})
+			c.Writes = append(c.Writes, journal.Write{Key: fmt.Sprint("k/", i), Value: []byte(`{}`)})
 		}
 		commit := func() {
-			if _, err := s.Commit(t.Context(), []thole.Commit{c}); err != nil {
+			if _, err := s.Commit(t.Context(), []journal.Commit{c}); err != nil {
 				t.Error(err)
 			}
 		}

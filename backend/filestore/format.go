@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // formatFile says which format a store has. It is under version control, so that
@@ -41,7 +41,7 @@ func (s *Store) format() (int, error) {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(data, &f); err != nil || f.Format < 1 {
-		return 0, fmt.Errorf(`%w: %s does not say {"format": N}; restore it, or name another directory`, thole.ErrCorrupt, path)
+		return 0, fmt.Errorf(`%w: %s does not say {"format": N}; restore it, or name another directory`, journal.ErrCorrupt, path)
 	}
 	if known := len(migrations()); f.Format > known {
 		return 0, fmt.Errorf("%w: file store %s has format %d, this program knows formats up to %d; use a newer program",
@@ -95,7 +95,7 @@ func Migrate(ctx context.Context, dir string, dryRun bool) ([]string, error) {
 		return nil, err
 	}
 	if ok, err := s.disk.exists(s.dir); err != nil || !ok {
-		return nil, fmt.Errorf("migrate: %w: file store %s", thole.ErrNotFound, s.dir)
+		return nil, fmt.Errorf("migrate: %w: file store %s", journal.ErrNotFound, s.dir)
 	}
 	steps, err := s.migrate(true)
 	if err != nil || dryRun || len(steps) == 0 {

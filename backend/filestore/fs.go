@@ -12,7 +12,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // FS is the file system below a Store. Names are those of package os; a missing
@@ -276,7 +276,7 @@ func (s *Store) explain(err error) error {
 	case broken(err):
 		return fmt.Errorf("file store %s stopped writing because its disk failed to sync; check the disk, then open the store again: %w", s.dir, err)
 	case full(err):
-		return fmt.Errorf("%w: file store %s cannot grow: the disk is full; free some space and try again, nothing was lost: %w", thole.ErrFull, s.dir, err)
+		return fmt.Errorf("%w: file store %s cannot grow: the disk is full; free some space and try again, nothing was lost: %w", journal.ErrFull, s.dir, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("file store %s: give this user the right to write the directory and all in it: %w", s.dir, err)
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 var golden = flag.String("golden", "", "write a new golden directory of the current format to this path")
@@ -20,13 +20,13 @@ var golden = flag.String("golden", "", "write a new golden directory of the curr
 var goldenTime = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 
 // goldenCommit has one of everything.
-var goldenCommit = thole.Commit{
+var goldenCommit = journal.Commit{
 	Space: "project:Golden", Now: goldenTime, Actor: "user:42", Cause: "sess_1",
-	Events: []thole.Event{
+	Events: []journal.Event{
 		{Stream: "thread/a", Type: "thread.created"},
 		{Stream: "thread/a", Type: "message.added", Subject: "user:42", Refs: []string{"thrd_1"}, Schema: 2, Data: []byte(`{"text":"grüß dich"}`)},
 	},
-	Writes: []thole.Write{
+	Writes: []journal.Write{
 		{Key: "thread/a", Value: []byte(`{"turns":2}`), Expires: goldenTime.Add(time.Hour), Notify: true},
 		{Key: "Thread/A", Value: []byte("{\n}"), Schema: 3},
 	},
@@ -40,7 +40,7 @@ func TestGoldenDirectoryCanBeMade(t *testing.T) {
 		path = filepath.Join(t.TempDir(), "golden")
 	}
 	s := open(t, path, nil)
-	results, err := s.Commit(t.Context(), []thole.Commit{goldenCommit})
+	results, err := s.Commit(t.Context(), []journal.Commit{goldenCommit})
 	if err != nil || results[0].Conflict != nil {
 		t.Fatalf("commit: got %v, %v; want success", results, err)
 	}
@@ -61,7 +61,7 @@ func TestEveryFormatOpens(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := open(t, dir, nil)
-		page, err := s.Read(t.Context(), "project:Golden", thole.ReadQuery{})
+		page, err := s.Read(t.Context(), "project:Golden", journal.ReadQuery{})
 		if err != nil || len(page.Events) != 2 {
 			t.Fatalf("%s: got %v, %v; want 2 events", path, page, err)
 		}
@@ -91,29 +91,29 @@ func TestEveryFormatOpens(t *testing.T) {
 func makeKinds(t *testing.T, path string) {
 	opts := &filestore.Options{SegmentBytes: 700}
 	s := open(t, path, opts)
-	both := []thole.Commit{
+	both := []journal.Commit{
 		{Space: "user:1", Now: goldenTime, Actor: "user:42", Cause: "sess_1",
-			Events: []thole.Event{{Stream: "s", Type: "x.made", Subject: "user:42", Data: []byte(`"private"`)}},
-			Writes: []thole.Write{{Key: "k", Value: []byte(`"old"`)}, {Key: "gone", Value: []byte(`1`)}, {Key: "below/private", Value: []byte(`1`)}}},
-		{Space: "user:1", Now: goldenTime, Events: []thole.Event{{Stream: "private", Type: "x.made"}}, Writes: []thole.Write{{Key: "gone"}}},
-		{Space: "user:1", Now: goldenTime, Writes: []thole.Write{{Key: "quiet", Value: []byte(" 1 ")}}},
+			Events: []journal.Event{{Stream: "s", Type: "x.made", Subject: "user:42", Data: []byte(`"private"`)}},
+			Writes: []journal.Write{{Key: "k", Value: []byte(`"old"`)}, {Key: "gone", Value: []byte(`1`)}, {Key: "below/private", Value: []byte(`1`)}}},
+		{Space: "user:1", Now: goldenTime, Events: []journal.Event{{Stream: "private", Type: "x.made"}}, Writes: []journal.Write{{Key: "gone"}}},
+		{Space: "user:1", Now: goldenTime, Writes: []journal.Write{{Key: "quiet", Value: []byte(" 1 ")}}},
 	}
 	results, err := s.Commit(t.Context(), both)
 	if err != nil {
 		t.Fatal(err)
 	}
 	flush(t, s)
-	if err := s.Purge(t.Context(), "user:1", thole.Purge{Streams: []string{"private"}, Events: []thole.Position{results[0].Last}}); err != nil {
+	if err := s.Purge(t.Context(), "user:1", journal.Purge{Streams: []string{"private"}, Events: []journal.Position{results[0].Last}}); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
 	edit(t, filepath.Join(recordsDir(path), "k.json"), `"old"`, `"by hand"`)
 	s = open(t, path, opts)
-	later := func(value string) thole.Commit {
-		return thole.Commit{Space: "user:1", Now: goldenTime, Events: []thole.Event{{Stream: "s", Type: "x.made", Data: []byte(value)}},
-			Writes: []thole.Write{{Key: "later", Value: []byte(value)}}}
+	later := func(value string) journal.Commit {
+		return journal.Commit{Space: "user:1", Now: goldenTime, Events: []journal.Event{{Stream: "s", Type: "x.made", Data: []byte(value)}},
+			Writes: []journal.Write{{Key: "later", Value: []byte(value)}}}
 	}
-	for _, batch := range [][]thole.Commit{{later("2")}, {later("3"), later(" 4 ")}} {
+	for _, batch := range [][]journal.Commit{{later("2")}, {later("3"), later(" 4 ")}} {
 		if _, err := s.Commit(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestEveryKindOfLineOpens(t *testing.T) {
 		}
 		s := open(t, dir, nil)
 		h := head(t, s)
-		page, err := s.Read(t.Context(), "user:1", thole.ReadQuery{})
+		page, err := s.Read(t.Context(), "user:1", journal.ReadQuery{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,14 +180,14 @@ func TestANewerFormatIsRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "thole.json"), []byte(`<<<<`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := filestore.Open(context.Background(), dir, nil); !errors.Is(err, thole.ErrCorrupt) {
+	if _, err := filestore.Open(context.Background(), dir, nil); !errors.Is(err, journal.ErrCorrupt) {
 		t.Errorf("open with a damaged format: got %v, want ErrCorrupt", err)
 	}
 }
 
 func TestMigrateSaysWhatItWouldDo(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := filestore.Migrate(t.Context(), filepath.Join(dir, "absent"), true); !errors.Is(err, thole.ErrNotFound) {
+	if _, err := filestore.Migrate(t.Context(), filepath.Join(dir, "absent"), true); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("migrate what is not there: got %v, want ErrNotFound", err)
 	}
 	for _, dryRun := range []bool{true, false} {
@@ -211,7 +211,7 @@ func TestAFileIsNoStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{path, "", filepath.Join(path+"2", "a")} {
-		if _, err := filestore.Open(context.Background(), bad, nil); !errors.Is(err, thole.ErrInvalid) {
+		if _, err := filestore.Open(context.Background(), bad, nil); !errors.Is(err, journal.ErrInvalid) {
 			t.Errorf("open %q: got %v, want ErrInvalid", bad, err)
 		}
 	}

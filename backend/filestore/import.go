@@ -8,20 +8,20 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Load implements [thole.Backend]. Until the chunk with Done the import is a
+// Load implements [journal.Backend]. Until the chunk with Done the import is a
 // directory of its own under DIR/.thole/load, in the layout of a space; then it
 // is renamed to its place. A space that exists is ErrExists.
-func (s *Store) Load(ctx context.Context, name string, c thole.Chunk) error {
+func (s *Store) Load(ctx context.Context, name string, c journal.Chunk) error {
 	if err := s.importChunk(ctx, name, &c); err != nil {
 		return fmt.Errorf("load %s: %w", name, err)
 	}
 	return nil
 }
 
-func (s *Store) importChunk(ctx context.Context, name string, c *thole.Chunk) error {
+func (s *Store) importChunk(ctx context.Context, name string, c *journal.Chunk) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s *Store) importChunk(ctx context.Context, name string, c *thole.Chunk) er
 	if sp, err := s.existing(name); err != nil {
 		return s.fail(err)
 	} else if sp != nil {
-		return thole.ErrExists
+		return journal.ErrExists
 	}
 	if err := c.Validate(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *Store) stagedDir(name string) string { return s.private("load", spaceDi
 
 // staged returns what was imported of a space. It begins anew if the head is
 // another one.
-func (s *Store) staged(name string, head thole.Head) (*space, error) {
+func (s *Store) staged(name string, head journal.Head) (*space, error) {
 	sp := newSpace(name, s.stagedDir(name))
 	head.Space = name
 	firsts, err := s.segments(sp.dir)
@@ -108,7 +108,7 @@ func (s *Store) readStaged(sp *space, firsts []uint64) error {
 
 // stageEvents appends those events that are not there yet: they come in order,
 // so all up to the newest one are.
-func (s *Store) stageEvents(sp *space, events []thole.Event) error {
+func (s *Store) stageEvents(sp *space, events []journal.Event) error {
 	n := &sp.segments[len(sp.segments)-1]
 	last := uint64(0)
 	if len(sp.events) > 0 {
@@ -157,8 +157,8 @@ func (s *Store) stageText(sp *space, text []byte) error {
 	return err
 }
 
-func (s *Store) stageRecords(sp *space, records []thole.Record) error {
-	return parallel(records, func(r thole.Record) error {
+func (s *Store) stageRecords(sp *space, records []journal.Record) error {
+	return parallel(records, func(r journal.Record) error {
 		r.Updated, r.Expires = micro(r.Updated), micro(r.Expires)
 		path := filepath.Join(sp.dir, "records", recordFile(r.Key))
 		if err := s.disk.mkdirAll(s.dir, filepath.Dir(path)); err != nil {
@@ -194,7 +194,7 @@ func (s *Store) unveil(sp *space) error {
 		err = e
 	}
 	if err == nil && made == nil {
-		err = fmt.Errorf("%w: %s: the import is gone", thole.ErrCorrupt, dir)
+		err = fmt.Errorf("%w: %s: the import is gone", journal.ErrCorrupt, dir)
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 const segmentExt = ".jsonl"
@@ -43,11 +43,11 @@ func (s *Store) segments(dir string) ([]uint64, error) {
 }
 
 // readHead returns the head that a segment begins with.
-func (s *Store) readHead(dir string, first uint64) (thole.Head, error) {
+func (s *Store) readHead(dir string, first uint64) (journal.Head, error) {
 	for size := int64(4 << 10); ; size *= 8 {
 		data, err := s.readAt(dir, first, 0, size)
 		if err != nil {
-			return thole.Head{}, err
+			return journal.Head{}, err
 		}
 		begin, _, whole := bytes.Cut(data, []byte("\n"))
 		if !whole && int64(len(data)) == size {
@@ -55,10 +55,10 @@ func (s *Store) readHead(dir string, first uint64) (thole.Head, error) {
 		}
 		l, err := parseLine(begin)
 		if err == nil && l.Head == nil {
-			err = fmt.Errorf("%w: it is not a head", thole.ErrCorrupt)
+			err = fmt.Errorf("%w: it is not a head", journal.ErrCorrupt)
 		}
 		if err != nil {
-			return thole.Head{}, fmt.Errorf("first line of %s: %w", segmentPath(dir, first), err)
+			return journal.Head{}, fmt.Errorf("first line of %s: %w", segmentPath(dir, first), err)
 		}
 		return *l.Head, nil
 	}
@@ -111,9 +111,9 @@ func (sp *space) replay(l *line, data []byte, offset int64) error {
 	case last.IsZero() || l.first() == last.Seq+1:
 		sp.advance(l)
 	case l.At.Seq > last.Seq:
-		return fmt.Errorf("%w: after %s comes %s: lines are missing", thole.ErrCorrupt, last, l.At)
+		return fmt.Errorf("%w: after %s comes %s: lines are missing", journal.ErrCorrupt, last, l.At)
 	case len(sp.events) > 0 && len(l.Events) > 0 && l.Events[0].Seq <= sp.events[len(sp.events)-1].seq:
-		return fmt.Errorf("%w: after %s comes %s", thole.ErrCorrupt, last, l.At)
+		return fmt.Errorf("%w: after %s comes %s", journal.ErrCorrupt, last, l.At)
 	}
 	sp.index(l, offset, int64(len(data)))
 	return nil
@@ -121,18 +121,18 @@ func (sp *space) replay(l *line, data []byte, offset int64) error {
 
 // replayHead takes in the head that a segment begins with. Those of the first
 // segment and of one behind a gap say what the lines cannot.
-func (sp *space) replayHead(h *thole.Head, offset int64) error {
+func (sp *space) replayHead(h *journal.Head, offset int64) error {
 	switch {
 	case h.Space != sp.name && !(sp.head.Last.IsZero() && offset == 0):
-		return fmt.Errorf("%w: this is the journal of %s, not of %s", thole.ErrCorrupt, h.Space, sp.name)
+		return fmt.Errorf("%w: this is the journal of %s, not of %s", journal.ErrCorrupt, h.Space, sp.name)
 	case offset != 0:
-		return fmt.Errorf("%w: a head is inside of a segment", thole.ErrCorrupt)
+		return fmt.Errorf("%w: a head is inside of a segment", journal.ErrCorrupt)
 	case sp.head.Last.IsZero():
 		sp.head = cloneHead(*h)
 		sp.head.Space = sp.name
 		sp.base = h.Last.Seq
 	case h.Last != sp.head.Last:
-		return fmt.Errorf("%w: the segment follows %s, but the one before it ends at %s", thole.ErrCorrupt, h.Last, sp.head.Last)
+		return fmt.Errorf("%w: the segment follows %s, but the one before it ends at %s", journal.ErrCorrupt, h.Last, sp.head.Last)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A journal is a series of segments. Each is a file of lines, named after the
@@ -36,16 +36,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // line is one line of a journal: a head, or a commit.
 type line struct {
-	Head    *thole.Head    `json:"head"`
-	At      thole.Position `json:"at"`
-	First   uint64         `json:"first"`
-	Joined  bool           `json:"joined"`
-	Adopted bool           `json:"adopted"`
-	Time    time.Time      `json:"time"`
-	Actor   string         `json:"actor"`
-	Cause   string         `json:"cause"`
-	Events  []lineEvent    `json:"events"`
-	Writes  []lineWrite    `json:"writes"`
+	Head    *journal.Head    `json:"head"`
+	At      journal.Position `json:"at"`
+	First   uint64           `json:"first"`
+	Joined  bool             `json:"joined"`
+	Adopted bool             `json:"adopted"`
+	Time    time.Time        `json:"time"`
+	Actor   string           `json:"actor"`
+	Cause   string           `json:"cause"`
+	Events  []lineEvent      `json:"events"`
+	Writes  []lineWrite      `json:"writes"`
 }
 
 type lineEvent struct {
@@ -80,10 +80,10 @@ func (l *line) first() uint64 {
 }
 
 // event returns the i-th event as the kernel sees it.
-func (l *line) event(i int, epoch string) thole.Event {
+func (l *line) event(i int, epoch string) journal.Event {
 	e := &l.Events[i]
-	out := thole.Event{
-		Position: thole.Position{Epoch: epoch, Seq: e.Seq}, Stream: e.Stream, Type: e.Type, Time: l.Time,
+	out := journal.Event{
+		Position: journal.Position{Epoch: epoch, Seq: e.Seq}, Stream: e.Stream, Type: e.Type, Time: l.Time,
 		Actor: l.Actor, Cause: l.Cause, Subject: e.Subject, Refs: e.Refs, Schema: e.Schema, Data: e.Data,
 	}
 	if e.Redacted {
@@ -124,7 +124,7 @@ func sealed(line []byte) (string, bool) {
 	return crc, crc == fmt.Sprintf("%08x", crc32.Checksum(line[crcLen:], castagnoli))
 }
 
-func appendHead(b []byte, h *thole.Head) []byte {
+func appendHead(b []byte, h *journal.Head) []byte {
 	b = appendString(append(b, `{"space":`...), h.Space)
 	b = appendPosition(append(b, `,"oldest":`...), h.Oldest)
 	b = appendPosition(append(b, `,"last":`...), h.Last)
@@ -259,7 +259,7 @@ func appendField(b []byte, name, value string) []byte {
 	return appendString(append(b, name...), value)
 }
 
-func appendPosition(b []byte, p thole.Position) []byte {
+func appendPosition(b []byte, p journal.Position) []byte {
 	return append(append(append(b, '"'), p.String()...), '"')
 }
 
@@ -290,14 +290,14 @@ func appendString(b []byte, s string) []byte {
 // it; the line may alias data.
 func parseLine(data []byte) (*line, error) {
 	if _, ok := sealed(data); !ok {
-		return nil, fmt.Errorf("%w: its checksum is wrong", thole.ErrCorrupt)
+		return nil, fmt.Errorf("%w: its checksum is wrong", journal.ErrCorrupt)
 	}
 	l := new(line)
-	if thole.JSONDepth(data) > thole.MaxEventDepth+8 {
-		return nil, fmt.Errorf("%w: it nests too deep", thole.ErrCorrupt)
+	if journal.JSONDepth(data) > journal.MaxEventDepth+8 {
+		return nil, fmt.Errorf("%w: it nests too deep", journal.ErrCorrupt)
 	}
 	if err := json.Unmarshal(data, l); err != nil {
-		return nil, fmt.Errorf("%w: %v", thole.ErrCorrupt, err)
+		return nil, fmt.Errorf("%w: %v", journal.ErrCorrupt, err)
 	}
 	if err := l.validate(); err != nil {
 		return nil, err
@@ -308,7 +308,7 @@ func parseLine(data []byte) (*line, error) {
 // validate checks what a line must hold, and puts the values in their place that
 // are beside it as raw.
 func (l *line) validate() error {
-	bad := func(what string) error { return fmt.Errorf("%w: %s", thole.ErrCorrupt, what) }
+	bad := func(what string) error { return fmt.Errorf("%w: %s", journal.ErrCorrupt, what) }
 	if h := l.Head; h != nil {
 		if h.Space == "" || h.Last.IsZero() != (len(h.Epochs) == 0) {
 			return bad("its head is none")
@@ -342,7 +342,7 @@ func (l *line) validate() error {
 }
 
 // newLine makes the line of a commit that got the positions of r.
-func newLine(c *thole.Commit, r thole.Result) *line {
+func newLine(c *journal.Commit, r journal.Result) *line {
 	l := &line{At: r.Last, Time: micro(c.Now), Actor: c.Actor, Cause: c.Cause}
 	if n := len(c.Events); n > 1 {
 		l.First = r.First.Seq
@@ -367,7 +367,7 @@ func newLine(c *thole.Commit, r thole.Result) *line {
 }
 
 // loadedLine makes the line of an event that is imported.
-func loadedLine(e *thole.Event) *line {
+func loadedLine(e *journal.Event) *line {
 	return &line{At: e.Position, Time: micro(e.Time), Actor: e.Actor, Cause: e.Cause, Events: []lineEvent{{
 		Seq: e.Position.Seq, Stream: e.Stream, Type: e.Type, Subject: e.Subject,
 		Refs: e.Refs, Schema: e.Schema, Data: e.Data,
@@ -383,7 +383,7 @@ func micro(t time.Time) time.Time {
 }
 
 // checkNames returns ErrInvalid for a name that JSON cannot hold.
-func checkNames(c *thole.Commit) error {
+func checkNames(c *journal.Commit) error {
 	names := []string{c.Actor, c.Cause}
 	for i := range c.Events {
 		e := &c.Events[i]
@@ -394,7 +394,7 @@ func checkNames(c *thole.Commit) error {
 	}
 	for _, name := range names {
 		if !utf8.ValidString(name) {
-			return fmt.Errorf("%w: the name %q is not UTF-8", thole.ErrInvalid, name)
+			return fmt.Errorf("%w: the name %q is not UTF-8", journal.ErrInvalid, name)
 		}
 	}
 	return nil

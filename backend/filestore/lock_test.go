@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestALockThatAStoppedProcessHoldsIsWaitedForWithinBounds(t *testing.T) {
@@ -24,14 +24,14 @@ func TestALockThatAStoppedProcessHoldsIsWaitedForWithinBounds(t *testing.T) {
 			stores = append(stores, s)
 		}
 		commit := func() error {
-			_, err := stores[0].Commit(t.Context(), []thole.Commit{{Space: "user:1", Events: []thole.Event{{Stream: "s", Type: "x.y"}}}})
+			_, err := stores[0].Commit(t.Context(), []journal.Commit{{Space: "user:1", Events: []journal.Event{{Stream: "s", Type: "x.y"}}}})
 			return err
 		}
 		if ok, err := stores[1].lockFile.TryLock(); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		begin := time.Now()
-		if err := commit(); !errors.Is(err, thole.ErrUnavailable) || time.Since(begin) > lockPatience+time.Second {
+		if err := commit(); !errors.Is(err, journal.ErrUnavailable) || time.Since(begin) > lockPatience+time.Second {
 			t.Errorf("commit while another holds the lock: got %v after %v, want ErrUnavailable after %v", err, time.Since(begin), lockPatience)
 		}
 		if err := stores[1].lockFile.Unlock(); err != nil {

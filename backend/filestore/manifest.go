@@ -16,7 +16,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // The manifest, DIR/.thole/manifest, is how processes tell each other what they
@@ -44,17 +44,17 @@ const maxManifestBytes = 4 << 20
 
 // note is what is known of a space without looking at its files.
 type note struct {
-	Space     string         `json:"space"`
-	Segment   uint64         `json:"segment,omitempty"`   // the newest one
-	Size      int64          `json:"size,omitempty"`      // of it, on stable storage
-	Tail      string         `json:"tail,omitempty"`      // CRC of its last line
-	Last      thole.Position `json:"last,omitzero"`       // zero: nothing is known but that it is there
-	Flushed   uint64         `json:"flushed,omitempty"`   // commits up to here are in the files of records
-	Due       time.Time      `json:"due,omitzero"`        // no record expires before; zero: none does
-	Era       int            `json:"era,omitempty"`       // another one: the past changed
-	Rewriting bool           `json:"rewriting,omitempty"` // the journal is being written anew
-	Began     bool           `json:"began,omitempty"`     // it is being made here, or a crash came between
-	Gone      bool           `json:"gone,omitempty"`
+	Space     string           `json:"space"`
+	Segment   uint64           `json:"segment,omitempty"`   // the newest one
+	Size      int64            `json:"size,omitempty"`      // of it, on stable storage
+	Tail      string           `json:"tail,omitempty"`      // CRC of its last line
+	Last      journal.Position `json:"last,omitzero"`       // zero: nothing is known but that it is there
+	Flushed   uint64           `json:"flushed,omitempty"`   // commits up to here are in the files of records
+	Due       time.Time        `json:"due,omitzero"`        // no record expires before; zero: none does
+	Era       int              `json:"era,omitempty"`       // another one: the past changed
+	Rewriting bool             `json:"rewriting,omitempty"` // the journal is being written anew
+	Began     bool             `json:"began,omitempty"`     // it is being made here, or a crash came between
+	Gone      bool             `json:"gone,omitempty"`
 }
 
 type manifestHeader struct {
@@ -78,7 +78,7 @@ func (s *Store) openManifest() error {
 	}
 	if ok {
 		err = s.readManifest()
-		if !errors.Is(err, thole.ErrCorrupt) {
+		if !errors.Is(err, journal.ErrCorrupt) {
 			return err
 		}
 		s.tell("the notes in %s cannot be read and are made anew", path)
@@ -112,7 +112,7 @@ func (s *Store) refresh() error {
 func (s *Store) readManifest() error {
 	select {
 	case <-s.ended:
-		return thole.ErrClosed
+		return journal.ErrClosed
 	default:
 	}
 	f, err := s.disk.OpenFile(s.private("manifest"), os.O_RDWR)
@@ -178,7 +178,7 @@ func readHeader(f File) (h manifestHeader, size int64, err error) {
 	}
 	line, _, ok := bytes.Cut(b[:n], []byte("\n"))
 	if _, good := sealed(line); !ok || !good || json.Unmarshal(line, &h) != nil {
-		return h, 0, fmt.Errorf("%w: the manifest has no header", thole.ErrCorrupt)
+		return h, 0, fmt.Errorf("%w: the manifest has no header", journal.ErrCorrupt)
 	}
 	return h, int64(len(line) + 1), nil
 }
@@ -358,7 +358,7 @@ func (s *Store) withdraw(spaces []*space) {
 // the lock, so nobody is making them now.
 func (s *Store) settleBegun() error {
 	for _, name := range s.begunSpaces() {
-		if _, err := s.load(name); err != nil && !errors.Is(err, thole.ErrCorrupt) {
+		if _, err := s.load(name); err != nil && !errors.Is(err, journal.ErrCorrupt) {
 			return err // a damaged one says so when it is used
 		}
 	}
@@ -462,7 +462,7 @@ func (s *Store) spaceAt(dir, kind, id string) (string, error) {
 		return kind + ":" + part, nil
 	}
 	head, err := s.readHead(path, segments[0])
-	if errors.Is(err, thole.ErrCorrupt) {
+	if errors.Is(err, journal.ErrCorrupt) {
 		s.tell("%v: ignored, as nothing else says which space it is", err)
 		return "", nil
 	}

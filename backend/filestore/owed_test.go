@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
 )
 
 // holding returns the files below dir that hold text.
@@ -48,17 +48,17 @@ func TestAPurgeThatCouldNotRemoveTheFilesIsFinishedByTheNext(t *testing.T) {
 	const canary = "canary-7f3a9c"
 	for name, again := range map[string]func(t *testing.T, s *filestore.Store){
 		"repeated": func(t *testing.T, s *filestore.Store) {
-			if err := s.Purge(t.Context(), "user:1", thole.Purge{All: true}); err != nil {
+			if err := s.Purge(t.Context(), "user:1", journal.Purge{All: true}); err != nil {
 				t.Errorf("repeated: got %v, want that it is done", err)
 			}
 		},
 		"of another space": func(t *testing.T, s *filestore.Store) {
-			if err := s.Purge(t.Context(), "user:2", thole.Purge{All: true}); err != nil {
+			if err := s.Purge(t.Context(), "user:2", journal.Purge{All: true}); err != nil {
 				t.Errorf("of another space: %v", err)
 			}
 		},
 		"of what never was": func(t *testing.T, s *filestore.Store) {
-			if err := s.Purge(t.Context(), "user:3", thole.Purge{All: true}); !errors.Is(err, thole.ErrNotFound) {
+			if err := s.Purge(t.Context(), "user:3", journal.Purge{All: true}); !errors.Is(err, journal.ErrNotFound) {
 				t.Errorf("of what never was: got %v, want ErrNotFound", err)
 			}
 		},
@@ -77,7 +77,7 @@ func TestAPurgeThatCouldNotRemoveTheFilesIsFinishedByTheNext(t *testing.T) {
 			}
 			disk.Fail(faultfs.Faults{faultfs.DeleteError: 1})
 			for range 2 {
-				if err := s.Purge(t.Context(), "user:1", thole.Purge{All: true}); err == nil || errors.Is(err, thole.ErrNotFound) {
+				if err := s.Purge(t.Context(), "user:1", journal.Purge{All: true}); err == nil || errors.Is(err, journal.ErrNotFound) {
 					t.Fatalf("while nothing can be deleted: got %v, want an error that is not ErrNotFound", err)
 				}
 			}
@@ -86,7 +86,7 @@ func TestAPurgeThatCouldNotRemoveTheFilesIsFinishedByTheNext(t *testing.T) {
 			if found := holding(t, disk, "/store", canary); len(found) > 0 {
 				t.Errorf("what was purged is still in %v", found)
 			}
-			if err := s.Purge(t.Context(), "user:1", thole.Purge{All: true}); !errors.Is(err, thole.ErrNotFound) {
+			if err := s.Purge(t.Context(), "user:1", journal.Purge{All: true}); !errors.Is(err, journal.ErrNotFound) {
 				t.Errorf("when all is done: got %v, want ErrNotFound", err)
 			}
 			if report := s.Report(); len(report) > 0 {

@@ -6,21 +6,21 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // pageReader reads a page of events: which ones is decided while the space
 // cannot change, their lines are read afterwards.
 type pageReader struct {
 	store *Store
-	q     thole.ReadQuery
+	q     journal.ReadQuery
 	sp    *space
 
 	events   []entry  // all of the space
 	refs     []uint32 // of the stream, if there is one
 	from, to int      // in refs or events
 	segments []segment
-	epochs   []thole.Epoch
+	epochs   []journal.Epoch
 
 	line   *line // the newest one, since events share lines
 	at     entry
@@ -39,15 +39,15 @@ func (p *pageReader) choose(sp *space) {
 		p.to = len(p.refs)
 	}
 	if !q.After.IsZero() {
-		p.from = p.search(func(at thole.Position) int { return cmp.Compare(at.Seq, q.After.Seq+1) })
+		p.from = p.search(func(at journal.Position) int { return cmp.Compare(at.Seq, q.After.Seq+1) })
 	}
 	if !q.Before.IsZero() {
-		p.to = max(p.from, p.search(func(at thole.Position) int { return at.Compare(q.Before) }))
+		p.to = max(p.from, p.search(func(at journal.Position) int { return at.Compare(q.Before) }))
 	}
 }
 
 // search returns the index of the first event for which compare is not negative.
-func (p *pageReader) search(compare func(thole.Position) int) int {
+func (p *pageReader) search(compare func(journal.Position) int) int {
 	low, high := 0, p.to
 	for low < high {
 		mid := (low + high) / 2
@@ -68,9 +68,9 @@ func (p *pageReader) entry(i int) entry {
 }
 
 // read reads the page.
-func (p *pageReader) read(ctx context.Context) (thole.Page, error) {
-	limit := thole.PageLimit(p.q.Limit)
-	var page thole.Page
+func (p *pageReader) read(ctx context.Context) (journal.Page, error) {
+	limit := journal.PageLimit(p.q.Limit)
+	var page journal.Page
 	count := p.to - p.from
 	for i := range count {
 		at := p.entry(p.from + i)
@@ -96,11 +96,11 @@ func (p *pageReader) read(ctx context.Context) (thole.Page, error) {
 }
 
 // event reads the event at an entry.
-func (p *pageReader) event(at entry) (thole.Event, error) {
+func (p *pageReader) event(at entry) (journal.Event, error) {
 	if p.line == nil || p.at.segment != at.segment || p.at.offset != at.offset {
 		l, err := p.readLine(at)
 		if err != nil {
-			return thole.Event{}, err
+			return journal.Event{}, err
 		}
 		p.line, p.at = l, at
 	}
@@ -109,7 +109,7 @@ func (p *pageReader) event(at entry) (thole.Event, error) {
 			return p.line.event(i, p.epoch(at.seq)), nil
 		}
 	}
-	return thole.Event{}, p.stale(at)
+	return journal.Event{}, p.stale(at)
 }
 
 func (p *pageReader) epoch(seq uint64) string {

@@ -5,8 +5,8 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest/model"
+	"github.com/thole-dev/thole/journal"
 )
 
 // past is what was done to a space, of which some may not have happened.
@@ -14,7 +14,7 @@ type past struct {
 	name  string
 	base  *model.Space // as it was found the last time; nil: it is not there
 	turns []turn       // since then
-	given map[thole.Position]string
+	given map[journal.Position]string
 }
 
 // turn is one call, or two at once: what was done, in the orders in which it may
@@ -23,11 +23,11 @@ type turn [][]deed
 
 // deed is one change of a space.
 type deed struct {
-	commit *thole.Commit
-	purge  *thole.Purge
-	load   *thole.Chunk
-	sure   bool         // it was acknowledged
-	result thole.Result // of a commit that was
+	commit *journal.Commit
+	purge  *journal.Purge
+	load   *journal.Chunk
+	sure   bool           // it was acknowledged
+	result journal.Result // of a commit that was
 }
 
 func (d *deed) partly() bool {
@@ -116,7 +116,7 @@ type explanation struct {
 
 // half is a purge that may have been done in part, up to a seq.
 type half struct {
-	*thole.Purge
+	*journal.Purge
 	upTo uint64
 }
 
@@ -162,8 +162,8 @@ func (e *explanation) fits(w model.World, halves []half) bool {
 		return false
 	}
 	want = model.World{e.name: want}.Clone()[e.name]
-	want.Events = slices.DeleteFunc(want.Events, func(ev thole.Event) bool {
-		there := slices.ContainsFunc(e.got.Events, func(g thole.Event) bool { return g.Position.Seq == ev.Position.Seq })
+	want.Events = slices.DeleteFunc(want.Events, func(ev journal.Event) bool {
+		there := slices.ContainsFunc(e.got.Events, func(g journal.Event) bool { return g.Position.Seq == ev.Position.Seq })
 		return !there && slices.ContainsFunc(halves, func(h half) bool {
 			return slices.Contains(h.Streams, ev.Stream) && ev.Position.Seq <= h.upTo
 		})
@@ -172,9 +172,9 @@ func (e *explanation) fits(w model.World, halves []half) bool {
 		redacted := ev
 		redacted.Redact()
 		named := slices.ContainsFunc(halves, func(h half) bool {
-			return slices.ContainsFunc(h.Events, func(at thole.Position) bool { return at.Seq == ev.Position.Seq })
+			return slices.ContainsFunc(h.Events, func(at journal.Position) bool { return at.Seq == ev.Position.Seq })
 		})
-		if named && slices.ContainsFunc(e.got.Events, func(g thole.Event) bool { return reflect.DeepEqual(g, redacted) }) {
+		if named && slices.ContainsFunc(e.got.Events, func(g journal.Event) bool { return reflect.DeepEqual(g, redacted) }) {
 			want.Events[i] = redacted
 		}
 	}
@@ -186,7 +186,7 @@ func (e *explanation) fits(w model.World, halves []half) bool {
 }
 
 // give notes what a position was given to, and whether it had been before.
-func (p *past) give(at thole.Position, to string) error {
+func (p *past) give(at journal.Position, to string) error {
 	if had, ok := p.given[at]; ok && had != to {
 		return fmt.Errorf("space %s: position %v was given to %s and then to %s", p.name, at, had, to)
 	}

@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest/model"
+	"github.com/thole-dev/thole/journal"
 )
 
 // stale makes one of c's checks one that does not hold.
-func (p *pair) stale(c *thole.Commit, s *model.Space) {
+func (p *pair) stale(c *journal.Commit, s *model.Space) {
 	k := &c.Checks[p.rand.IntN(len(c.Checks))]
 	now := k.At
 	for k.At == now {
-		k.At = thole.Position{Epoch: s.Epoch, Seq: 1 + p.rand.Uint64N(s.Last)}
+		k.At = journal.Position{Epoch: s.Epoch, Seq: 1 + p.rand.Uint64N(s.Last)}
 	}
 }
 
@@ -25,7 +25,7 @@ func (p *pair) race(ours, theirs *offer) {
 	if !ok || w[name] != nil && w[name].Epoch == "" {
 		return
 	}
-	check := thole.Check{Key: raced}
+	check := journal.Check{Key: raced}
 	if s := w[name]; s != nil {
 		check.At = s.Records[raced].Version
 		w.Place(name, &check.At)
@@ -33,9 +33,9 @@ func (p *pair) race(ours, theirs *offer) {
 	for _, o := range []*offer{ours, theirs} {
 		p.ids++
 		o.raced = true
-		o.batch = append([]thole.Commit{{
-			Space: name, Now: time.Unix(int64(p.ids), 0).UTC(), Actor: "agent:a", Checks: []thole.Check{check},
-			Writes: []thole.Write{{Key: raced, Value: fmt.Appendf(nil, "%d", p.ids)}},
+		o.batch = append([]journal.Commit{{
+			Space: name, Now: time.Unix(int64(p.ids), 0).UTC(), Actor: "agent:a", Checks: []journal.Check{check},
+			Writes: []journal.Write{{Key: raced, Value: fmt.Appendf(nil, "%d", p.ids)}},
 		}}, o.batch...)
 	}
 }

@@ -9,15 +9,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest/model"
+	"github.com/thole-dev/thole/journal"
 )
 
 // offer is a batch on its way: with what it was answered.
 type offer struct {
 	on      *side
-	batch   []thole.Commit
-	results []thole.Result
+	batch   []journal.Commit
+	results []journal.Result
 	err     error
 	raced   bool        // the first commit is under the same check as that of the other side
 	stale   []time.Time // of the commits whose checks do not hold
@@ -27,12 +27,12 @@ func (p *pair) offer(on *side, n int, checked bool) *offer {
 	o := &offer{on: on}
 	for range n {
 		p.ids++
-		c := thole.Commit{Space: pairSpaces[p.rand.IntN(len(pairSpaces))], Now: time.Unix(int64(p.ids), 0).UTC(), Actor: "agent:a"}
+		c := journal.Commit{Space: pairSpaces[p.rand.IntN(len(pairSpaces))], Now: time.Unix(int64(p.ids), 0).UTC(), Actor: "agent:a"}
 		for i := range p.rand.IntN(4) {
-			c.Events = append(c.Events, thole.Event{Stream: fmt.Sprint("s", p.rand.IntN(3)), Type: "x.made", Data: fmt.Appendf(nil, `"%d.%d"`, p.ids, i)})
+			c.Events = append(c.Events, journal.Event{Stream: fmt.Sprint("s", p.rand.IntN(3)), Type: "x.made", Data: fmt.Appendf(nil, `"%d.%d"`, p.ids, i)})
 		}
 		for _, key := range p.rand.Perm(5)[:p.rand.IntN(4)] {
-			w := thole.Write{Key: fmt.Sprint("k/", key)}
+			w := journal.Write{Key: fmt.Sprint("k/", key)}
 			if p.rand.IntN(3) > 0 {
 				w.Value = fmt.Appendf(nil, `{"id":%d,"text":%q}`, p.ids, strings.Repeat("x", p.rand.IntN(80)))
 				if p.rand.IntN(3) == 0 {
@@ -42,13 +42,13 @@ func (p *pair) offer(on *side, n int, checked bool) *offer {
 			c.Writes = append(c.Writes, w)
 		}
 		if len(c.Events) == 0 { // a commit without events leaves a mark
-			c.Writes = append(c.Writes, thole.Write{Key: fmt.Sprint("mark/", p.ids), Value: fmt.Appendf(nil, "%d", p.ids)})
+			c.Writes = append(c.Writes, journal.Write{Key: fmt.Sprint("mark/", p.ids), Value: fmt.Appendf(nil, "%d", p.ids)})
 		}
-		first := !slices.ContainsFunc(o.batch, func(b thole.Commit) bool { return b.Space == c.Space })
+		first := !slices.ContainsFunc(o.batch, func(b journal.Commit) bool { return b.Space == c.Space })
 		if w, ok := p.past[c.Space].certain(); ok && checked && first && w[c.Space] != nil {
 			s := w[c.Space]
 			key := fmt.Sprint("k/", p.rand.IntN(5))
-			c.Checks = []thole.Check{{Key: key, At: s.Records[key].Version}, {Stream: "s1", At: s.Version("s1")}}
+			c.Checks = []journal.Check{{Key: key, At: s.Records[key].Version}, {Stream: "s1", At: s.Version("s1")}}
 			for i := range c.Checks {
 				w.Place(c.Space, &c.Checks[i].At)
 			}
@@ -70,7 +70,7 @@ func (o *offer) make(ctx context.Context) { o.results, o.err = o.on.Commit(ctx, 
 func (o *offer) deeds(space string) (deeds []deed) {
 	for i := range o.batch {
 		c := o.batch[i]
-		if c.Space != space || errors.Is(o.err, thole.ErrFull) || slices.Contains(o.stale, c.Now) {
+		if c.Space != space || errors.Is(o.err, journal.ErrFull) || slices.Contains(o.stale, c.Now) {
 			continue
 		}
 		d := deed{commit: &c, sure: o.err == nil}
@@ -134,7 +134,7 @@ func (p *pair) told(offers ...*offer) error {
 	return nil
 }
 
-func shown(batch []thole.Commit, results []thole.Result) (text string) {
+func shown(batch []journal.Commit, results []journal.Result) (text string) {
 	for i, c := range batch {
 		text += fmt.Sprintf("[%s %v events %d writes %d", c.Space, c.Now.Unix(), len(c.Events), len(c.Writes))
 		if results != nil {
@@ -145,7 +145,7 @@ func shown(batch []thole.Commit, results []thole.Result) (text string) {
 	return text
 }
 
-func (p *pair) answered(o *offer, i int, r thole.Result) error {
+func (p *pair) answered(o *offer, i int, r journal.Result) error {
 	on, c := o.on, &o.batch[i]
 	switch stale := slices.Contains(o.stale, c.Now); {
 	case r.Err != nil:
@@ -237,16 +237,16 @@ func (p *pair) look(s *side) error {
 		}
 		s.seen[name] = last
 	}
-	var page thole.Page
+	var page journal.Page
 	if err == nil {
-		page, err = s.Read(p.Context(), name, thole.ReadQuery{})
+		page, err = s.Read(p.Context(), name, journal.ReadQuery{})
 	}
 	if err == nil {
-		_, err = s.List(p.Context(), name, thole.ListQuery{})
+		_, err = s.List(p.Context(), name, journal.ListQuery{})
 	}
 	p.log("%s: look at %s: %v", s.name, name, err)
 	var path *fs.PathError
-	if errors.Is(err, thole.ErrCorrupt) && !errors.As(err, &path) {
+	if errors.Is(err, journal.ErrCorrupt) && !errors.As(err, &path) {
 		return fmt.Errorf("%s: look at %s: %w", s.name, name, err)
 	}
 	for i, e := range page.Events {
@@ -280,7 +280,7 @@ func (p *pair) purge(s *side) error {
 	if err != nil || is == nil || !slices.Contains(p.sides[:], s) {
 		return err
 	}
-	pu, what := thole.Purge{}, ""
+	pu, what := journal.Purge{}, ""
 	switch n := p.rand.IntN(10); {
 	case n < 4:
 		pu.Before, what = model.At(is.Oldest+p.rand.Uint64N(is.Last+2-is.Oldest)), "trims"
@@ -321,7 +321,7 @@ func (p *pair) purge(s *side) error {
 	p.disk.Fail(pairRates)
 	err = s.Purge(p.Context(), name, asked)
 	p.log("%s: purge %s %+v: %v", s.name, name, asked, err)
-	if errors.Is(err, thole.ErrNotFound) {
+	if errors.Is(err, journal.ErrNotFound) {
 		return fmt.Errorf("%s: purge of %s, which is there: %w", s.name, name, err)
 	}
 	if d.sure = err == nil; d.sure {
@@ -340,12 +340,12 @@ func (p *pair) load(s *side) error {
 	}
 	if is != nil && p.rand.IntN(2) == 0 { // so that it can be imported
 		p.disk.Fail(nil)
-		if err := s.Purge(p.Context(), name, thole.Purge{All: true}); err != nil {
+		if err := s.Purge(p.Context(), name, journal.Purge{All: true}); err != nil {
 			s.stopped = true
 			return nil
 		}
 		p.did["spaces removed"]++
-		p.past[name].turns = append(p.past[name].turns, turn{{{purge: &thole.Purge{All: true}, sure: true}}})
+		p.past[name].turns = append(p.past[name].turns, turn{{{purge: &journal.Purge{All: true}, sure: true}}})
 		is = nil
 	}
 	c := p.chunk(name)
@@ -362,7 +362,7 @@ func (p *pair) load(s *side) error {
 		err = s.Load(p.Context(), name, first)
 	}
 	p.log("%s: load %s up to %v: %v", s.name, name, c.Head.Last, err)
-	if exists := errors.Is(err, thole.ErrExists); is != nil && (exists || err != nil) {
+	if exists := errors.Is(err, journal.ErrExists); is != nil && (exists || err != nil) {
 		return nil
 	} else if is != nil || exists {
 		return fmt.Errorf("%s: load %s, which is there: %v: got %v", s.name, name, is != nil, err)
@@ -379,19 +379,19 @@ func (p *pair) load(s *side) error {
 
 // chunk makes a whole import: a space with gaps in its journal, whose beginning
 // was trimmed.
-func (p *pair) chunk(name string) *thole.Chunk {
+func (p *pair) chunk(name string) *journal.Chunk {
 	last := 3 + p.rand.Uint64N(8)
-	epoch := thole.NewEpoch(1)
-	pos := func(seq uint64) thole.Position { return thole.Position{Epoch: epoch, Seq: seq} }
-	c := &thole.Chunk{Head: thole.Head{Space: name, Oldest: pos(1 + p.rand.Uint64N(last)), Last: pos(last), Epochs: []thole.Epoch{{Name: epoch, First: 1, Last: last}}}}
+	epoch := journal.NewEpoch(1)
+	pos := func(seq uint64) journal.Position { return journal.Position{Epoch: epoch, Seq: seq} }
+	c := &journal.Chunk{Head: journal.Head{Space: name, Oldest: pos(1 + p.rand.Uint64N(last)), Last: pos(last), Epochs: []journal.Epoch{{Name: epoch, First: 1, Last: last}}}}
 	for seq := c.Head.Oldest.Seq; seq <= last; seq++ {
 		p.ids++
 		if p.rand.IntN(4) > 0 {
-			c.Events = append(c.Events, thole.Event{Position: pos(seq), Stream: fmt.Sprint("s", p.rand.IntN(3)), Type: "x.made", Time: time.Unix(int64(p.ids), 0).UTC(), Data: fmt.Appendf(nil, `"%d.0"`, p.ids)})
+			c.Events = append(c.Events, journal.Event{Position: pos(seq), Stream: fmt.Sprint("s", p.rand.IntN(3)), Type: "x.made", Time: time.Unix(int64(p.ids), 0).UTC(), Data: fmt.Appendf(nil, `"%d.0"`, p.ids)})
 		}
 	}
 	for key := range p.rand.IntN(5) {
-		c.Records = append(c.Records, thole.Record{Key: fmt.Sprint("k/", key), Value: fmt.Appendf(nil, `{"id":%d,"text":""}`, p.ids), Version: pos(1 + p.rand.Uint64N(last)), Updated: time.Unix(int64(p.ids), 0).UTC()})
+		c.Records = append(c.Records, journal.Record{Key: fmt.Sprint("k/", key), Value: fmt.Appendf(nil, `{"id":%d,"text":""}`, p.ids), Version: pos(1 + p.rand.Uint64N(last)), Updated: time.Unix(int64(p.ids), 0).UTC()})
 	}
 	return c
 }
@@ -457,7 +457,7 @@ func (p *pair) verifySide(i int) error {
 	return nil
 }
 
-func recordsOf(s *model.Space) map[string]thole.Record {
+func recordsOf(s *model.Space) map[string]journal.Record {
 	if s == nil {
 		return nil
 	}

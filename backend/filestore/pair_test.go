@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
 )
 
 // pairRates are how often what fails while two stores work on one directory.
@@ -112,8 +112,8 @@ type side struct {
 	*filestore.Store
 	name    string
 	process *faultfs.Process
-	seen    map[string]thole.Position // how far it showed a space
-	stopped bool                      // it said that it writes nothing any more
+	seen    map[string]journal.Position // how far it showed a space
+	stopped bool                        // it said that it writes nothing any more
 }
 
 var pairSpaces = []string{"user:1", "user:2", "project:shop", "global"}
@@ -124,7 +124,7 @@ func newPair(t *testing.T, seed uint64) *pair {
 	}
 	p.voice = slog.New(slog.NewTextHandler(&p.said, nil))
 	for _, name := range pairSpaces {
-		p.past[name] = &past{name: name, given: map[thole.Position]string{}}
+		p.past[name] = &past{name: name, given: map[journal.Position]string{}}
 	}
 	return p
 }
@@ -174,7 +174,7 @@ func (p *pair) on(i int) (*side, error) {
 		return p.sides[i], nil
 	}
 	for {
-		s := &side{name: string("AB"[i]), process: p.disk.Process(), seen: map[string]thole.Position{}}
+		s := &side{name: string("AB"[i]), process: p.disk.Process(), seen: map[string]journal.Position{}}
 		lag := time.Duration(-1)
 		if p.rand.IntN(3) == 0 {
 			lag = time.Microsecond // files are written beside the commits

@@ -7,23 +7,23 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Purge implements [thole.Backend]. Before follows [thole.Head.Trim] and drops
+// Purge implements [journal.Backend]. Before follows [journal.Head.Trim] and drops
 // whole segments and the beginning of one. The others erase: every segment that
 // holds something of what goes is written anew without it, and so that no value
 // of a record that was replaced or deleted stays behind either, without values;
 // those are in the files of records. That takes time in proportion to the space,
 // and commits wait meanwhile.
-func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
+func (s *Store) Purge(ctx context.Context, name string, p journal.Purge) error {
 	if err := s.purge(ctx, name, &p); err != nil {
 		return fmt.Errorf("purge %s: %w", name, err)
 	}
 	return nil
 }
 
-func (s *Store) purge(ctx context.Context, name string, p *thole.Purge) error {
+func (s *Store) purge(ctx context.Context, name string, p *journal.Purge) error {
 	for {
 		if !p.All {
 			// The journal must not be needed for the files of records.
@@ -39,7 +39,7 @@ func (s *Store) purge(ctx context.Context, name string, p *thole.Purge) error {
 
 // tryPurge reports false if another process wrote since the files of records
 // were brought up to date.
-func (s *Store) tryPurge(ctx context.Context, name string, p *thole.Purge) (bool, error) {
+func (s *Store) tryPurge(ctx context.Context, name string, p *journal.Purge) (bool, error) {
 	unlock, err := s.lock(ctx)
 	if err != nil {
 		return false, err
@@ -59,7 +59,7 @@ func (s *Store) tryPurge(ctx context.Context, name string, p *thole.Purge) (bool
 	case sp == nil && owed && p.All:
 		return true, nil // an earlier purge, that failed, began it
 	case sp == nil:
-		return false, thole.ErrNotFound
+		return false, journal.ErrNotFound
 	case p.All:
 		return true, s.fail(s.drop(sp))
 	}
@@ -105,10 +105,10 @@ func (s *Store) drop(sp *space) error {
 
 // rewriting is the writing anew of the journal of a space without what is purged.
 type rewriting struct {
-	purge   *thole.Purge
-	oldest  thole.Position
-	through uint64      // see [thole.Purge.Through]
-	head    *thole.Head // of the segment at hand
+	purge   *journal.Purge
+	oldest  journal.Position
+	through uint64        // see [journal.Purge.Through]
+	head    *journal.Head // of the segment at hand
 	kept    []byte
 }
 
@@ -174,7 +174,7 @@ func (s *Store) rewriteSegment(sp *space, seg segment, r *rewriting) error {
 		return nil
 	})
 	if err == nil && end != seg.size {
-		err = fmt.Errorf("%w: %s has %d bytes of good lines, not %d", thole.ErrCorrupt, path, end, seg.size)
+		err = fmt.Errorf("%w: %s has %d bytes of good lines, not %d", journal.ErrCorrupt, path, end, seg.size)
 	}
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (r *rewriting) redact(l *line) {
 	left := 0
 	for i := range l.Events {
 		e := &l.Events[i]
-		at := thole.Position{Epoch: l.At.Epoch, Seq: e.Seq} // all of a line are in one epoch
+		at := journal.Position{Epoch: l.At.Epoch, Seq: e.Seq} // all of a line are in one epoch
 		if slices.Contains(r.purge.Events, at) {
 			e.Redacted, e.Subject, e.Refs, e.Data = true, "", nil, nil
 		}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // errStale is a file that is not what memory says: another process or a person
@@ -33,7 +33,7 @@ func (s *Store) view(ctx context.Context, name string, look func(*space), read f
 			return err
 		}
 		if i == maxLooks {
-			return fmt.Errorf("%w: %s: %w", thole.ErrCorrupt, name, err)
+			return fmt.Errorf("%w: %s: %w", journal.ErrCorrupt, name, err)
 		}
 		if i > 1 { // once may be chance, as another process brought a file up to date
 			s.mu.Lock()
@@ -166,10 +166,10 @@ func (s *Store) readTail(sp *space, seg segment, end int64) error {
 	return nil
 }
 
-// Get implements [thole.Backend].
-func (s *Store) Get(ctx context.Context, name string, keys ...string) ([]thole.Record, error) {
-	records := make([]thole.Record, len(keys))
-	err := s.records(ctx, name, func(sp *space) []thole.Record {
+// Get implements [journal.Backend].
+func (s *Store) Get(ctx context.Context, name string, keys ...string) ([]journal.Record, error) {
+	records := make([]journal.Record, len(keys))
+	err := s.records(ctx, name, func(sp *space) []journal.Record {
 		clear(records)
 		if sp != nil {
 			for i, key := range keys {
@@ -184,10 +184,10 @@ func (s *Store) Get(ctx context.Context, name string, keys ...string) ([]thole.R
 	return records, nil
 }
 
-// List implements [thole.Backend].
-func (s *Store) List(ctx context.Context, name string, q thole.ListQuery) ([]thole.Record, error) {
-	var page []thole.Record
-	err := s.records(ctx, name, func(sp *space) []thole.Record {
+// List implements [journal.Backend].
+func (s *Store) List(ctx context.Context, name string, q journal.ListQuery) ([]journal.Record, error) {
+	var page []journal.Record
+	err := s.records(ctx, name, func(sp *space) []journal.Record {
 		page = nil
 		if sp != nil {
 			page = sp.list(q)
@@ -200,9 +200,9 @@ func (s *Store) List(ctx context.Context, name string, q thole.ListQuery) ([]tho
 	return page, nil
 }
 
-func (sp *space) list(q thole.ListQuery) []thole.Record {
-	limit := thole.PageLimit(q.Limit)
-	var page []thole.Record
+func (sp *space) list(q journal.ListQuery) []journal.Record {
+	limit := journal.PageLimit(q.Limit)
+	var page []journal.Record
 	sp.records.Ascend(max(q.Prefix, q.After), func(key string, r *record) bool {
 		if !strings.HasPrefix(key, q.Prefix) {
 			return false
@@ -216,8 +216,8 @@ func (sp *space) list(q thole.ListQuery) []thole.Record {
 }
 
 // records fills in the values of what choose returns, from memory or files.
-func (s *Store) records(ctx context.Context, name string, choose func(*space) []thole.Record) error {
-	var chosen []thole.Record
+func (s *Store) records(ctx context.Context, name string, choose func(*space) []journal.Record) error {
+	var chosen []journal.Record
 	return s.view(ctx, name, func(sp *space) { chosen = choose(sp) }, func() error {
 		for i := range chosen {
 			r := &chosen[i]
@@ -237,7 +237,7 @@ func (s *Store) records(ctx context.Context, name string, choose func(*space) []
 }
 
 // readValue reads the value of a record from its file.
-func (s *Store) readValue(space string, r *thole.Record) error {
+func (s *Store) readValue(space string, r *journal.Record) error {
 	path := filepath.Join(s.dir, spaceDir(space), "records", recordFile(r.Key))
 	data, err := s.disk.readFile(path)
 	if err != nil {
@@ -252,17 +252,17 @@ func (s *Store) readValue(space string, r *thole.Record) error {
 }
 
 // maxScan bounds the work for one page.
-const maxScan = 8 * thole.MaxPage
+const maxScan = 8 * journal.MaxPage
 
-// Read implements [thole.Backend].
-func (s *Store) Read(ctx context.Context, name string, q thole.ReadQuery) (thole.Page, error) {
-	var page thole.Page
+// Read implements [journal.Backend].
+func (s *Store) Read(ctx context.Context, name string, q journal.ReadQuery) (journal.Page, error) {
+	var page journal.Page
 	var p pageReader
 	var refused error
 	err := s.view(ctx, name, func(sp *space) {
 		p, refused = pageReader{store: s, q: q}, nil
 		if sp == nil {
-			refused = thole.Head{Space: name}.Resume(q.After)
+			refused = journal.Head{Space: name}.Resume(q.After)
 			return
 		}
 		if refused = sp.head.Resume(q.After); refused == nil {
@@ -276,17 +276,17 @@ func (s *Store) Read(ctx context.Context, name string, q thole.ReadQuery) (thole
 		return err
 	})
 	if err != nil {
-		return thole.Page{}, fmt.Errorf("read %s: %w", name, err)
+		return journal.Page{}, fmt.Errorf("read %s: %w", name, err)
 	}
 	return page, nil
 }
 
-// Heads implements [thole.Backend].
-func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+// Heads implements [journal.Backend].
+func (s *Store) Heads(ctx context.Context, spaces ...string) ([]journal.Head, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, fmt.Errorf("heads: %w", err)
 	}
-	heads := make([]thole.Head, len(spaces))
+	heads := make([]journal.Head, len(spaces))
 	for i, name := range spaces {
 		heads[i].Space = name
 		err := s.view(ctx, name, func(sp *space) {
@@ -301,9 +301,9 @@ func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, erro
 	return heads, nil
 }
 
-// Spaces implements [thole.Backend]. When a space that nobody used since the store was
+// Spaces implements [journal.Backend]. When a space that nobody used since the store was
 // opened is due, its note says; one whose note lacks something counts as due.
-func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+func (s *Store) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, fmt.Errorf("spaces: %w", err)
 	}
@@ -313,7 +313,7 @@ func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, erro
 	if err := s.finishBegun(ctx); err != nil {
 		return nil, fmt.Errorf("spaces: %w", s.explain(err))
 	}
-	limit := thole.PageLimit(q.Limit)
+	limit := journal.PageLimit(q.Limit)
 	var names []string
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -343,6 +343,6 @@ func (s *Store) finishBegun(ctx context.Context) error {
 	return s.fail(s.settleBegun())
 }
 
-func (n *note) dueBy(q thole.SpacesQuery) bool {
+func (n *note) dueBy(q journal.SpacesQuery) bool {
 	return n.Last.IsZero() || !n.Due.IsZero() && !n.Due.After(q.DueBy)
 }

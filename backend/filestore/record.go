@@ -8,7 +8,7 @@ import (
 	"hash/crc32"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A record is one file, its value inline:
@@ -27,19 +27,19 @@ import (
 // is missing, a person changed the record. If the value had white space of its
 // own, the original is beside it as "raw", in base64.
 type recordEnvelope struct {
-	Key     string          `json:"key"`
-	Version thole.Position  `json:"version"`
-	Updated time.Time       `json:"updated,omitzero"`
-	Expires time.Time       `json:"expires,omitzero"`
-	Notify  bool            `json:"notify,omitempty"`
-	Schema  int             `json:"schema,omitempty"`
-	Sum     string          `json:"sum"`
-	Value   json.RawMessage `json:"value"`
-	Raw     []byte          `json:"raw"`
+	Key     string           `json:"key"`
+	Version journal.Position `json:"version"`
+	Updated time.Time        `json:"updated,omitzero"`
+	Expires time.Time        `json:"expires,omitzero"`
+	Notify  bool             `json:"notify,omitempty"`
+	Schema  int              `json:"schema,omitempty"`
+	Sum     string           `json:"sum"`
+	Value   json.RawMessage  `json:"value"`
+	Raw     []byte           `json:"raw"`
 }
 
 // encodeRecord returns the content of a record's file.
-func encodeRecord(r *thole.Record) []byte {
+func encodeRecord(r *journal.Record) []byte {
 	value := compact(r.Value)
 	b := appendString([]byte("{\n  \"key\": "), r.Key)
 	b = appendPosition(append(b, ",\n  \"version\": "...), r.Version)
@@ -66,7 +66,7 @@ func encodeRecord(r *thole.Record) []byte {
 }
 
 // recordSum is the sum of a record with that value.
-func recordSum(r *thole.Record, value []byte) uint32 {
+func recordSum(r *journal.Record, value []byte) uint32 {
 	b := append(appendString(nil, r.Key), r.Version.String()...)
 	b = appendTime(b, r.Updated)
 	b = appendTime(b, r.Expires)
@@ -76,27 +76,27 @@ func recordSum(r *thole.Record, value []byte) uint32 {
 
 // decodeRecord reads the content of a record's file. It reports whether the
 // record is as the store wrote it. The error says what a person has to mend.
-func decodeRecord(data []byte) (r thole.Record, ours bool, err error) {
+func decodeRecord(data []byte) (r journal.Record, ours bool, err error) {
 	var e recordEnvelope
-	if thole.JSONDepth(data) > thole.MaxEventDepth+8 {
-		return r, false, fmt.Errorf("%w: it nests too deep", thole.ErrCorrupt)
+	if journal.JSONDepth(data) > journal.MaxEventDepth+8 {
+		return r, false, fmt.Errorf("%w: it nests too deep", journal.ErrCorrupt)
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
-		return r, false, fmt.Errorf("%w: it is not the JSON of a record (%v); mend it, or delete the file to delete the record", thole.ErrCorrupt, err)
+		return r, false, fmt.Errorf("%w: it is not the JSON of a record (%v); mend it, or delete the file to delete the record", journal.ErrCorrupt, err)
 	}
 	if e.Value == nil {
-		return r, false, fmt.Errorf(`%w: it has no "value"; add it, or delete the file to delete the record`, thole.ErrCorrupt)
+		return r, false, fmt.Errorf(`%w: it has no "value"; add it, or delete the file to delete the record`, journal.ErrCorrupt)
 	}
 	for _, t := range []time.Time{e.Updated, e.Expires} {
 		if y := t.UTC().Year(); y < 0 || y > 9999 {
-			return r, false, fmt.Errorf("%w: it has a time in the year %d in UTC, which cannot be written; mend it", thole.ErrCorrupt, y)
+			return r, false, fmt.Errorf("%w: it has a time in the year %d in UTC, which cannot be written; mend it", journal.ErrCorrupt, y)
 		}
 	}
 	value := compact(e.Value)
-	if len(value) > thole.MaxValueBytes {
-		return r, false, fmt.Errorf("%w: its value has %d bytes, the limit is %d", thole.ErrCorrupt, len(value), thole.MaxValueBytes)
+	if len(value) > journal.MaxValueBytes {
+		return r, false, fmt.Errorf("%w: its value has %d bytes, the limit is %d", journal.ErrCorrupt, len(value), journal.MaxValueBytes)
 	}
-	r = thole.Record{
+	r = journal.Record{
 		Key: e.Key, Value: value, Schema: e.Schema, Version: e.Version,
 		Updated: micro(e.Updated), Expires: micro(e.Expires), Notify: e.Notify,
 	}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // recovery is the reading of a space from its files: what a crash left is
@@ -33,7 +33,7 @@ type recovery struct {
 // wrote is where the journal has a write.
 type wrote struct {
 	key     string
-	version thole.Position
+	version journal.Position
 	place   entry
 	item    int // index among the writes of the line
 	deleted bool
@@ -42,7 +42,7 @@ type wrote struct {
 
 // change is what a person made of a record; a nil Value deletes it.
 type change struct {
-	thole.Record
+	journal.Record
 	file stamp
 }
 
@@ -130,7 +130,7 @@ func (r *recovery) finishTrim(firsts []uint64) ([]uint64, error) {
 	begin, oldest := 0, uint64(0)
 	for i, first := range firsts {
 		head, err := r.readHead(r.sp.dir, first)
-		if i == len(firsts)-1 && errors.Is(err, thole.ErrCorrupt) {
+		if i == len(firsts)-1 && errors.Is(err, journal.ErrCorrupt) {
 			break // a crash tore the newest one, which no trim wrote
 		}
 		if err != nil {
@@ -153,7 +153,7 @@ func (r *recovery) finishTrim(firsts []uint64) ([]uint64, error) {
 	return firsts[begin:], r.disk.syncDirs([]string{filepath.Join(r.sp.dir, "journal")})
 }
 
-func show(p thole.Position) string {
+func show(p journal.Position) string {
 	if p.IsZero() {
 		return "nothing"
 	}
@@ -182,7 +182,7 @@ func (r *recovery) readSegment(first uint64, newest bool) error {
 	n := &r.note
 	acknowledged := !n.Rewriting && !n.Last.IsZero() && n.Segment == first && end < n.Size && int64(len(data)) >= n.Size
 	if !newest || acknowledged {
-		return fmt.Errorf("%w: %s, at byte %d: a line that was acknowledged is damaged: restore the file, or cut it there to give up what follows", thole.ErrCorrupt, path, end)
+		return fmt.Errorf("%w: %s, at byte %d: a line that was acknowledged is damaged: restore the file, or cut it there to give up what follows", journal.ErrCorrupt, path, end)
 	}
 	r.tell("%s: cut %d bytes that a crash left after byte %d", path, int64(len(data))-end, end)
 	if empty {
@@ -289,7 +289,7 @@ func (r *recovery) readRecords() error {
 		case r.behind(w):
 			r.replay = append(r.replay, w)
 		default:
-			r.hand = append(r.hand, change{Record: thole.Record{Key: key}})
+			r.hand = append(r.hand, change{Record: journal.Record{Key: key}})
 		}
 	}
 	return nil
@@ -355,7 +355,7 @@ func (r *recovery) recordFile(path, name string, found map[string]bool) error {
 	older := rec.Version.Compare(w.version) < 0
 	switch {
 	case written && r.behind(w) && (bad != nil || ours && older), written && r.unsure(w) && ours && rec.Version == w.version:
-		r.sp.put(&record{Record: thole.Record{Key: key}, file: file})
+		r.sp.put(&record{Record: journal.Record{Key: key}, file: file})
 		r.replay = append(r.replay, w)
 	case bad != nil:
 		return fmt.Errorf("%s: %w", path, bad)
@@ -386,7 +386,7 @@ func (r *recovery) apply() error {
 		added += sp.write(l)
 	}
 	for _, c := range r.hand { // as it is now, so that its file is known
-		sp.put(&record{Record: thole.Record{Key: c.Key}, file: c.file})
+		sp.put(&record{Record: journal.Record{Key: c.Key}, file: c.file})
 	}
 	sp.flushed = r.flushed
 	var adopted *addition

@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestAStoreInANewFolderIsForItsOwnerAlone(t *testing.T) {
@@ -55,12 +55,12 @@ func fill(t *testing.T, dir, space string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit := thole.Commit{
+	commit := journal.Commit{
 		Space:  space,
-		Events: []thole.Event{{Stream: "app/x", Type: "app.x"}},
-		Writes: []thole.Write{{Key: "app/deep/name", Value: json.RawMessage(`1`)}},
+		Events: []journal.Event{{Stream: "app/x", Type: "app.x"}},
+		Writes: []journal.Write{{Key: "app/deep/name", Value: json.RawMessage(`1`)}},
 	}
-	if _, err := b.Commit(t.Context(), []thole.Commit{commit}); err != nil {
+	if _, err := b.Commit(t.Context(), []journal.Commit{commit}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Close(); err != nil {

@@ -5,9 +5,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
 )
 
 // twoOnPicky opens two stores over one directory, whose journals go on in a new
@@ -22,10 +22,10 @@ func twoOnPicky(t *testing.T) (ours, theirs *filestore.Store, disk *picky) {
 }
 
 // note commits an event with that text and returns its position.
-func note(t *testing.T, s *filestore.Store, text string) thole.Position {
+func note(t *testing.T, s *filestore.Store, text string) journal.Position {
 	t.Helper()
-	results, err := s.Commit(t.Context(), []thole.Commit{{
-		Space: "user:1", Events: []thole.Event{{Stream: "a", Type: "note.added", Data: []byte(`"` + text + `"`)}},
+	results, err := s.Commit(t.Context(), []journal.Commit{{
+		Space: "user:1", Events: []journal.Event{{Stream: "a", Type: "note.added", Data: []byte(`"` + text + `"`)}},
 	}})
 	if err != nil {
 		t.Fatalf("commit %s: %v", text, err)
@@ -36,7 +36,7 @@ func note(t *testing.T, s *filestore.Store, text string) thole.Position {
 // texts returns what the journal says.
 func texts(t *testing.T, s *filestore.Store) (all []string) {
 	t.Helper()
-	page, err := s.Read(t.Context(), "user:1", thole.ReadQuery{})
+	page, err := s.Read(t.Context(), "user:1", journal.ReadQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestASpaceIsListedWhoseMakerCouldNotTellOfIt(t *testing.T) {
 	}
 	note(t, ours, "acknowledged")
 	disk.write = nil
-	got, err := theirs.Spaces(t.Context(), thole.SpacesQuery{})
+	got, err := theirs.Spaces(t.Context(), journal.SpacesQuery{})
 	if err != nil || !slices.Equal(got, []string{"user:1"}) {
 		t.Errorf("spaces: got %q, %v; want the one that was acknowledged", got, err)
 	}

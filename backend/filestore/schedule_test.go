@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
 )
 
 var _ filestore.FS = (*faultfs.FS)(nil)
@@ -89,13 +89,13 @@ type schedule struct {
 // expected is what a space must hold, and what it may.
 type expected struct {
 	commits map[int]known
-	doubt   map[int]thole.Commit // their outcome is unknown
+	doubt   map[int]journal.Commit // their outcome is unknown
 }
 
 // known is a commit that was acknowledged, or found.
 type known struct {
-	commit thole.Commit
-	last   thole.Position
+	commit journal.Commit
+	last   journal.Position
 }
 
 func newSchedule(t *testing.T, seed uint64) *schedule {
@@ -179,7 +179,7 @@ func (r *schedule) work() {
 func (r *schedule) space(name string) *expected {
 	e := r.spaces[name]
 	if e == nil {
-		e = &expected{map[int]known{}, map[int]thole.Commit{}}
+		e = &expected{map[int]known{}, map[int]journal.Commit{}}
 		r.spaces[name] = e
 	}
 	return e
@@ -187,17 +187,17 @@ func (r *schedule) space(name string) *expected {
 
 // commit commits a batch, each commit with events that tell which one it is.
 func (r *schedule) commit() {
-	batch := make([]thole.Commit, 1+r.rand.IntN(4))
+	batch := make([]journal.Commit, 1+r.rand.IntN(4))
 	ids := make([]int, len(batch))
 	for i := range batch {
 		r.id++
 		ids[i] = r.id
-		c := thole.Commit{Space: fmt.Sprint("user:", r.rand.IntN(3)), Now: time.Unix(int64(r.id), 0), Actor: "agent:a"}
+		c := journal.Commit{Space: fmt.Sprint("user:", r.rand.IntN(3)), Now: time.Unix(int64(r.id), 0), Actor: "agent:a"}
 		for range 1 + r.rand.IntN(3) {
-			c.Events = append(c.Events, thole.Event{Stream: fmt.Sprint("s", r.rand.IntN(3)), Type: "x.made", Data: fmt.Appendf(nil, "%d", r.id)})
+			c.Events = append(c.Events, journal.Event{Stream: fmt.Sprint("s", r.rand.IntN(3)), Type: "x.made", Data: fmt.Appendf(nil, "%d", r.id)})
 		}
 		for _, key := range r.rand.Perm(6)[:r.rand.IntN(4)] {
-			w := thole.Write{Key: fmt.Sprint("k/", key), Value: fmt.Appendf(nil, `{"id":%d,"text":%q}`, r.id, strings.Repeat("x", r.rand.IntN(100)))}
+			w := journal.Write{Key: fmt.Sprint("k/", key), Value: fmt.Appendf(nil, `{"id":%d,"text":%q}`, r.id, strings.Repeat("x", r.rand.IntN(100)))}
 			switch r.rand.IntN(8) {
 			case 0, 1:
 				w.Value = nil
@@ -215,7 +215,7 @@ func (r *schedule) commit() {
 	r.stopped = r.stopped || err != nil && strings.Contains(err.Error(), "stopped writing")
 	for i, id := range ids {
 		e := r.space(batch[i].Space)
-		if errors.Is(err, thole.ErrFull) { // nothing of it was applied, or will be
+		if errors.Is(err, journal.ErrFull) { // nothing of it was applied, or will be
 			continue
 		} else if err != nil {
 			e.doubt[id] = batch[i]
@@ -229,7 +229,7 @@ func (r *schedule) commit() {
 // read looks for torn reads: what can be read is as some commit made it.
 func (r *schedule) read() {
 	name := fmt.Sprint("user:", r.rand.IntN(3))
-	records, err := r.store.List(r.Context(), name, thole.ListQuery{})
+	records, err := r.store.List(r.Context(), name, journal.ListQuery{})
 	if err != nil {
 		r.readable(err)
 		return
@@ -243,7 +243,7 @@ func (r *schedule) read() {
 			r.Errorf("record %s: got %q of version %v, which commit %d did not write", rec.Key, rec.Value, rec.Version, v.ID)
 		}
 	}
-	page, err := r.store.Read(r.Context(), name, thole.ReadQuery{})
+	page, err := r.store.Read(r.Context(), name, journal.ReadQuery{})
 	if err != nil {
 		r.readable(err)
 		return
@@ -258,13 +258,13 @@ func (r *schedule) read() {
 // readable fails if an error of a read says that something is damaged.
 func (r *schedule) readable(err error) {
 	var path *fs.PathError
-	if errors.Is(err, thole.ErrCorrupt) && !errors.As(err, &path) {
+	if errors.Is(err, journal.ErrCorrupt) && !errors.As(err, &path) {
 		r.Errorf("read: got %v", err)
 	}
 }
 
 // wrote reports whether the commit wrote the value.
-func (r *schedule) wrote(space string, id int, rec thole.Record) bool {
+func (r *schedule) wrote(space string, id int, rec journal.Record) bool {
 	e := r.space(space)
 	c, ok := e.commits[id]
 	commit := c.commit
@@ -275,7 +275,7 @@ func (r *schedule) wrote(space string, id int, rec thole.Record) bool {
 	} else if c.last != rec.Version {
 		return false
 	}
-	return slices.ContainsFunc(commit.Writes, func(w thole.Write) bool {
+	return slices.ContainsFunc(commit.Writes, func(w journal.Write) bool {
 		return w.Key == rec.Key && string(w.Value) == string(rec.Value)
 	})
 }
@@ -289,7 +289,7 @@ func (r *schedule) erase() {
 	}
 	at := heads[0].Last
 	at.Seq = 1 + r.rand.Uint64N(at.Seq)
-	r.store.Purge(r.Context(), name, thole.Purge{Events: []thole.Position{at}})
+	r.store.Purge(r.Context(), name, journal.Purge{Events: []journal.Position{at}})
 }
 
 // verify opens the store on a disk that works and holds it to what was
@@ -327,8 +327,8 @@ func (r *schedule) verifySpace(name string, e *expected) {
 	if n := len(heads[0].Epochs); n > 1 {
 		r.Errorf("%s has %d epochs: a crash was taken for a change by hand: %v", name, n, r.store.Report())
 	}
-	var events []thole.Event
-	for q := (thole.ReadQuery{}); ; {
+	var events []journal.Event
+	for q := (journal.ReadQuery{}); ; {
 		page, err := r.store.Read(r.Context(), name, q)
 		if err != nil {
 			r.Errorf("journal of %s: got %v", name, err)
@@ -340,16 +340,16 @@ func (r *schedule) verifySpace(name string, e *expected) {
 		}
 	}
 	r.verifyJournal(name, e, events)
-	want := map[string]thole.Record{}
+	want := map[string]journal.Record{}
 	order := slices.SortedFunc(maps.Values(e.commits), func(a, b known) int { return a.last.Compare(b.last) })
 	for _, c := range order {
 		for _, w := range c.commit.Writes {
 			if delete(want, w.Key); w.Value != nil {
-				want[w.Key] = thole.Record{Key: w.Key, Value: w.Value, Version: c.last, Updated: c.commit.Now.UTC()}
+				want[w.Key] = journal.Record{Key: w.Key, Value: w.Value, Version: c.last, Updated: c.commit.Now.UTC()}
 			}
 		}
 	}
-	got, err := r.store.List(r.Context(), name, thole.ListQuery{})
+	got, err := r.store.List(r.Context(), name, journal.ListQuery{})
 	if err != nil || len(got) != len(want) {
 		r.Errorf("records of %s: got %d, %v; want %d", name, len(got), err, len(want))
 	}
@@ -362,7 +362,7 @@ func (r *schedule) verifySpace(name string, e *expected) {
 
 // verifyDue fails if something expires in a space that did not count as due.
 func (r *schedule) verifyDue(name string, due []string) {
-	expiring, err := r.store.List(r.Context(), name, thole.ListQuery{DueBy: someday})
+	expiring, err := r.store.List(r.Context(), name, journal.ListQuery{DueBy: someday})
 	if err != nil {
 		r.Errorf("what expires in %s: got %v", name, err)
 	}
@@ -374,8 +374,8 @@ func (r *schedule) verifyDue(name string, due []string) {
 
 // verifyJournal finds each event's commit: those that were acknowledged at their
 // positions, of those in doubt all or nothing.
-func (r *schedule) verifyJournal(name string, e *expected, events []thole.Event) {
-	byTime := map[int][]thole.Event{} // redaction leaves the time, which is the id
+func (r *schedule) verifyJournal(name string, e *expected, events []journal.Event) {
+	byTime := map[int][]journal.Event{} // redaction leaves the time, which is the id
 	for i, ev := range events {
 		if ev.Position.Seq != uint64(i+1) {
 			r.Errorf("%s: event %d has seq %d", name, i, ev.Position.Seq)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/tidwall/btree"
 )
 
@@ -18,7 +18,7 @@ type space struct {
 	name     string
 	dir      string
 	era      int // of the note that it was read for
-	head     thole.Head
+	head     journal.Head
 	segments []segment
 	tail     string  // CRC of the last line
 	events   []entry // by seq
@@ -48,8 +48,8 @@ type entry struct {
 // record is a record without its key. What it points to is never changed: a
 // write makes another one.
 type record struct {
-	thole.Record       // Value is nil if the file has it
-	file         stamp // of the file
+	journal.Record       // Value is nil if the file has it
+	file           stamp // of the file
 }
 
 // behind is a record whose file does not hold yet what was written or deleted.
@@ -65,7 +65,7 @@ type expiry struct {
 
 func newSpace(name, dir string) *space {
 	return &space{
-		name: name, dir: dir, head: thole.Head{Space: name},
+		name: name, dir: dir, head: journal.Head{Space: name},
 		streams: map[string][]uint32{}, dirty: map[string]behind{},
 		expires: btree.NewBTreeGOptions(func(a, b expiry) bool {
 			return cmp.Or(a.at.Compare(b.at), strings.Compare(a.key, b.key)) < 0
@@ -74,41 +74,41 @@ func newSpace(name, dir string) *space {
 }
 
 // version is the position of the stream's last event that is kept.
-func (sp *space) version(stream string) thole.Position {
+func (sp *space) version(stream string) journal.Position {
 	refs := sp.streams[stream]
 	if len(refs) == 0 {
-		return thole.Position{}
+		return journal.Position{}
 	}
 	return sp.position(sp.events[refs[len(refs)-1]].seq)
 }
 
 // position is that of a seq.
-func (sp *space) position(seq uint64) thole.Position {
+func (sp *space) position(seq uint64) journal.Position {
 	epochs := sp.head.Epochs
 	for i := len(epochs) - 1; i > 0; i-- {
 		if epochs[i].First <= seq {
-			return thole.Position{Epoch: epochs[i].Name, Seq: seq}
+			return journal.Position{Epoch: epochs[i].Name, Seq: seq}
 		}
 	}
-	return thole.Position{Epoch: epochs[0].Name, Seq: seq}
+	return journal.Position{Epoch: epochs[0].Name, Seq: seq}
 }
 
 // record returns the record of a key, its value only if memory holds it.
-func (sp *space) record(key string) thole.Record {
+func (sp *space) record(key string) journal.Record {
 	if r, ok := sp.records.Get(key); ok {
 		return r.Record
 	}
-	return thole.Record{}
+	return journal.Record{}
 }
 
 // advance moves the head over a commit.
 func (sp *space) advance(l *line) {
 	h := &sp.head
 	if h.Oldest.IsZero() {
-		h.Oldest = thole.Position{Epoch: l.At.Epoch, Seq: l.first()}
+		h.Oldest = journal.Position{Epoch: l.At.Epoch, Seq: l.first()}
 	}
 	if n := len(h.Epochs); n == 0 || h.Epochs[n-1].Name != l.At.Epoch {
-		h.Epochs = append(slices.Clip(h.Epochs), thole.Epoch{Name: l.At.Epoch, First: l.first(), Adopted: l.Adopted})
+		h.Epochs = append(slices.Clip(h.Epochs), journal.Epoch{Name: l.At.Epoch, First: l.first(), Adopted: l.Adopted})
 	}
 	h.Last, h.Epochs[len(h.Epochs)-1].Last = l.At, l.At.Seq
 }
@@ -137,7 +137,7 @@ func (sp *space) write(l *line) int64 {
 		if w.Deleted {
 			continue
 		}
-		r := &record{Record: thole.Record{
+		r := &record{Record: journal.Record{
 			Key: w.Key, Value: w.Value, Schema: w.Schema, Version: l.At,
 			Updated: l.Time, Expires: w.Expires, Notify: w.Notify,
 		}}
@@ -239,12 +239,12 @@ func (s *Store) settle(sp *space, key string, file stamp) {
 	sp.records.Set(key, &settled)
 }
 
-func cloneRecord(r thole.Record) thole.Record {
+func cloneRecord(r journal.Record) journal.Record {
 	r.Value = bytes.Clone(r.Value)
 	return r
 }
 
-func cloneHead(h thole.Head) thole.Head {
+func cloneHead(h journal.Head) journal.Head {
 	h.Epochs = slices.Clone(h.Epochs)
 	return h
 }

@@ -5,9 +5,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
 )
 
 // While one process writes the file of a record, another deletes the record and
@@ -26,7 +26,7 @@ func TestNoFileIsPutBackToWhatAnotherProcessReplaced(t *testing.T) {
 		}
 		meanwhile = true
 		theirs.write = of("manifest", syscall.ENOSPC)
-		if _, err := b.Commit(t.Context(), []thole.Commit{{Space: "user:1", Writes: []thole.Write{{Key: "k"}}}}); err != nil {
+		if _, err := b.Commit(t.Context(), []journal.Commit{{Space: "user:1", Writes: []journal.Write{{Key: "k"}}}}); err != nil {
 			t.Errorf("delete: %v", err)
 		}
 		if err := b.Flush(t.Context()); err != nil {
@@ -40,7 +40,7 @@ func TestNoFileIsPutBackToWhatAnotherProcessReplaced(t *testing.T) {
 	}
 
 	last := put(t, b, "other", `1`).Last
-	if err := b.Purge(t.Context(), "user:1", thole.Purge{Before: last}); err != nil {
+	if err := b.Purge(t.Context(), "user:1", journal.Purge{Before: last}); err != nil {
 		t.Fatal(err)
 	}
 	for name, s := range map[string]*filestore.Store{"a": a, "b": b} {
@@ -78,7 +78,7 @@ func TestAJournalWithoutACommitIsNoSpace(t *testing.T) {
 	}
 	disk.on, disk.write = false, nil
 	again := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
-	spaces, err := again.Spaces(t.Context(), thole.SpacesQuery{})
+	spaces, err := again.Spaces(t.Context(), journal.SpacesQuery{})
 	if err != nil || len(spaces) > 0 {
 		t.Errorf("spaces: got %v, %v, want none", spaces, err)
 	}

@@ -28,7 +28,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/tidwall/btree"
 )
 
@@ -62,7 +62,7 @@ func (o *Options) withDefaults() Options {
 	return opts
 }
 
-// Store is a [thole.Backend] in a directory.
+// Store is a [journal.Backend] in a directory.
 type Store struct {
 	dir  string
 	disk disk
@@ -99,9 +99,9 @@ type Store struct {
 }
 
 var (
-	_ thole.Backend = (*Store)(nil)
-	_ thole.Durable = (*Store)(nil)
-	_ thole.Watcher = (*Store)(nil)
+	_ journal.Backend = (*Store)(nil)
+	_ journal.Durable = (*Store)(nil)
+	_ journal.Watcher = (*Store)(nil)
 )
 
 // Open opens the store in the directory dir, which is created, for its owner
@@ -131,7 +131,7 @@ func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
 
 func newStore(dir string, o *Options) (*Store, error) {
 	if dir == "" {
-		return nil, fmt.Errorf("%w: the directory of a file store is empty", thole.ErrInvalid)
+		return nil, fmt.Errorf("%w: the directory of a file store is empty", journal.ErrInvalid)
 	}
 	opts := o.withDefaults()
 	s := &Store{
@@ -151,12 +151,12 @@ func newStore(dir string, o *Options) (*Store, error) {
 	info, err := os.Stat(abs)
 	switch {
 	case err == nil && !info.IsDir():
-		return nil, fmt.Errorf("%w: file store %s is a file; name a directory", thole.ErrInvalid, abs)
+		return nil, fmt.Errorf("%w: file store %s is a file; name a directory", journal.ErrInvalid, abs)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("file store %s: %w", abs, err)
 	case err != nil:
 		if info, err := os.Stat(filepath.Dir(abs)); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("%w: file store %s: there is no directory %s; create it first", thole.ErrInvalid, abs, filepath.Dir(abs))
+			return nil, fmt.Errorf("%w: file store %s: there is no directory %s; create it first", journal.ErrInvalid, abs, filepath.Dir(abs))
 		}
 	}
 	s.disk = disk{newOSFS(info)}
@@ -235,7 +235,7 @@ func (s *Store) makePrivate() error {
 }
 
 // Durability is Sync.
-func (s *Store) Durability() thole.Durability { return thole.Sync }
+func (s *Store) Durability() journal.Durability { return journal.Sync }
 
 // Close waits for what is running, brings the files of records up to date and
 // closes the store. It is idempotent.
@@ -270,7 +270,7 @@ func (s *Store) lockWith(ctx context.Context, first func() error) (unlock func()
 	select {
 	case s.writing <- struct{}{}:
 	case <-s.ended:
-		return nil, thole.ErrClosed
+		return nil, journal.ErrClosed
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -309,7 +309,7 @@ func (s *Store) flock(ctx context.Context) error {
 			return err
 		}
 		if time.Now().After(late) {
-			return fmt.Errorf("%w: file store %s: another process has held the lock for %v; end or continue it, then try again", thole.ErrUnavailable, s.dir, lockPatience)
+			return fmt.Errorf("%w: file store %s: another process has held the lock for %v; end or continue it, then try again", journal.ErrUnavailable, s.dir, lockPatience)
 		}
 		select {
 		case <-time.After(wait):
@@ -327,7 +327,7 @@ func (s *Store) usable(ctx context.Context) error {
 	}
 	select {
 	case <-s.closed:
-		return thole.ErrClosed
+		return journal.ErrClosed
 	default:
 		return nil
 	}

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/journal"
 	"go.uber.org/goleak"
 )
 
@@ -46,12 +46,12 @@ func harness(o filestore.Options) backendtest.Opener {
 		return backendtest.Harness{
 			Backend: s,
 			Lacks:   []backendtest.Ability{backendtest.Signals},
-			Reopen: func(t testing.TB) thole.Backend {
+			Reopen: func(t testing.TB) journal.Backend {
 				s.Close()
 				s = open(t, dir, &o)
 				return s
 			},
-			Second: func(t testing.TB) thole.Backend { return open(t, dir, &o) },
+			Second: func(t testing.TB) journal.Backend { return open(t, dir, &o) },
 		}
 	}
 }

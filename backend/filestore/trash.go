@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A space that is purged goes to DIR/.thole/trash first, so that a crash leaves all of
@@ -20,7 +20,7 @@ import (
 
 // discard moves a directory of a space to the trash; one that is not there needs none.
 func (s *Store) discard(space, dir string) error {
-	trash := s.private("trash", thole.NewEpoch(1)+"-"+trashMark(space))
+	trash := s.private("trash", journal.NewEpoch(1)+"-"+trashMark(space))
 	err := s.disk.Rename(dir, trash)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

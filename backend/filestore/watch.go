@@ -3,14 +3,14 @@ package filestore
 import (
 	"context"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Watch implements [thole.Watcher]: it calls wake("") after another process, or
+// Watch implements [journal.Watcher]: it calls wake("") after another process, or
 // another Store, did something. It returns nil when ctx ends or the Store is
 // closed.
 func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
-	return thole.WatchCount(ctx, s.closed, s.opts.Poll, s.foreign, wake)
+	return journal.WatchCount(ctx, s.closed, s.opts.Poll, s.foreign, wake)
 }
 
 // foreign counts what other processes were seen to do.

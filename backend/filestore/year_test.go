@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestARecordWhoseTimeCannotBeWrittenIsCorruptAndHarmsNothingElse(t *testing.T) {
@@ -34,10 +34,10 @@ func TestARecordWhoseTimeCannotBeWrittenIsCorruptAndHarmsNothingElse(t *testing.
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.Get(t.Context(), "user:1", "k"); !errors.Is(err, thole.ErrCorrupt) {
+	if _, err := s.Get(t.Context(), "user:1", "k"); !errors.Is(err, journal.ErrCorrupt) {
 		t.Errorf("got %v, want ErrCorrupt", err)
 	}
-	if _, err := s.Commit(t.Context(), []thole.Commit{{Space: "user:2", Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
+	if _, err := s.Commit(t.Context(), []journal.Commit{{Space: "user:2", Writes: []journal.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
 		t.Errorf("another space: %v", err)
 	}
 }

@@ -6,33 +6,33 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // load is an import that is not visible yet. It is keyed, so that a chunk that
 // is sent again changes nothing.
 type load struct {
-	head    thole.Head
-	events  map[uint64]thole.Event
-	records map[string]thole.Record
+	head    journal.Head
+	events  map[uint64]journal.Event
+	records map[string]journal.Record
 }
 
-// Load implements [thole.Backend]. A space that exists is ErrExists.
-func (s *Store) Load(ctx context.Context, name string, c thole.Chunk) error {
+// Load implements [journal.Backend]. A space that exists is ErrExists.
+func (s *Store) Load(ctx context.Context, name string, c journal.Chunk) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
 		return fmt.Errorf("load %s: %w", name, err)
 	}
 	defer unlock()
 	if _, ok := s.spaces.Get(name); ok {
-		return fmt.Errorf("load %s: %w", name, thole.ErrExists)
+		return fmt.Errorf("load %s: %w", name, journal.ErrExists)
 	}
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("load %s: %w", name, err)
 	}
 	l := s.loading[name]
 	if l == nil || !sameHead(l.head, c.Head) {
-		l = &load{head: cloneHead(c.Head), events: map[uint64]thole.Event{}, records: map[string]thole.Record{}}
+		l = &load{head: cloneHead(c.Head), events: map[uint64]journal.Event{}, records: map[string]journal.Record{}}
 		s.loading[name] = l
 	}
 	for _, e := range c.Events {
@@ -60,12 +60,12 @@ func (l *load) space(name string) *space {
 	return sp
 }
 
-func sameHead(a, b thole.Head) bool {
+func sameHead(a, b journal.Head) bool {
 	return a.Oldest == b.Oldest && a.Last == b.Last && slices.Equal(a.Epochs, b.Epochs)
 }
 
-// Purge implements [thole.Backend]. Before follows [thole.Head.Trim].
-func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
+// Purge implements [journal.Backend]. Before follows [journal.Head.Trim].
+func (s *Store) Purge(ctx context.Context, name string, p journal.Purge) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", name, err)
@@ -73,7 +73,7 @@ func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
 	defer unlock()
 	sp, ok := s.spaces.Get(name)
 	if !ok {
-		return fmt.Errorf("purge %s: %w", name, thole.ErrNotFound)
+		return fmt.Errorf("purge %s: %w", name, journal.ErrNotFound)
 	}
 	switch {
 	case p.All:
@@ -84,10 +84,10 @@ func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
 			return fmt.Errorf("purge: %w", err)
 		}
 		oldest := sp.head.Oldest.Seq
-		sp.remove(func(e *thole.Event) bool { return e.Position.Seq < oldest })
+		sp.remove(func(e *journal.Event) bool { return e.Position.Seq < oldest })
 	case len(p.Streams) > 0:
 		through := p.Through(sp.head)
-		sp.remove(func(e *thole.Event) bool { return e.Position.Seq <= through && slices.Contains(p.Streams, e.Stream) })
+		sp.remove(func(e *journal.Event) bool { return e.Position.Seq <= through && slices.Contains(p.Streams, e.Stream) })
 	default:
 		for _, at := range p.Events {
 			sp.redact(at)
@@ -97,7 +97,7 @@ func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
 }
 
 // remove takes events out of the journal and of their streams.
-func (sp *space) remove(drop func(*thole.Event) bool) {
+func (sp *space) remove(drop func(*journal.Event) bool) {
 	sp.events = slices.DeleteFunc(sp.events, drop)
 	for name, events := range sp.streams {
 		if kept := slices.DeleteFunc(events, drop); len(kept) > 0 {
@@ -108,8 +108,8 @@ func (sp *space) remove(drop func(*thole.Event) bool) {
 	}
 }
 
-func (sp *space) redact(at thole.Position) {
-	i, ok := slices.BinarySearchFunc(sp.events, at, func(e *thole.Event, at thole.Position) int {
+func (sp *space) redact(at journal.Position) {
+	i, ok := slices.BinarySearchFunc(sp.events, at, func(e *journal.Event, at journal.Position) int {
 		return e.Position.Compare(at)
 	})
 	if ok {

@@ -6,16 +6,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/tidwall/btree"
 )
 
 // space is the state of one space. Its Store's lock guards it.
 type space struct {
-	head    thole.Head
-	events  []*thole.Event            // by seq
-	streams map[string][]*thole.Event // the same events by stream; none is empty
-	records btree.Map[string, thole.Record]
+	head    journal.Head
+	events  []*journal.Event            // by seq
+	streams map[string][]*journal.Event // the same events by stream; none is empty
+	records btree.Map[string, journal.Record]
 	expires *btree.BTreeG[expiry] // the records that expire, soonest first
 }
 
@@ -24,10 +24,10 @@ type expiry struct {
 	key string
 }
 
-func newSpace(head thole.Head) *space {
+func newSpace(head journal.Head) *space {
 	return &space{
 		head:    head,
-		streams: map[string][]*thole.Event{},
+		streams: map[string][]*journal.Event{},
 		expires: btree.NewBTreeGOptions(func(a, b expiry) bool {
 			return cmp.Or(a.at.Compare(b.at), strings.Compare(a.key, b.key)) < 0
 		}, btree.Options{NoLocks: true}),
@@ -35,21 +35,21 @@ func newSpace(head thole.Head) *space {
 }
 
 // version is the position of the stream's last event that is kept.
-func (sp *space) version(stream string) thole.Position {
+func (sp *space) version(stream string) journal.Position {
 	if events := sp.streams[stream]; len(events) > 0 {
 		return events[len(events)-1].Position
 	}
-	return thole.Position{}
+	return journal.Position{}
 }
 
-func (sp *space) record(key string) thole.Record {
+func (sp *space) record(key string) journal.Record {
 	r, _ := sp.records.Get(key)
 	return r
 }
 
 // apply commits c, whose checks hold.
-func (sp *space) apply(c *thole.Commit) (thole.Result, error) {
-	result, err := sp.head.Advance(c, thole.MaxSeq)
+func (sp *space) apply(c *journal.Commit) (journal.Result, error) {
+	result, err := sp.head.Advance(c, journal.MaxSeq)
 	if err != nil {
 		return result, err
 	}
@@ -64,7 +64,7 @@ func (sp *space) apply(c *thole.Commit) (thole.Result, error) {
 		if w.Value == nil {
 			continue
 		}
-		sp.put(thole.Record{
+		sp.put(journal.Record{
 			Key: w.Key, Value: w.Value, Schema: w.Schema, Version: result.Last,
 			Updated: c.Now, Expires: w.Expires, Notify: w.Notify,
 		})
@@ -73,7 +73,7 @@ func (sp *space) apply(c *thole.Commit) (thole.Result, error) {
 }
 
 // append adds a copy of e at the end of the journal.
-func (sp *space) append(e thole.Event) {
+func (sp *space) append(e journal.Event) {
 	e = cloneEvent(e)
 	e.Time = micro(e.Time)
 	sp.events = append(sp.events, &e)
@@ -81,7 +81,7 @@ func (sp *space) append(e thole.Event) {
 }
 
 // put sets a copy of r.
-func (sp *space) put(r thole.Record) {
+func (sp *space) put(r journal.Record) {
 	r = cloneRecord(r)
 	r.Updated, r.Expires = micro(r.Updated), micro(r.Expires)
 	sp.records.Set(r.Key, r)
@@ -101,10 +101,10 @@ func (sp *space) due(by time.Time) bool {
 	return ok && !first.at.After(by)
 }
 
-func (sp *space) list(q thole.ListQuery) []thole.Record {
-	limit := thole.PageLimit(q.Limit)
-	var page []thole.Record
-	sp.records.Ascend(max(q.Prefix, q.After), func(key string, r thole.Record) bool {
+func (sp *space) list(q journal.ListQuery) []journal.Record {
+	limit := journal.PageLimit(q.Limit)
+	var page []journal.Record
+	sp.records.Ascend(max(q.Prefix, q.After), func(key string, r journal.Record) bool {
 		if !strings.HasPrefix(key, q.Prefix) {
 			return false
 		}
@@ -118,9 +118,9 @@ func (sp *space) list(q thole.ListQuery) []thole.Record {
 
 // maxScan bounds the work for one page, so that a filter which hardly matches
 // does not hold the lock for long.
-const maxScan = 8 * thole.MaxPage
+const maxScan = 8 * journal.MaxPage
 
-func (sp *space) read(q thole.ReadQuery) thole.Page {
+func (sp *space) read(q journal.ReadQuery) journal.Page {
 	events := sp.events
 	if q.Stream != "" {
 		events = sp.streams[q.Stream]
@@ -134,8 +134,8 @@ func (sp *space) read(q thole.ReadQuery) thole.Page {
 	}
 	events = events[from:to]
 
-	limit := thole.PageLimit(q.Limit)
-	var page thole.Page
+	limit := journal.PageLimit(q.Limit)
+	var page journal.Page
 	for i := range events {
 		e := events[i]
 		if q.Backward {
@@ -153,16 +153,16 @@ func (sp *space) read(q thole.ReadQuery) thole.Page {
 }
 
 // seek returns the index of the first event with at least that seq.
-func seek(events []*thole.Event, seq uint64) int {
-	i, _ := slices.BinarySearchFunc(events, seq, func(e *thole.Event, seq uint64) int {
+func seek(events []*journal.Event, seq uint64) int {
+	i, _ := slices.BinarySearchFunc(events, seq, func(e *journal.Event, seq uint64) int {
 		return cmp.Compare(e.Position.Seq, seq)
 	})
 	return i
 }
 
 // seekPosition returns the index of the first event that is not before p.
-func seekPosition(events []*thole.Event, p thole.Position) int {
-	i, _ := slices.BinarySearchFunc(events, p, func(e *thole.Event, p thole.Position) int {
+func seekPosition(events []*journal.Event, p journal.Position) int {
+	i, _ := slices.BinarySearchFunc(events, p, func(e *journal.Event, p journal.Position) int {
 		return e.Position.Compare(p)
 	})
 	return i
@@ -176,17 +176,17 @@ func micro(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-func cloneEvent(e thole.Event) thole.Event {
+func cloneEvent(e journal.Event) journal.Event {
 	e.Refs, e.Data = slices.Clone(e.Refs), slices.Clone(e.Data)
 	return e
 }
 
-func cloneRecord(r thole.Record) thole.Record {
+func cloneRecord(r journal.Record) journal.Record {
 	r.Value = slices.Clone(r.Value)
 	return r
 }
 
-func cloneHead(h thole.Head) thole.Head {
+func cloneHead(h journal.Head) journal.Head {
 	h.Epochs = slices.Clone(h.Epochs)
 	return h
 }

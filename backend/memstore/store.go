@@ -1,6 +1,6 @@
 // Package memstore is the reference backend: complete, simple, in memory. What
 // it holds is gone with the process (durability "none"). Where another backend
-// and this one differ, and the contract of [thole.Backend] does not say which
+// and this one differ, and the contract of [journal.Backend] does not say which
 // is right, this one is.
 package memstore
 
@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/tidwall/btree"
 )
 
-// Store is a [thole.Backend] in memory.
+// Store is a [journal.Backend] in memory.
 type Store struct {
 	mu      sync.RWMutex // one lock for everything: reads share it, a batch holds it throughout
 	spaces  btree.Map[string, *space]
@@ -22,15 +22,15 @@ type Store struct {
 }
 
 var (
-	_ thole.Backend = (*Store)(nil)
-	_ thole.Durable = (*Store)(nil)
+	_ journal.Backend = (*Store)(nil)
+	_ journal.Durable = (*Store)(nil)
 )
 
 // New returns an empty Store.
 func New() *Store { return &Store{loading: map[string]*load{}} }
 
 // Durability is None.
-func (s *Store) Durability() thole.Durability { return thole.None }
+func (s *Store) Durability() journal.Durability { return journal.None }
 
 // Close drops everything. It is idempotent.
 func (s *Store) Close() error {
@@ -42,51 +42,51 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Commit implements [thole.Backend].
-func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+// Commit implements [journal.Backend].
+func (s *Store) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	unlock, err := s.lock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	defer unlock()
-	results := make([]thole.Result, len(batch))
+	results := make([]journal.Result, len(batch))
 	for i := range batch {
 		results[i] = s.apply(&batch[i])
 	}
 	return results, nil
 }
 
-func (s *Store) apply(c *thole.Commit) thole.Result {
+func (s *Store) apply(c *journal.Commit) journal.Result {
 	sp, ok := s.spaces.Get(c.Space)
 	if !ok {
-		sp = newSpace(thole.Head{Space: c.Space})
+		sp = newSpace(journal.Head{Space: c.Space})
 	}
 	local := *c
 	local.Now = micro(c.Now)
 	// The lookups cannot fail here.
 	conflict, _ := local.Conflict(
-		func(name string) (thole.Position, error) { return sp.version(name), nil },
-		func(key string) (thole.Record, error) { return sp.record(key), nil },
+		func(name string) (journal.Position, error) { return sp.version(name), nil },
+		func(key string) (journal.Record, error) { return sp.record(key), nil },
 	)
 	if conflict != nil {
-		return thole.Result{Conflict: conflict}
+		return journal.Result{Conflict: conflict}
 	}
 	result, err := sp.apply(&local)
 	if err != nil {
-		return thole.Result{Err: fmt.Errorf("commit: %w", err)}
+		return journal.Result{Err: fmt.Errorf("commit: %w", err)}
 	}
 	s.spaces.Set(c.Space, sp)
 	return result
 }
 
-// Get implements [thole.Backend].
-func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+// Get implements [journal.Backend].
+func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]journal.Record, error) {
 	unlock, err := s.rlock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("get from %s: %w", space, err)
 	}
 	defer unlock()
-	records := make([]thole.Record, len(keys))
+	records := make([]journal.Record, len(keys))
 	if sp, ok := s.spaces.Get(space); ok {
 		for i, key := range keys {
 			records[i] = cloneRecord(sp.record(key))
@@ -95,8 +95,8 @@ func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]thole.
 	return records, nil
 }
 
-// List implements [thole.Backend].
-func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+// List implements [journal.Backend].
+func (s *Store) List(ctx context.Context, space string, q journal.ListQuery) ([]journal.Record, error) {
 	unlock, err := s.rlock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", space, err)
@@ -109,31 +109,31 @@ func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]th
 	return sp.list(q), nil
 }
 
-// Read implements [thole.Backend].
-func (s *Store) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+// Read implements [journal.Backend].
+func (s *Store) Read(ctx context.Context, space string, q journal.ReadQuery) (journal.Page, error) {
 	unlock, err := s.rlock(ctx)
 	if err != nil {
-		return thole.Page{}, fmt.Errorf("read %s: %w", space, err)
+		return journal.Page{}, fmt.Errorf("read %s: %w", space, err)
 	}
 	defer unlock()
 	sp, ok := s.spaces.Get(space)
 	if !ok {
-		sp = newSpace(thole.Head{Space: space})
+		sp = newSpace(journal.Head{Space: space})
 	}
 	if err := sp.head.Resume(q.After); err != nil {
-		return thole.Page{}, fmt.Errorf("read: %w", err)
+		return journal.Page{}, fmt.Errorf("read: %w", err)
 	}
 	return sp.read(q), nil
 }
 
-// Heads implements [thole.Backend].
-func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+// Heads implements [journal.Backend].
+func (s *Store) Heads(ctx context.Context, spaces ...string) ([]journal.Head, error) {
 	unlock, err := s.rlock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("heads: %w", err)
 	}
 	defer unlock()
-	heads := make([]thole.Head, len(spaces))
+	heads := make([]journal.Head, len(spaces))
 	for i, name := range spaces {
 		heads[i].Space = name
 		if sp, ok := s.spaces.Get(name); ok {
@@ -143,14 +143,14 @@ func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, erro
 	return heads, nil
 }
 
-// Spaces implements [thole.Backend].
-func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+// Spaces implements [journal.Backend].
+func (s *Store) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, error) {
 	unlock, err := s.rlock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("spaces: %w", err)
 	}
 	defer unlock()
-	limit := thole.PageLimit(q.Limit)
+	limit := journal.PageLimit(q.Limit)
 	var names []string
 	s.spaces.Ascend(q.After, func(name string, sp *space) bool {
 		if name != q.After && (q.DueBy.IsZero() || sp.due(q.DueBy)) {
@@ -169,7 +169,7 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return nil, thole.ErrClosed
+		return nil, journal.ErrClosed
 	}
 	return s.mu.Unlock, nil
 }
@@ -182,7 +182,7 @@ func (s *Store) rlock(ctx context.Context) (unlock func(), err error) {
 	s.mu.RLock()
 	if s.closed {
 		s.mu.RUnlock()
-		return nil, thole.ErrClosed
+		return nil, journal.ErrClosed
 	}
 	return s.mu.RUnlock, nil
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 	"go.uber.org/goleak"
 )
 
@@ -15,15 +15,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestACommitIsReadBack(t *testing.T) {
 	s := memstore.New()
 	t.Cleanup(func() { s.Close() })
-	results, err := s.Commit(t.Context(), []thole.Commit{{
+	results, err := s.Commit(t.Context(), []journal.Commit{{
 		Space: "user:1", Now: time.Now(), Actor: "system",
-		Events: []thole.Event{{Stream: "a", Type: "a.made", Data: []byte(`1`)}},
-		Writes: []thole.Write{{Key: "k", Value: []byte(`2`)}},
+		Events: []journal.Event{{Stream: "a", Type: "a.made", Data: []byte(`1`)}},
+		Writes: []journal.Write{{Key: "k", Value: []byte(`2`)}},
 	}})
 	if err != nil || results[0].Conflict != nil {
 		t.Fatalf("commit: got %v, %v; want success", results, err)
 	}
-	page, err := s.Read(t.Context(), "user:1", thole.ReadQuery{})
+	page, err := s.Read(t.Context(), "user:1", journal.ReadQuery{})
 	if err != nil || len(page.Events) != 1 || string(page.Events[0].Data) != "1" {
 		t.Fatalf("read: got %v, %v; want the event", page, err)
 	}
@@ -31,11 +31,11 @@ func TestACommitIsReadBack(t *testing.T) {
 	if err != nil || records[0].Version != results[0].Last {
 		t.Fatalf("get: got %v, %v; want version %v", records, err, results[0].Last)
 	}
-	if got := s.Durability(); got != thole.None {
-		t.Errorf("durability: got %q, want %q", got, thole.None)
+	if got := s.Durability(); got != journal.None {
+		t.Errorf("durability: got %q, want %q", got, journal.None)
 	}
 	s.Close()
-	if _, err := s.Get(t.Context(), "user:1", "k"); !errors.Is(err, thole.ErrClosed) {
+	if _, err := s.Get(t.Context(), "user:1", "k"); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("get after close: got %v, want ErrClosed", err)
 	}
 }

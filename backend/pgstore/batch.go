@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // batch is a batch of commits as arguments of the function thole.commit_1 (see
@@ -56,7 +56,7 @@ type writeColumns struct {
 }
 
 // newBatch turns commits into arguments.
-func newBatch(commits []thole.Commit) (*batch, error) {
+func newBatch(commits []journal.Commit) (*batch, error) {
 	b := &batch{}
 	for i := range commits {
 		b.spaces = append(b.spaces, commits[i].Space)
@@ -64,7 +64,7 @@ func newBatch(commits []thole.Commit) (*batch, error) {
 	slices.Sort(b.spaces)
 	b.spaces = slices.Compact(b.spaces)
 	for range b.spaces {
-		b.epochs = append(b.epochs, thole.NewEpoch(1))
+		b.epochs = append(b.epochs, journal.NewEpoch(1))
 	}
 	seg := newSegment()
 	for i := range commits {
@@ -81,7 +81,7 @@ func newBatch(commits []thole.Commit) (*batch, error) {
 	return b, nil
 }
 
-func (b *batch) add(c *thole.Commit) error {
+func (b *batch) add(c *journal.Commit) error {
 	if err := checkNames(c); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (b *batch) add(c *thole.Commit) error {
 }
 
 // checkNames returns ErrInvalid for a name that PostgreSQL does not keep.
-func checkNames(c *thole.Commit) error {
+func checkNames(c *journal.Commit) error {
 	names := []string{c.Space, c.Actor, c.Cause}
 	for i := range c.Checks {
 		names = append(names, c.Checks[i].Stream, c.Checks[i].Key)
@@ -120,19 +120,19 @@ func checkNames(c *thole.Commit) error {
 	}
 	for _, name := range names {
 		if !utf8.ValidString(name) || strings.Contains(name, "\x00") {
-			return fmt.Errorf("%w: the name %q is not UTF-8 or holds a zero byte", thole.ErrInvalid, name)
+			return fmt.Errorf("%w: the name %q is not UTF-8 or holds a zero byte", journal.ErrInvalid, name)
 		}
 	}
 	return nil
 }
 
-func (k *checkColumns) add(commit int32, c *thole.Check) {
+func (k *checkColumns) add(commit int32, c *journal.Check) {
 	k.commit = append(k.commit, commit)
 	k.stream, k.key = append(k.stream, c.Stream), append(k.key, c.Key)
 	k.epoch, k.seq = append(k.epoch, c.At.Epoch), append(k.seq, int64(c.At.Seq))
 }
 
-func (f *eventColumns) add(commit, n int32, e *thole.Event, actor, cause string) error {
+func (f *eventColumns) add(commit, n int32, e *journal.Event, actor, cause string) error {
 	refs, err := encodeRefs(e.Refs)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (f *eventColumns) add(commit, n int32, e *thole.Event, actor, cause string)
 	return nil
 }
 
-func (w *writeColumns) add(commit int32, r *thole.Write) {
+func (w *writeColumns) add(commit int32, r *journal.Write) {
 	w.commit, w.schema = append(w.commit, commit), append(w.schema, int64(r.Schema))
 	w.key, w.value = append(w.key, r.Key), append(w.value, r.Value)
 	w.expires, w.notify = append(w.expires, optional(r.Expires)), append(w.notify, r.Notify)
@@ -211,7 +211,7 @@ func (s *segment) changes(space, key, stream string) bool {
 	return ok
 }
 
-func (s *segment) admits(c *thole.Commit) bool {
+func (s *segment) admits(c *journal.Commit) bool {
 	for i := range c.Checks {
 		if k := &c.Checks[i]; s.changes(c.Space, k.Key, k.Stream) {
 			return false
@@ -225,7 +225,7 @@ func (s *segment) admits(c *thole.Commit) bool {
 	return true
 }
 
-func (s *segment) add(c *thole.Commit) {
+func (s *segment) add(c *journal.Commit) {
 	for i := range c.Events {
 		s.changed[name{c.Space, c.Events[i].Stream, true}] = struct{}{}
 	}

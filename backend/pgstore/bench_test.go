@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 )
 
 // BenchmarkAppend64 is 64 writers, each of which appends events of 512 bytes to
@@ -66,13 +67,13 @@ func benchStore(b *testing.B, dsn string) {
 	}
 	defer s.Close()
 	sp := s.Space("project:bench")
-	var last [benchThreads]thole.Position // of each thread; a writer's own
+	var last [benchThreads]journal.Position // of each thread; a writer's own
 	byWriters(b, func(n int) error {
 		thread := fmt.Sprintf("thread/thrd_%032x", n)
-		r, err := sp.Commit(context.Background(), thole.Commit{
-			Checks: []thole.Check{{Stream: thread, At: last[n]}},
-			Events: []thole.Event{{Stream: thread, Type: "message.added", Data: []byte(benchData)}},
-			Writes: []thole.Write{{Key: thread, Value: []byte(benchHead)}},
+		r, err := sp.Commit(context.Background(), journal.Commit{
+			Checks: []journal.Check{{Stream: thread, At: last[n]}},
+			Events: []journal.Event{{Stream: thread, Type: "message.added", Data: []byte(benchData)}},
+			Writes: []journal.Write{{Key: thread, Value: []byte(benchHead)}},
 		})
 		last[n] = r.Last
 		return err

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // commitSQL calls the function with as many arguments as batch.args gives.
@@ -24,24 +24,24 @@ func placeholders(n int) string {
 // maxRepeats bounds how often a commit is repeated that the server rolled back.
 const maxRepeats = 3
 
-// Commit implements [thole.Backend]. The batch is one call, which the server
+// Commit implements [journal.Backend]. The batch is one call, which the server
 // finishes or undoes whatever becomes of the client. It is repeated only when
 // the server says that it was undone and why that may pass; any other error
 // means that it is unknown what was applied. A commit with a name that PostgreSQL
 // does not keep is left out.
-func (s *Store) Commit(ctx context.Context, commits []thole.Commit) ([]thole.Result, error) {
+func (s *Store) Commit(ctx context.Context, commits []journal.Commit) ([]journal.Result, error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	defer leave()
 	if len(commits) == 0 {
-		return []thole.Result{}, nil
+		return []journal.Result{}, nil
 	}
 	return s.commit(ctx, commits)
 }
 
-func (s *Store) commit(ctx context.Context, commits []thole.Commit) ([]thole.Result, error) {
+func (s *Store) commit(ctx context.Context, commits []journal.Commit) ([]journal.Result, error) {
 	b, err := newBatch(commits)
 	switch half := len(commits) / 2; {
 	case err != nil && half > 0:
@@ -52,7 +52,7 @@ func (s *Store) commit(ctx context.Context, commits []thole.Commit) ([]thole.Res
 		rest, err := s.commit(ctx, commits[half:])
 		return append(first, rest...), err
 	case err != nil:
-		return []thole.Result{{Err: fmt.Errorf("commit: %w", err)}}, nil
+		return []journal.Result{{Err: fmt.Errorf("commit: %w", err)}}, nil
 	}
 	var out outcome
 	for range maxRepeats {
@@ -87,23 +87,23 @@ func (s *Store) call(ctx context.Context, b *batch) (out outcome, err error) {
 }
 
 // results translates the outcome.
-func (o *outcome) results(commits []thole.Commit, b *batch) []thole.Result {
-	results := make([]thole.Result, len(commits))
+func (o *outcome) results(commits []journal.Commit, b *batch) []journal.Result {
+	results := make([]journal.Result, len(commits))
 	for i := range commits {
 		if o.seqs[i] == 0 {
 			continue
 		}
-		last := thole.Position{Epoch: o.epochs[b.space[i]-1], Seq: uint64(o.seqs[i])}
+		last := journal.Position{Epoch: o.epochs[b.space[i]-1], Seq: uint64(o.seqs[i])}
 		results[i].Last = last
 		if n := uint64(len(commits[i].Events)); n > 0 {
-			results[i].First = thole.Position{Epoch: last.Epoch, Seq: last.Seq - n + 1}
+			results[i].First = journal.Position{Epoch: last.Epoch, Seq: last.Seq - n + 1}
 		}
 	}
 	for i, at := range o.commit {
 		c := &commits[at-1]
-		conflict := &thole.ConflictError{Space: c.Space, Expired: o.expired[i]}
+		conflict := &journal.ConflictError{Space: c.Space, Expired: o.expired[i]}
 		if o.seq[i] != 0 {
-			conflict.Actual = thole.Position{Epoch: o.epoch[i], Seq: uint64(o.seq[i])}
+			conflict.Actual = journal.Position{Epoch: o.epoch[i], Seq: uint64(o.seq[i])}
 		}
 		if item := o.item[i]; item > 0 {
 			conflict.Check = b.check(commits, at, item)
@@ -116,7 +116,7 @@ func (o *outcome) results(commits []thole.Commit, b *batch) []thole.Result {
 }
 
 // check finds the check with the given number, of the commit at, both from 1.
-func (b *batch) check(commits []thole.Commit, at, number int32) thole.Check {
+func (b *batch) check(commits []journal.Commit, at, number int32) journal.Check {
 	first := number - 1
 	for first > 0 && b.checks.commit[first-1] == at {
 		first--

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // The defaults of what a DSN may say; see [Open].
@@ -43,7 +43,7 @@ type config struct {
 func parse(dsn string) (*config, error) {
 	u, err := url.Parse(dsn)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return nil, fmt.Errorf("%w: the DSN of a postgres store is not a URL postgres://USER:PASSWORD@HOST:PORT/DATABASE", thole.ErrInvalid)
+		return nil, fmt.Errorf("%w: the DSN of a postgres store is not a URL postgres://USER:PASSWORD@HOST:PORT/DATABASE", journal.ErrInvalid)
 	}
 	q := u.Query()
 	take := func(name string) string {
@@ -56,16 +56,16 @@ func parse(dsn string) (*config, error) {
 		c.schema = defaultSchema
 	}
 	if len(c.schema) > 48 || strings.ContainsFunc(c.schema, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`".$`, r) }) {
-		return nil, fmt.Errorf("%w: schema %q is not a name of at most 48 printable ASCII characters without dots, dollars and quotes", thole.ErrInvalid, c.schema)
+		return nil, fmt.Errorf("%w: schema %q is not a name of at most 48 printable ASCII characters without dots, dollars and quotes", journal.ErrInvalid, c.schema)
 	}
 	for name, value := range map[string]string{"pooler": c.pooler, "hints": c.hints} {
 		if value != "" && value != "on" && value != "off" {
-			return nil, fmt.Errorf("%w: %s=%s in the DSN is neither on nor off", thole.ErrInvalid, name, value)
+			return nil, fmt.Errorf("%w: %s=%s in the DSN is neither on nor off", journal.ErrInvalid, name, value)
 		}
 	}
 	if text := take("timeout"); text != "" {
 		if c.timeout, err = time.ParseDuration(text); err != nil || c.timeout < time.Second {
-			return nil, fmt.Errorf("%w: timeout=%s in the DSN is no duration of a second or more, such as 30s", thole.ErrInvalid, text)
+			return nil, fmt.Errorf("%w: timeout=%s in the DSN is no duration of a second or more, such as 30s", journal.ErrInvalid, text)
 		}
 	}
 	if direct := take("direct"); direct != "" {
@@ -73,7 +73,7 @@ func parse(dsn string) (*config, error) {
 			err = oneHost(c.direct)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: direct in the DSN: %w", thole.ErrInvalid, err)
+			return nil, fmt.Errorf("%w: direct in the DSN: %w", journal.ErrInvalid, err)
 		}
 		harden(c.direct)
 	}
@@ -87,7 +87,7 @@ func parse(dsn string) (*config, error) {
 		err = oneHost(c.pool.ConnConfig)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: the DSN of a postgres store: %w", thole.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: the DSN of a postgres store: %w", journal.ErrInvalid, err)
 	}
 	c.pool.PingTimeout = pingTimeout
 	harden(c.pool.ConnConfig)

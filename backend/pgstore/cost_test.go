@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 )
 
 // TestNeitherACommitNorAPageCostsMoreInALargeSpace counts the entries of the
@@ -19,15 +19,15 @@ func TestNeitherACommitNorAPageCostsMoreInALargeSpace(t *testing.T) {
 		s := open(t, dsn)
 		defer s.Close()
 		for i := range 20 {
-			c := thole.Commit{Space: "user:1", Now: time.Unix(1, 0)}
-			for j := range thole.MaxCommitItems {
-				w := thole.Write{Key: fmt.Sprintf("a/%d/%d", i, j), Value: []byte(`1`)}
+			c := journal.Commit{Space: "user:1", Now: time.Unix(1, 0)}
+			for j := range journal.MaxCommitItems {
+				w := journal.Write{Key: fmt.Sprintf("a/%d/%d", i, j), Value: []byte(`1`)}
 				if j%10 == 0 {
 					w.Expires = time.Unix(1000, 0)
 				}
 				c.Writes = append(c.Writes, w)
 			}
-			if _, err := s.Commit(t.Context(), []thole.Commit{c}); err != nil {
+			if _, err := s.Commit(t.Context(), []journal.Commit{c}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -36,16 +36,16 @@ func TestNeitherACommitNorAPageCostsMoreInALargeSpace(t *testing.T) {
 		SELECT 1000 + n % 1000, 'b/' || n, 1, now(), '2100-01-01', false, 0, '1' FROM generate_series(1, 30000) AS n; ANALYZE`)
 	for name, do := range map[string]func(*pgstore.Store) error{
 		"commit of a record": func(s *pgstore.Store) error {
-			c := thole.Commit{Space: "user:1", Now: time.Unix(2, 0), Writes: []thole.Write{{Key: "a/5/5", Value: []byte(`2`)}}}
-			_, err := s.Commit(t.Context(), []thole.Commit{c})
+			c := journal.Commit{Space: "user:1", Now: time.Unix(2, 0), Writes: []journal.Write{{Key: "a/5/5", Value: []byte(`2`)}}}
+			_, err := s.Commit(t.Context(), []journal.Commit{c})
 			return err
 		},
 		"page of a list": func(s *pgstore.Store) error {
-			_, err := s.List(t.Context(), "user:1", thole.ListQuery{Prefix: "a/", After: "a/3", Limit: 10})
+			_, err := s.List(t.Context(), "user:1", journal.ListQuery{Prefix: "a/", After: "a/3", Limit: 10})
 			return err
 		},
 		"list of what is due": func(s *pgstore.Store) error {
-			_, err := s.List(t.Context(), "user:1", thole.ListQuery{DueBy: time.Unix(2, 0)})
+			_, err := s.List(t.Context(), "user:1", journal.ListQuery{DueBy: time.Unix(2, 0)})
 			return err
 		},
 	} {

@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // errLate ends the context of a call that took too long.
-var errLate = fmt.Errorf("%w: no answer in time", thole.ErrUnavailable)
+var errLate = fmt.Errorf("%w: no answer in time", journal.ErrUnavailable)
 
 // The codes of PostgreSQL that mean something to us (its manual, appendix A).
 const (
@@ -76,37 +76,37 @@ func (c *config) explain(ctx context.Context, err error) error {
 	case "":
 		return c.explainConnection(ctx, err, say)
 	case badPassword, badAuthorization:
-		return say(thole.ErrInvalid, "does not let user "+user+" in; check user and password in the DSN, and pg_hba.conf")
+		return say(journal.ErrInvalid, "does not let user "+user+" in; check user and password in the DSN, and pg_hba.conf")
 	case noDatabase:
-		return say(thole.ErrNotFound, "does not exist; create it (createdb "+c.pool.ConnConfig.Database+") or name another")
+		return say(journal.ErrNotFound, "does not exist; create it (createdb "+c.pool.ConnConfig.Database+") or name another")
 	case noPrivilege:
-		return say(thole.ErrInvalid, "forbids this to user "+user+"; make it the owner of schema "+c.schema+
+		return say(journal.ErrInvalid, "forbids this to user "+user+"; make it the owner of schema "+c.schema+
 			" (CREATE SCHEMA "+c.schema+" AUTHORIZATION "+user+")")
 	case noFunction, noTable, noColumn, noSchema:
 		return say(errors.ErrUnsupported, "has no schema "+c.schema+" that this program knows: it was removed, or migrated by a newer program; restart with that one")
 	case noStatement, statementExists:
-		return say(thole.ErrInvalid, "is behind a transaction pooler; add pooler=on to the DSN")
+		return say(journal.ErrInvalid, "is behind a transaction pooler; add pooler=on to the DSN")
 	case diskFull:
-		return say(thole.ErrFull, "cannot grow: its disk is full; free some space and try again, nothing was lost")
+		return say(journal.ErrFull, "cannot grow: its disk is full; free some space and try again, nothing was lost")
 	case tooManyConnections:
-		return say(thole.ErrUnavailable, "has no connection left; lower pool_max_conns in the DSN, or raise max_connections")
+		return say(journal.ErrUnavailable, "has no connection left; lower pool_max_conns in the DSN, or raise max_connections")
 	case readOnly:
-		return say(thole.ErrUnavailable, "is read-only; is it a standby now?")
+		return say(journal.ErrUnavailable, "is read-only; is it a standby now?")
 	case statementTimeout, lockTimeout:
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		return say(thole.ErrUnavailable, fmt.Sprintf("took longer than %v; is it overloaded, or does someone hold a lock?", c.timeout))
+		return say(journal.ErrUnavailable, fmt.Sprintf("took longer than %v; is it overloaded, or does someone hold a lock?", c.timeout))
 	case dataCorrupted, indexCorrupted:
-		return say(thole.ErrCorrupt, "is damaged; restore a backup")
+		return say(journal.ErrCorrupt, "is damaged; restore a backup")
 	case shuttingDown, crashed, startingUp, idleTooLong:
-		return say(thole.ErrUnavailable, "stops or starts; try again")
+		return say(journal.ErrUnavailable, "stops or starts; try again")
 	}
 	switch state := code(err); {
 	case strings.HasPrefix(state, connectionClass):
-		return say(thole.ErrUnavailable, "lost the connection, or a pooler before it refuses one")
+		return say(journal.ErrUnavailable, "lost the connection, or a pooler before it refuses one")
 	case strings.HasPrefix(state, resourceClass):
-		return say(thole.ErrUnavailable, "has not enough of what it needs; try again")
+		return say(journal.ErrUnavailable, "has not enough of what it needs; try again")
 	}
 	return say(nil, "failed")
 }
@@ -116,7 +116,7 @@ func (c *config) explain(ctx context.Context, err error) error {
 func (s *Store) explain(ctx context.Context, err error) error {
 	switch code(err) {
 	case badPassword, badAuthorization, noDatabase, noPrivilege:
-		return fmt.Errorf("%w: %s no longer lets user %s in: %w", thole.ErrUnavailable, s.name(), s.config.pool.ConnConfig.User, err)
+		return fmt.Errorf("%w: %s no longer lets user %s in: %w", journal.ErrUnavailable, s.name(), s.config.pool.ConnConfig.User, err)
 	}
 	return s.config.explain(ctx, err)
 }
@@ -133,9 +133,9 @@ func (c *config) explainConnection(ctx context.Context, err error, say func(erro
 	var connect *pgconn.ConnectError
 	switch {
 	case errors.As(err, &connect), pgconn.Timeout(err):
-		return say(thole.ErrUnavailable, "cannot be reached; does it run, and is the address right?")
+		return say(journal.ErrUnavailable, "cannot be reached; does it run, and is the address right?")
 	case errors.As(err, &network), isBroken(err):
-		return say(thole.ErrUnavailable, "closed the connection")
+		return say(journal.ErrUnavailable, "closed the connection")
 	}
 	return err
 }

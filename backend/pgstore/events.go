@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // maxScan bounds how many events one page looks at, so that a filter which
 // hardly matches does not occupy the server for long.
-const maxScan = 8 * thole.MaxPage
+const maxScan = 8 * journal.MaxPage
 
-// Read implements [thole.Backend].
-func (s *Store) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+// Read implements [journal.Backend].
+func (s *Store) Read(ctx context.Context, space string, q journal.ReadQuery) (journal.Page, error) {
 	sc := newScan(space, q)
-	head := thole.Head{Space: space}
+	head := journal.Head{Space: space}
 	err := s.query(ctx, func(rows pgx.Rows) (err error) {
 		if err := sc.scan(rows); err != nil {
 			return err
@@ -33,7 +33,7 @@ func (s *Store) Read(ctx context.Context, space string, q thole.ReadQuery) (thol
 		err = head.Resume(q.After)
 	}
 	if err != nil {
-		return thole.Page{}, fmt.Errorf("read %s: %w", space, err)
+		return journal.Page{}, fmt.Errorf("read %s: %w", space, err)
 	}
 	return sc.page, nil
 }
@@ -45,7 +45,7 @@ type scan struct {
 	sql      strings.Builder
 	args     []any
 
-	page thole.Page
+	page journal.Page
 	full bool
 
 	row
@@ -60,8 +60,8 @@ type scan struct {
 // newScan writes the statement. Limits are part of its text, since the server
 // plans with them. The rows of a walk with filters are numbered, and the one at
 // which the page must end is among the result whether it matches or not.
-func newScan(space string, q thole.ReadQuery) *scan {
-	sc := &scan{limit: thole.PageLimit(q.Limit), backward: q.Backward}
+func newScan(space string, q journal.ReadQuery) *scan {
+	sc := &scan{limit: journal.PageLimit(q.Limit), backward: q.Backward}
 	order := `ASC`
 	if q.Backward {
 		order = `DESC`
@@ -98,7 +98,7 @@ func (sc *scan) arg(value any) string {
 }
 
 // filter is the condition for what q selects by beside stream and range.
-func (sc *scan) filter(q thole.ReadQuery) string {
+func (sc *scan) filter(q journal.ReadQuery) string {
 	var all []string
 	and := func(condition string, value any) { all = append(all, condition+sc.arg(value)) }
 	if len(q.Types) > 0 {
@@ -139,7 +139,7 @@ func (sc *scan) scan(rows pgx.Rows) error {
 }
 
 // add adds the row to the page, or notes that there is more.
-func (sc *scan) add(h *thole.Head) error {
+func (sc *scan) add(h *journal.Head) error {
 	if sc.seq == nil || sc.full {
 		return nil
 	}
@@ -157,12 +157,12 @@ func (sc *scan) add(h *thole.Head) error {
 		sc.page.Next, sc.full = sc.page.Events[n-1].Position, true
 		return nil
 	}
-	e := thole.Event{
+	e := journal.Event{
 		Position: at, Stream: *sc.stream, Type: *sc.typ, Time: sc.time.UTC(), Schema: int(*sc.schema),
 		Actor: text(sc.actor), Subject: text(sc.subject), Cause: text(sc.cause), Data: sc.data,
 	}
 	if sc.refs != nil {
-		if err := thole.Decode("refs of event "+at.String(), sc.refs, &e.Refs); err != nil {
+		if err := journal.Decode("refs of event "+at.String(), sc.refs, &e.Refs); err != nil {
 			return err
 		}
 	}

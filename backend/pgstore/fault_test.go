@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 )
 
 // eventually calls try until it succeeds; another process is at work.
@@ -47,11 +47,11 @@ func TestAStoreOutlivesTheServersEnd(t *testing.T) {
 		if err := end(); err != nil {
 			t.Fatal(err)
 		}
-		_, err := ours.Commit(t.Context(), []thole.Commit{{Space: "user:1", Events: []thole.Event{{Stream: "s", Type: "s.made"}}}})
-		if !errors.Is(err, thole.ErrUnavailable) {
+		_, err := ours.Commit(t.Context(), []journal.Commit{{Space: "user:1", Events: []journal.Event{{Stream: "s", Type: "s.made"}}}})
+		if !errors.Is(err, journal.ErrUnavailable) {
 			t.Errorf("commit without a server: got error %v, want ErrUnavailable", err)
 		}
-		if _, err := ours.Heads(t.Context(), "user:1"); !errors.Is(err, thole.ErrUnavailable) {
+		if _, err := ours.Heads(t.Context(), "user:1"); !errors.Is(err, journal.ErrUnavailable) {
 			t.Errorf("heads without a server: got error %v, want ErrUnavailable", err)
 		}
 		if err := server.Restart(); err != nil {
@@ -65,7 +65,7 @@ func TestAStoreOutlivesTheServersEnd(t *testing.T) {
 			return err
 		})
 		eventually(t, "a hint after a restart", func() error {
-			r, err := theirs.Commit(t.Context(), []thole.Commit{{Space: "user:2", Events: []thole.Event{{Stream: "s", Type: "s.made"}}}})
+			r, err := theirs.Commit(t.Context(), []journal.Commit{{Space: "user:2", Events: []journal.Event{{Stream: "s", Type: "s.made"}}}})
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func TestAServerThatEndsBehindAPoolerIsUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 { // a pooler says one thing at first and another then
-		if _, err := s.Heads(t.Context(), "user:1"); !errors.Is(err, thole.ErrUnavailable) {
+		if _, err := s.Heads(t.Context(), "user:1"); !errors.Is(err, journal.ErrUnavailable) {
 			t.Errorf("heads: got error %v, want ErrUnavailable", err)
 		}
 	}
@@ -121,8 +121,8 @@ func TestALockThatSomeoneHoldsEndsInAnError(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- pgstore.HoldHead(t.Context(), holder, "user:1", held, release) }()
 	<-held
-	_, err := s.Commit(t.Context(), []thole.Commit{{Space: "user:1", Events: []thole.Event{{Stream: "s", Type: "s.made"}}}})
-	if !errors.Is(err, thole.ErrUnavailable) {
+	_, err := s.Commit(t.Context(), []journal.Commit{{Space: "user:1", Events: []journal.Event{{Stream: "s", Type: "s.made"}}}})
+	if !errors.Is(err, journal.ErrUnavailable) {
 		t.Errorf("commit to a space whose head is locked: got error %v, want ErrUnavailable", err)
 	}
 	commit(t, s, "user:2", "s", `1`)
@@ -140,7 +140,7 @@ func TestADurabilityThatIsNoneOfOursIsNamed(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if got := open(t, dsn).Durability(); got != thole.Relaxed {
+	if got := open(t, dsn).Durability(); got != journal.Relaxed {
 		t.Errorf("durability with fsync off: got %v, want relaxed", got)
 	}
 }
@@ -161,7 +161,7 @@ func TestCheckFindsWhatTheFormatRulesOut(t *testing.T) {
 	} {
 		undo := lines(t, dsn, dumpSQL)
 		execSQL(t, dsn, damage)
-		if err := s.Check(t.Context()); !errors.Is(err, thole.ErrCorrupt) {
+		if err := s.Check(t.Context()); !errors.Is(err, journal.ErrCorrupt) {
 			t.Errorf("after %s: got %v, want ErrCorrupt", damage, err)
 		}
 		execSQL(t, dsn, `TRUNCATE thole.space, thole.event, thole.record; `+undo)
@@ -197,7 +197,7 @@ func TestAStoreThatIsLetInNoMoreIsUnavailable(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if _, err := s.Get(t.Context(), "user:1", "k"); !errors.Is(err, thole.ErrUnavailable) {
+			if _, err := s.Get(t.Context(), "user:1", "k"); !errors.Is(err, journal.ErrUnavailable) {
 				t.Errorf("get while %s: got %v, want ErrUnavailable", what, err)
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // FuzzNotification sends what anybody may who is connected to the database,
@@ -25,12 +25,12 @@ func FuzzNotification(f *testing.F) {
 		if signals {
 			channel = w.signalChannel()
 		}
-		mine := thole.Signal{Origin: "o", Space: "user:1", Event: thole.Event{Stream: "s", Type: "a.b", Data: json.RawMessage(`"x"`)}}
-		payloads, err := pack([]thole.Signal{mine})
+		mine := journal.Signal{Origin: "o", Space: "user:1", Event: journal.Event{Stream: "s", Type: "a.b", Data: json.RawMessage(`"x"`)}}
+		payloads, err := pack([]journal.Signal{mine})
 		if err != nil {
 			t.Fatal(err)
 		}
-		long, err := json.Marshal([]thole.Signal{mine})
+		long, err := json.Marshal([]journal.Signal{mine})
 		if err != nil {
 			t.Fatal(err)
 		}

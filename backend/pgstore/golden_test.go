@@ -13,9 +13,9 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 )
 
 // testdata/v1.schema is what the first migration makes, v1.sql the rows of a
@@ -139,7 +139,7 @@ func TestGoldenStoreReadsAndGoesOn(t *testing.T) {
 	if err := s.Load(t.Context(), "user:half", imported); err != nil {
 		t.Errorf("end of an import that was under way: %v", err)
 	}
-	if page, err := s.Read(t.Context(), "user:half", thole.ReadQuery{}); err != nil || len(page.Events) != 2 {
+	if page, err := s.Read(t.Context(), "user:half", journal.ReadQuery{}); err != nil || len(page.Events) != 2 {
 		t.Errorf("what was imported: got %v, %v; want both events", page.Events, err)
 	}
 }
@@ -158,64 +158,64 @@ UNION ALL
 SELECT pg_catalog.format('INSERT INTO thole.record (space, key, version, updated, expires, notify, schema, value) VALUES (%s, %L, %s, %L, %L, %L, %s, %L);',
 	space, key, version, updated, expires, notify, schema, value) FROM (SELECT * FROM thole.record ORDER BY space, key) AS r`
 
-func at(epoch string, seq uint64) thole.Position { return thole.Position{Epoch: epoch, Seq: seq} }
+func at(epoch string, seq uint64) journal.Position { return journal.Position{Epoch: epoch, Seq: seq} }
 
 // staged is the rest of an import of which fill loads the first event.
-var staged = thole.Chunk{
-	Head: thole.Head{
+var staged = journal.Chunk{
+	Head: journal.Head{
 		Space: "user:half", Oldest: at("0001aaaaaaaa", 1), Last: at("0001aaaaaaaa", 2),
-		Epochs: []thole.Epoch{{Name: "0001aaaaaaaa", First: 1, Last: 2}},
+		Epochs: []journal.Epoch{{Name: "0001aaaaaaaa", First: 1, Last: 2}},
 	},
-	Events: []thole.Event{{Position: at("0001aaaaaaaa", 2), Stream: "s", Type: "s.made", Time: time.Unix(2, 0)}},
+	Events: []journal.Event{{Position: at("0001aaaaaaaa", 2), Stream: "s", Type: "s.made", Time: time.Unix(2, 0)}},
 }
 
 // fill writes what a store may hold.
 func fill(t *testing.T, s *pgstore.Store) {
 	t.Helper()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-	results, err := s.Commit(t.Context(), []thole.Commit{
+	results, err := s.Commit(t.Context(), []journal.Commit{
 		{
 			Space: "project:shop", Now: now, Actor: "user:42", Cause: "sess_1",
-			Events: []thole.Event{
+			Events: []journal.Event{
 				{Stream: "thread/a", Type: "message.added", Subject: "user:42", Refs: []string{"task_1", `a"b`}, Schema: 2, Data: []byte("{\"n\": 1.0,\n \"text\":\"it's ü\\u0000\"}")},
 				{Stream: "thread/ü'\\", Type: "note.added"},
 				{Stream: "thread/b", Type: "message.added", Subject: "user:7", Data: []byte(`"secret"`)},
 				{Stream: "gone", Type: "note.added", Data: []byte(`0`)},
 			},
-			Writes: []thole.Write{
+			Writes: []journal.Write{
 				{Key: "thread/a", Value: []byte(`{"turns": 1, "a": 1E400}`), Schema: 3},
 				{Key: "thread/ü'\\", Value: []byte(`null`), Expires: now.Add(time.Hour), Notify: true},
 				{Key: "idem/x", Value: []byte(`[]`), Expires: now.Add(-time.Hour)},
 			},
 		},
-		{Space: "project:shop", Now: now.Add(time.Second), Writes: []thole.Write{{Key: "thread/b", Value: []byte(`2`)}}},
-		{Space: "user:42", Now: now, Events: []thole.Event{{Stream: "s", Type: "s.made"}, {Stream: "s", Type: "s.made", Data: []byte(`1`)}}},
+		{Space: "project:shop", Now: now.Add(time.Second), Writes: []journal.Write{{Key: "thread/b", Value: []byte(`2`)}}},
+		{Space: "user:42", Now: now, Events: []journal.Event{{Stream: "s", Type: "s.made"}, {Stream: "s", Type: "s.made", Data: []byte(`1`)}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	shop := results[0]
-	for space, p := range map[string]thole.Purge{
-		"project:shop": {Events: []thole.Position{at(shop.First.Epoch, 3)}},
+	for space, p := range map[string]journal.Purge{
+		"project:shop": {Events: []journal.Position{at(shop.First.Epoch, 3)}},
 		"user:42":      {Before: results[2].Last},
 	} {
 		if err := s.Purge(t.Context(), space, p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Purge(t.Context(), "project:shop", thole.Purge{Streams: []string{"gone"}}); err != nil {
+	if err := s.Purge(t.Context(), "project:shop", journal.Purge{Streams: []string{"gone"}}); err != nil {
 		t.Fatal(err)
 	}
-	restored := thole.Chunk{Done: true, Head: thole.Head{
+	restored := journal.Chunk{Done: true, Head: journal.Head{
 		Space: "user:restored", Oldest: at("0001aaaaaaaa", 2), Last: at("0002bbbbbbbb", 3),
-		Epochs: []thole.Epoch{{Name: "0001aaaaaaaa", First: 1, Last: 2}, {Name: "0002bbbbbbbb", First: 3, Last: 3}},
-	}, Events: []thole.Event{
+		Epochs: []journal.Epoch{{Name: "0001aaaaaaaa", First: 1, Last: 2}, {Name: "0002bbbbbbbb", First: 3, Last: 3}},
+	}, Events: []journal.Event{
 		{Position: at("0001aaaaaaaa", 2), Stream: "s", Type: "s.made", Time: now, Actor: "system"},
 		{Position: at("0002bbbbbbbb", 3), Stream: "s", Type: "s.made", Time: now},
-	}, Records: []thole.Record{{Key: "k", Value: []byte(`1`), Version: at("0001aaaaaaaa", 1), Updated: now}}}
+	}, Records: []journal.Record{{Key: "k", Value: []byte(`1`), Version: at("0001aaaaaaaa", 1), Updated: now}}}
 	first := staged
-	first.Events = []thole.Event{{Position: at("0001aaaaaaaa", 1), Stream: "s", Type: "s.made", Time: time.Unix(1, 0)}}
-	for space, c := range map[string]thole.Chunk{"user:restored": restored, "user:half": first} {
+	first.Events = []journal.Event{{Position: at("0001aaaaaaaa", 1), Stream: "s", Type: "s.made", Time: time.Unix(1, 0)}}
+	for space, c := range map[string]journal.Chunk{"user:restored": restored, "user:half": first} {
 		if err := s.Load(t.Context(), space, c); err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func readAll(t *testing.T, s *pgstore.Store) string {
 		}
 		fmt.Fprintf(&out, "%s %s %q\n", what, text, data)
 	}
-	spaces, err := s.Spaces(t.Context(), thole.SpacesQuery{})
+	spaces, err := s.Spaces(t.Context(), journal.SpacesQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func readAll(t *testing.T, s *pgstore.Store) string {
 			t.Fatal(err)
 		}
 		say("head", heads[0], nil)
-		page, err := s.Read(t.Context(), space, thole.ReadQuery{})
+		page, err := s.Read(t.Context(), space, journal.ReadQuery{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +253,7 @@ func readAll(t *testing.T, s *pgstore.Store) string {
 			e.Data = nil
 			say("event", e, data)
 		}
-		records, err := s.List(t.Context(), space, thole.ListQuery{})
+		records, err := s.List(t.Context(), space, journal.ListQuery{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // transact runs f in a transaction of an administrator's task: it may take as
@@ -33,25 +33,25 @@ func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx pgx
 	return s.explain(ctx, err)
 }
 
-// Load implements [thole.Backend]. Until the chunk with Done the import is a
+// Load implements [journal.Backend]. Until the chunk with Done the import is a
 // staged space, which survives a restart but which nothing shows. A space that
 // exists is ErrExists.
-func (s *Store) Load(ctx context.Context, space string, c thole.Chunk) error {
+func (s *Store) Load(ctx context.Context, space string, c journal.Chunk) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("load %s: %w", space, err)
 	}
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := s.lock(ctx, tx, space, false)
 		if err == nil {
-			return thole.ErrExists
+			return journal.ErrExists
 		}
-		if !errors.Is(err, thole.ErrNotFound) {
+		if !errors.Is(err, journal.ErrNotFound) {
 			return err
 		}
 		return s.load(ctx, tx, space, &c)
 	})
 	if code(err) == uniqueViolation { // it was created meanwhile
-		err = fmt.Errorf("%w: %w", thole.ErrExists, err)
+		err = fmt.Errorf("%w: %w", journal.ErrExists, err)
 	}
 	if err != nil {
 		return fmt.Errorf("load %s: %w", space, err)
@@ -59,7 +59,7 @@ func (s *Store) Load(ctx context.Context, space string, c thole.Chunk) error {
 	return nil
 }
 
-func (s *Store) load(ctx context.Context, tx pgx.Tx, space string, c *thole.Chunk) error {
+func (s *Store) load(ctx context.Context, tx pgx.Tx, space string, c *journal.Chunk) error {
 	id, err := s.stage(ctx, tx, space, c.Head)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *Store) load(ctx context.Context, tx pgx.Tx, space string, c *thole.Chun
 // locked is a space whose head the transaction has locked.
 type locked struct {
 	id   int64
-	head thole.Head
+	head journal.Head
 }
 
 // lock locks a head. ErrNotFound says that there is none.
@@ -88,7 +88,7 @@ func (s *Store) lock(ctx context.Context, tx pgx.Tx, space string, staged bool) 
 	err = tx.QueryRow(ctx, s.sql(`SELECT s.id, `+headColumns+` FROM thole.space AS s WHERE s.name = $1 AND s.staged = $2 FOR UPDATE`), space, staged).
 		Scan(&l.id, &r.oldest, &r.last, &r.epochs)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return l, thole.ErrNotFound
+		return l, journal.ErrNotFound
 	}
 	if err == nil {
 		l.head, err = r.head(space)
@@ -97,7 +97,7 @@ func (s *Store) lock(ctx context.Context, tx pgx.Tx, space string, staged bool) 
 }
 
 // stage returns the staged space. It begins anew if the head is another one.
-func (s *Store) stage(ctx context.Context, tx pgx.Tx, space string, head thole.Head) (id int64, err error) {
+func (s *Store) stage(ctx context.Context, tx pgx.Tx, space string, head journal.Head) (id int64, err error) {
 	staged, err := s.lock(ctx, tx, space, true)
 	switch {
 	case err == nil:
@@ -107,7 +107,7 @@ func (s *Store) stage(ctx context.Context, tx pgx.Tx, space string, head thole.H
 		if err := s.drop(ctx, tx, staged.id); err != nil {
 			return 0, err
 		}
-	case !errors.Is(err, thole.ErrNotFound):
+	case !errors.Is(err, journal.ErrNotFound):
 		return 0, err
 	}
 	epochs, err := json.Marshal(head.Epochs)
@@ -122,7 +122,7 @@ func (s *Store) stage(ctx context.Context, tx pgx.Tx, space string, head thole.H
 }
 
 // loadEvents inserts events. A chunk may be sent again.
-func (s *Store) loadEvents(ctx context.Context, tx pgx.Tx, id int64, events []thole.Event) error {
+func (s *Store) loadEvents(ctx context.Context, tx pgx.Tx, id int64, events []journal.Event) error {
 	var f eventColumns
 	var seqs []int64
 	var times []time.Time
@@ -144,13 +144,13 @@ func (s *Store) loadEvents(ctx context.Context, tx pgx.Tx, id int64, events []th
 	return err
 }
 
-func (s *Store) loadRecords(ctx context.Context, tx pgx.Tx, id int64, records []thole.Record) error {
+func (s *Store) loadRecords(ctx context.Context, tx pgx.Tx, id int64, records []journal.Record) error {
 	var w writeColumns
 	var versions []int64
 	var times []time.Time
 	for i := range records {
 		r := &records[i]
-		w.add(0, &thole.Write{Key: r.Key, Value: r.Value, Schema: r.Schema, Expires: r.Expires, Notify: r.Notify})
+		w.add(0, &journal.Write{Key: r.Key, Value: r.Value, Schema: r.Schema, Expires: r.Expires, Notify: r.Notify})
 		versions, times = append(versions, int64(r.Version.Seq)), append(times, r.Updated)
 	}
 	_, err := tx.Exec(ctx, s.sql(`INSERT INTO thole.record (space, key, version, updated, expires, notify, schema, value)

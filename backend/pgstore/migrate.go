@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A migration takes a store from the version before it to its own: the n-th
@@ -71,7 +71,7 @@ func (c *config) version(ctx context.Context, q querier, known int) (int, error)
 	case err != nil:
 		return 0, err
 	case !exists && others > 0:
-		return 0, fmt.Errorf("%w: schema %s of %s belongs to another program; name another with schema= in the DSN", thole.ErrInvalid, c.schema, c.name())
+		return 0, fmt.Errorf("%w: schema %s of %s belongs to another program; name another with schema= in the DSN", journal.ErrInvalid, c.schema, c.name())
 	case !exists:
 		return 0, nil
 	}

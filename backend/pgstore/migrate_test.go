@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 )
 
 // later are migrations of programs to come: one that adds, one that takes away.
@@ -35,7 +35,7 @@ func write(s *Store, space string, stop <-chan struct{}) (n int, err error) {
 			return n, nil
 		default:
 		}
-		_, err := s.Commit(context.Background(), []thole.Commit{{Space: space, Now: time.Now(), Events: []thole.Event{{Stream: "s", Type: "s.made"}}}})
+		_, err := s.Commit(context.Background(), []journal.Commit{{Space: space, Now: time.Now(), Events: []journal.Event{{Stream: "s", Type: "s.made"}}}})
 		if err != nil {
 			return n, err
 		}
@@ -65,7 +65,7 @@ func TestAnOlderProgramGoesOnWhileANewerOneAddsToTheStore(t *testing.T) {
 		t.Fatalf("open by the older program: %v", err)
 	}
 	defer again.Close()
-	if _, err := again.Commit(t.Context(), []thole.Commit{{Space: "user:2", Events: []thole.Event{{Stream: "s", Type: "s.made"}}}}); err != nil {
+	if _, err := again.Commit(t.Context(), []journal.Commit{{Space: "user:2", Events: []journal.Event{{Stream: "s", Type: "s.made"}}}}); err != nil {
 		t.Errorf("commit by the older program: %v", err)
 	}
 	close(stop)

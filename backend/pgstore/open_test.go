@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 )
 
 // execSQL runs statements as an administrator would.
@@ -75,24 +75,24 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		want      error
 		says      string
 	}{
-		{"no URL", "postgres", thole.ErrInvalid, "postgres://USER"},
-		{"no such option", with(t, dsn, "pooler", "maybe"), thole.ErrInvalid, "neither on nor off"},
-		{"a timeout that is none", with(t, dsn, "timeout", "soon"), thole.ErrInvalid, "30s"},
-		{"a schema that is no name", with(t, dsn, "schema", `a"b`), thole.ErrInvalid, "schema"},
-		{"a schema that ends a function", with(t, dsn, "schema", `a$$b`), thole.ErrInvalid, "schema"},
-		{"two hosts", severalHosts(t, dsn), thole.ErrInvalid, "one host"},
-		{"two hosts as a parameter", "postgres://thole:hunter2@/x?host=127.0.0.1,127.0.0.1&port=1,2", thole.ErrInvalid, "one host"},
-		{"two hosts of the direct connection", with(t, dsn, "direct", "postgres://thole:hunter2@127.0.0.1:1,127.0.0.1:2/x"), thole.ErrInvalid, "direct"},
-		{"wrong password", as(t, dsn, "thole", "hunter2", ""), thole.ErrInvalid, "password"},
-		{"no such user", as(t, dsn, "nobody", "hunter2", ""), thole.ErrInvalid, "user nobody"},
-		{"no such database", as(t, dsn, "", "", "nowhere"), thole.ErrNotFound, "createdb nowhere"},
-		{"no server", "postgres://thole:hunter2@127.0.0.1:1/x", thole.ErrUnavailable, "does it run"},
-		{"no right to create", as(t, dsn, "guest", "guest", ""), thole.ErrInvalid, "AUTHORIZATION guest"},
+		{"no URL", "postgres", journal.ErrInvalid, "postgres://USER"},
+		{"no such option", with(t, dsn, "pooler", "maybe"), journal.ErrInvalid, "neither on nor off"},
+		{"a timeout that is none", with(t, dsn, "timeout", "soon"), journal.ErrInvalid, "30s"},
+		{"a schema that is no name", with(t, dsn, "schema", `a"b`), journal.ErrInvalid, "schema"},
+		{"a schema that ends a function", with(t, dsn, "schema", `a$$b`), journal.ErrInvalid, "schema"},
+		{"two hosts", severalHosts(t, dsn), journal.ErrInvalid, "one host"},
+		{"two hosts as a parameter", "postgres://thole:hunter2@/x?host=127.0.0.1,127.0.0.1&port=1,2", journal.ErrInvalid, "one host"},
+		{"two hosts of the direct connection", with(t, dsn, "direct", "postgres://thole:hunter2@127.0.0.1:1,127.0.0.1:2/x"), journal.ErrInvalid, "direct"},
+		{"wrong password", as(t, dsn, "thole", "hunter2", ""), journal.ErrInvalid, "password"},
+		{"no such user", as(t, dsn, "nobody", "hunter2", ""), journal.ErrInvalid, "user nobody"},
+		{"no such database", as(t, dsn, "", "", "nowhere"), journal.ErrNotFound, "createdb nowhere"},
+		{"no server", "postgres://thole:hunter2@127.0.0.1:1/x", journal.ErrUnavailable, "does it run"},
+		{"no right to create", as(t, dsn, "guest", "guest", ""), journal.ErrInvalid, "AUTHORIZATION guest"},
 		{"another encoding", as(t, dsn, "", "", "latin"), errors.ErrUnsupported, "UTF8"},
 		{"another isolation", sequel, errors.ErrUnsupported, "read committed"},
-		{"the schema of another program", with(t, dsn, "schema", "theirs"), thole.ErrInvalid, "schema="},
+		{"the schema of another program", with(t, dsn, "schema", "theirs"), journal.ErrInvalid, "schema="},
 		{"a store of a newer program", with(t, dsn, "schema", "newer"), errors.ErrUnsupported, "newer"},
-		{"a direct connection that is none", with(t, dsn, "direct", "postgres://thole:hunter2@127.0.0.1:1/x"), thole.ErrUnavailable, "hints and signals"},
+		{"a direct connection that is none", with(t, dsn, "direct", "postgres://thole:hunter2@127.0.0.1:1/x"), journal.ErrUnavailable, "hints and signals"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := pgstore.Open(t.Context(), tt.dsn)
@@ -119,11 +119,11 @@ func TestAPoolerWithoutADirectConnectionNeedsNoOption(t *testing.T) {
 	for range 10 { // connections of the server are shared now
 		commit(t, other, "user:1", "a", `1`)
 		commit(t, pooled, "user:1", "a", `1`)
-		if page, err := pooled.Read(t.Context(), "user:1", thole.ReadQuery{}); err != nil || len(page.Events)%2 != 0 {
+		if page, err := pooled.Read(t.Context(), "user:1", journal.ReadQuery{}); err != nil || len(page.Events)%2 != 0 {
 			t.Errorf("read: got %d events, %v; want all", len(page.Events), err)
 		}
 	}
-	if err := pooled.Send(t.Context(), []thole.Signal{{Space: "user:1"}}); err != nil {
+	if err := pooled.Send(t.Context(), []journal.Signal{{Space: "user:1"}}); err != nil {
 		t.Errorf("send: got %v, want nothing to happen", err)
 	}
 	stop()
@@ -141,18 +141,18 @@ func TestCommitsAreSyncedWhereTheServersDefaultIsNot(t *testing.T) {
 		CREATE FUNCTION public.look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
 		CREATE CONSTRAINT TRIGGER look AFTER INSERT ON thole.event DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.look()`)
 	commit(t, s, "user:1", "a", `1`)
-	head := thole.Head{Oldest: pos(1), Last: pos(1), Epochs: []thole.Epoch{{Name: pos(1).Epoch, First: 1, Last: 1}}}
-	err := s.Load(t.Context(), "user:2", thole.Chunk{Head: head, Events: []thole.Event{{Position: pos(1), Stream: "s", Type: "s.made", Time: time.Now()}}, Done: true})
+	head := journal.Head{Oldest: pos(1), Last: pos(1), Epochs: []journal.Epoch{{Name: pos(1).Epoch, First: 1, Last: 1}}}
+	err := s.Load(t.Context(), "user:2", journal.Chunk{Head: head, Events: []journal.Event{{Position: pos(1), Stream: "s", Type: "s.made", Time: time.Now()}}, Done: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	execSQL(t, dsn, `DO $$ BEGIN ASSERT (SELECT array_agg(setting) FROM public.seen) = '{on,on}'; END $$`)
-	if got := s.Durability(); got != thole.Sync {
+	if got := s.Durability(); got != journal.Sync {
 		t.Errorf("durability: got %v, want sync", got)
 	}
 }
 
-func pos(seq uint64) thole.Position { return thole.Position{Epoch: "0001aaaaaaaa", Seq: seq} }
+func pos(seq uint64) journal.Position { return journal.Position{Epoch: "0001aaaaaaaa", Seq: seq} }
 
 func TestAnErrorAtTheVeryCommitIsReturnedAndNotRetried(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
@@ -160,8 +160,8 @@ func TestAnErrorAtTheVeryCommitIsReturnedAndNotRetried(t *testing.T) {
 	execSQL(t, dsn, `CREATE SEQUENCE public.calls;
 		CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('public.calls'); RAISE 'at commit' USING ERRCODE = '53100'; END $$;
 		CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON thole.event DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.fail()`)
-	_, err := s.Commit(t.Context(), []thole.Commit{{Space: "user:1", Events: []thole.Event{{Stream: "s", Type: "s.made"}}}})
-	if !errors.Is(err, thole.ErrFull) {
+	_, err := s.Commit(t.Context(), []journal.Commit{{Space: "user:1", Events: []journal.Event{{Stream: "s", Type: "s.made"}}}})
+	if !errors.Is(err, journal.ErrFull) {
 		t.Errorf("commit: got error %v, want ErrFull", err)
 	}
 	execSQL(t, dsn, `DO $$ BEGIN ASSERT (SELECT last_value FROM public.calls) = 1; END $$`)

@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Purge implements [thole.Backend]. Commits to the space wait meanwhile. What is
+// Purge implements [journal.Backend]. Commits to the space wait meanwhile. What is
 // removed stays in the server's files until it vacuums and reuses the space, in
 // its write-ahead log and in its backups; VACUUM FULL rewrites the tables
 // without it.
-func (s *Store) Purge(ctx context.Context, space string, p thole.Purge) error {
+func (s *Store) Purge(ctx context.Context, space string, p journal.Purge) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		l, err := s.lock(ctx, tx, space, false)
 		if err != nil {
@@ -36,7 +36,7 @@ func (s *Store) Purge(ctx context.Context, space string, p thole.Purge) error {
 	return nil
 }
 
-func (s *Store) trim(ctx context.Context, tx pgx.Tx, l *locked, before thole.Position) error {
+func (s *Store) trim(ctx context.Context, tx pgx.Tx, l *locked, before journal.Position) error {
 	if err := l.head.Trim(before); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s *Store) trim(ctx context.Context, tx pgx.Tx, l *locked, before thole.Pos
 	return err
 }
 
-func (s *Store) redact(ctx context.Context, tx pgx.Tx, l *locked, events []thole.Position) error {
+func (s *Store) redact(ctx context.Context, tx pgx.Tx, l *locked, events []journal.Position) error {
 	var seqs []int64
 	for _, at := range events {
 		if position(&l.head, at.Seq) == at {
@@ -75,7 +75,7 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	})
 	if err == nil && len(found) > 0 {
-		err = fmt.Errorf("%w: %s: %q", thole.ErrCorrupt, s.name(), found)
+		err = fmt.Errorf("%w: %s: %q", journal.ErrCorrupt, s.name(), found)
 	}
 	if err != nil {
 		return fmt.Errorf("check: %w", err)

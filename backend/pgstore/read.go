@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A read is one statement, so that it sees one state of the store: what it
@@ -23,16 +23,16 @@ type row struct {
 }
 
 // head makes a head of the first row; the others repeat it.
-func (r *row) head(name string) (h thole.Head, err error) {
+func (r *row) head(name string) (h journal.Head, err error) {
 	h.Space = name
-	if h.Oldest, err = thole.ParsePosition(r.oldest); err != nil {
-		return h, fmt.Errorf("%w: oldest position of %s: %v", thole.ErrCorrupt, name, err)
+	if h.Oldest, err = journal.ParsePosition(r.oldest); err != nil {
+		return h, fmt.Errorf("%w: oldest position of %s: %v", journal.ErrCorrupt, name, err)
 	}
-	if err := thole.Decode("epochs of "+name, r.epochs, &h.Epochs); err != nil {
+	if err := journal.Decode("epochs of "+name, r.epochs, &h.Epochs); err != nil {
 		return h, err
 	}
 	if len(h.Epochs) == 0 {
-		return h, fmt.Errorf("%w: %s has no epoch", thole.ErrCorrupt, name)
+		return h, fmt.Errorf("%w: %s has no epoch", journal.ErrCorrupt, name)
 	}
 	if current := &h.Epochs[len(h.Epochs)-1]; uint64(r.last) >= current.First {
 		current.Last = uint64(r.last)
@@ -43,16 +43,16 @@ func (r *row) head(name string) (h thole.Head, err error) {
 
 // position gives a seq its epoch; seq 0 is the zero Position. Epochs of a
 // space do not overlap, and a seq beyond all of them is of the last.
-func position(h *thole.Head, seq uint64) thole.Position {
+func position(h *journal.Head, seq uint64) journal.Position {
 	if seq == 0 {
-		return thole.Position{}
+		return journal.Position{}
 	}
 	for _, e := range slices.Backward(h.Epochs) {
 		if e.First <= seq {
-			return thole.Position{Epoch: e.Name, Seq: seq}
+			return journal.Position{Epoch: e.Name, Seq: seq}
 		}
 	}
-	return thole.Position{}
+	return journal.Position{}
 }
 
 // query runs a statement and calls each for its rows.
@@ -94,8 +94,8 @@ func (f *found) scan(rows pgx.Rows, first ...any) error {
 		&f.key, &f.version, &f.updated, &f.expiry, &f.notify, &f.schema, &f.value)...)
 }
 
-func (f *found) record(h *thole.Head) thole.Record {
-	r := thole.Record{
+func (f *found) record(h *journal.Head) journal.Record {
+	r := journal.Record{
 		Key: *f.key, Value: f.value, Schema: int(*f.schema), Version: position(h, uint64(*f.version)),
 		Updated: f.updated.UTC(), Notify: *f.notify,
 	}
@@ -105,11 +105,11 @@ func (f *found) record(h *thole.Head) thole.Record {
 	return r
 }
 
-// Get implements [thole.Backend].
-func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
-	records := make([]thole.Record, len(keys))
+// Get implements [journal.Backend].
+func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]journal.Record, error) {
+	records := make([]journal.Record, len(keys))
 	var f found
-	var head thole.Head
+	var head journal.Head
 	err := s.query(ctx, func(rows pgx.Rows) (err error) {
 		var at int64
 		if err := f.scan(rows, &at); err != nil {
@@ -132,24 +132,24 @@ func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]thole.
 	return records, nil
 }
 
-// List implements [thole.Backend].
-func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+// List implements [journal.Backend].
+func (s *Store) List(ctx context.Context, space string, q journal.ListQuery) ([]journal.Record, error) {
 	args := []any{space, q.After, q.Prefix}
 	where := `r.space = s.id AND r.key > $2 AND r.key >= $3`
 	if q.Prefix != "" {
 		args = append(args, q.Prefix[:len(q.Prefix)-1]+"0") // "0" comes after "/"
 		where += fmt.Sprintf(` AND r.key < $%d`, len(args))
 	}
-	page := fmt.Sprintf(` ORDER BY r.key LIMIT %d`, thole.PageLimit(q.Limit))
+	page := fmt.Sprintf(` ORDER BY r.key LIMIT %d`, journal.PageLimit(q.Limit))
 	if q.DueBy.IsZero() {
 		where += page // the server need not look further
 	} else { // few are due: they are found first and sorted then
 		args = append(args, q.DueBy)
 		where += fmt.Sprintf(` AND r.expires <= $%d`, len(args))
 	}
-	var records []thole.Record
+	var records []journal.Record
 	var f found
-	var head thole.Head
+	var head journal.Head
 	err := s.query(ctx, func(rows pgx.Rows) (err error) {
 		if err := f.scan(rows); err != nil {
 			return err
@@ -170,9 +170,9 @@ func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]th
 	return records, nil
 }
 
-// Heads implements [thole.Backend].
-func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
-	byName := make(map[string]thole.Head, len(spaces))
+// Heads implements [journal.Backend].
+func (s *Store) Heads(ctx context.Context, spaces ...string) ([]journal.Head, error) {
+	byName := make(map[string]journal.Head, len(spaces))
 	var name string
 	var r row
 	err := s.query(ctx, func(rows pgx.Rows) error {
@@ -185,7 +185,7 @@ func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, erro
 	if err != nil {
 		return nil, fmt.Errorf("heads: %w", err)
 	}
-	heads := make([]thole.Head, len(spaces))
+	heads := make([]journal.Head, len(spaces))
 	for i, name := range spaces {
 		heads[i] = byName[name]
 		heads[i].Space = name
@@ -194,10 +194,10 @@ func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, erro
 	return heads, nil
 }
 
-// Spaces implements [thole.Backend].
-func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+// Spaces implements [journal.Backend].
+func (s *Store) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, error) {
 	sql := `SELECT name FROM thole.space WHERE name > $1 AND NOT staged`
-	args := []any{q.After, thole.PageLimit(q.Limit)}
+	args := []any{q.After, journal.PageLimit(q.Limit)}
 	if !q.DueBy.IsZero() {
 		sql += ` AND id IN (SELECT space FROM thole.record WHERE expires <= $3)`
 		args = append(args, q.DueBy)

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A message is a JSON array of signals. It goes out in notifications of at most
@@ -24,8 +24,8 @@ const (
 	maxMessage = 1 << 20 // more than any signal has
 )
 
-// Send implements [thole.Relay]. Without a direct connection it does nothing.
-func (s *Store) Send(ctx context.Context, signals []thole.Signal) error {
+// Send implements [journal.Relay]. Without a direct connection it does nothing.
+func (s *Store) Send(ctx context.Context, signals []journal.Signal) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *Store) Send(ctx context.Context, signals []thole.Signal) error {
 }
 
 // pack makes notifications of signals: several small ones share one.
-func pack(signals []thole.Signal) (payloads []string, err error) {
+func pack(signals []journal.Signal) (payloads []string, err error) {
 	var message []byte
 	end := func() {
 		if len(message) > 0 {

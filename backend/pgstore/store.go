@@ -17,17 +17,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // minServer is the oldest server that the SQL is written for.
 const minServer = 15
 
-// Store is a [thole.Backend] in a PostgreSQL database.
+// Store is a [journal.Backend] in a PostgreSQL database.
 type Store struct {
 	*config
 	pool       *pgxpool.Pool
-	durability thole.Durability
+	durability journal.Durability
 	wire       *wire // nil: no hints and signals
 
 	mu      sync.Mutex
@@ -38,10 +38,10 @@ type Store struct {
 }
 
 var (
-	_ thole.Backend = (*Store)(nil)
-	_ thole.Durable = (*Store)(nil)
-	_ thole.Watcher = (*Store)(nil)
-	_ thole.Relay   = (*Store)(nil)
+	_ journal.Backend = (*Store)(nil)
+	_ journal.Durable = (*Store)(nil)
+	_ journal.Watcher = (*Store)(nil)
+	_ journal.Relay   = (*Store)(nil)
 )
 
 // Open opens the store that a DSN postgres://USER:PASSWORD@HOST:PORT/DATABASE
@@ -134,9 +134,9 @@ func (s *Store) survey(ctx context.Context, conn *pgx.Conn) error {
 	case standby:
 		return fmt.Errorf("%w: %s is a standby, which cannot be written to; name the primary", errors.ErrUnsupported, s.name())
 	}
-	s.durability = thole.Sync // commits turn synchronous_commit on
+	s.durability = journal.Sync // commits turn synchronous_commit on
 	if fsync != "on" {
-		s.durability = thole.Relaxed
+		s.durability = journal.Relaxed
 	}
 	if s.pooler == "" {
 		// A pooler gives its clients made-up process ids.
@@ -149,7 +149,7 @@ func (s *Store) survey(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // Durability is Sync, or Relaxed when the server runs with fsync off.
-func (s *Store) Durability() thole.Durability { return s.durability }
+func (s *Store) Durability() journal.Durability { return s.durability }
 
 // isDead finds out whether a connection that was idle still is one, for the pool,
 // which drops it then. One that gives no answer takes the others with it: the
@@ -172,7 +172,7 @@ func (s *Store) enter(ctx context.Context) (_ context.Context, leave func(), err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return nil, nil, thole.ErrClosed
+		return nil, nil, journal.ErrClosed
 	}
 	s.running.Add(1)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout+grace, errLate)

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest"
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 	"go.uber.org/goleak"
 )
 
@@ -50,12 +50,12 @@ func harness(t testing.TB, dsn string) backendtest.Harness {
 	s := open(t, dsn)
 	return backendtest.Harness{
 		Backend: s,
-		Reopen: func(t testing.TB) thole.Backend {
+		Reopen: func(t testing.TB) journal.Backend {
 			s.Close()
 			s = open(t, dsn)
 			return s
 		},
-		Second: func(t testing.TB) thole.Backend { return open(t, dsn) },
+		Second: func(t testing.TB) journal.Backend { return open(t, dsn) },
 	}
 }
 
@@ -109,11 +109,11 @@ func TestItBehavesAsTheModelBehindAPooler(t *testing.T) {
 }
 
 // commit commits one event to a stream and fails the test on a conflict.
-func commit(t testing.TB, b thole.Backend, space, stream, data string) thole.Result {
+func commit(t testing.TB, b journal.Backend, space, stream, data string) journal.Result {
 	t.Helper()
-	results, err := b.Commit(t.Context(), []thole.Commit{{
+	results, err := b.Commit(t.Context(), []journal.Commit{{
 		Space: space, Now: time.Now(), Actor: "system",
-		Events: []thole.Event{{Stream: stream, Type: "note.added", Data: []byte(data)}},
+		Events: []journal.Event{{Stream: stream, Type: "note.added", Data: []byte(data)}},
 	}})
 	if err != nil || results[0].Conflict != nil {
 		t.Fatalf("commit: got %v, %v; want success", results, err)

@@ -7,21 +7,21 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestViewsCanBeQueriedByTimeTypeActorAndContent(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
 	s := open(t, dsn)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-	results, err := s.Commit(t.Context(), []thole.Commit{{
+	results, err := s.Commit(t.Context(), []journal.Commit{{
 		Space: "project:shop", Now: now, Actor: "user:42", Cause: "sess_1",
-		Events: []thole.Event{
+		Events: []journal.Event{
 			{Stream: "thread/a", Type: "message.added", Refs: []string{"task_1"}, Data: []byte(`{"n": 1.0}`)},
 			{Stream: "thread/a", Type: "message.added", Data: []byte(`"\u0000"`)},
 		},
-		Writes: []thole.Write{{Key: "thread/a", Value: []byte(`{"turns":1}`), Expires: now.Add(time.Hour)}},
+		Writes: []journal.Write{{Key: "thread/a", Value: []byte(`{"turns":1}`), Expires: now.Add(time.Hour)}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -114,16 +114,16 @@ func TestNothingIsFoundByReadingAWholeTable(t *testing.T) {
 	open(t, dsn).Close()
 	before := scans()
 	s := open(t, dsn)
-	var last thole.Position
+	var last journal.Position
 	for i := range 20 {
-		var batch []thole.Commit
+		var batch []journal.Commit
 		for j := range 64 {
 			name := string(rune('a'+j%26)) + "/x"
-			batch = append(batch, thole.Commit{
+			batch = append(batch, journal.Commit{
 				Space: []string{"user:1", "user:2"}[j%2], Now: time.Unix(int64(i), 0),
-				Checks: []thole.Check{{Stream: "none"}, {Key: "none"}},
-				Events: []thole.Event{{Stream: name, Type: "a.b"}},
-				Writes: []thole.Write{{Key: name, Value: []byte(`1`), Expires: time.Unix(1000, 0)}, {Key: "gone"}},
+				Checks: []journal.Check{{Stream: "none"}, {Key: "none"}},
+				Events: []journal.Event{{Stream: name, Type: "a.b"}},
+				Writes: []journal.Write{{Key: name, Value: []byte(`1`), Expires: time.Unix(1000, 0)}, {Key: "gone"}},
 			})
 		}
 		r, err := s.Commit(t.Context(), batch)
@@ -132,7 +132,7 @@ func TestNothingIsFoundByReadingAWholeTable(t *testing.T) {
 		}
 		last = r[0].Last
 	}
-	for _, q := range []thole.ReadQuery{{}, {After: last}, {Before: last, Backward: true, Limit: 5}, {Stream: "a/x", Limit: 2}, {Types: []string{"a.*"}, Actor: "x"}} {
+	for _, q := range []journal.ReadQuery{{}, {After: last}, {Before: last, Backward: true, Limit: 5}, {Stream: "a/x", Limit: 2}, {Types: []string{"a.*"}, Actor: "x"}} {
 		if _, err := s.Read(t.Context(), "user:1", q); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestNothingIsFoundByReadingAWholeTable(t *testing.T) {
 	if _, err := s.Get(t.Context(), "user:1", "a/x", "b/x"); err != nil {
 		t.Fatal(err)
 	}
-	for _, q := range []thole.ListQuery{{}, {Prefix: "a/"}, {DueBy: time.Unix(2000, 0)}} {
+	for _, q := range []journal.ListQuery{{}, {Prefix: "a/"}, {DueBy: time.Unix(2000, 0)}} {
 		if _, err := s.List(t.Context(), "user:1", q); err != nil {
 			t.Fatal(err)
 		}

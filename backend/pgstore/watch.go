@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 type notification = pgconn.Notification
@@ -36,14 +36,14 @@ func (x *watcher) put(spaces []string) {
 
 // receiver is a Receive that runs. Its fields are guarded by wire.mu.
 type receiver struct {
-	signals []thole.Signal
+	signals []journal.Signal
 	news    chan struct{} // capacity 1: there are some
 }
 
-func (r *receiver) put(signals []thole.Signal) {
+func (r *receiver) put(signals []journal.Signal) {
 	r.signals = append(r.signals, signals...)
 	if late := len(r.signals) - maxUnheard; late > 0 {
-		r.signals = append([]thole.Signal(nil), r.signals[late:]...)
+		r.signals = append([]journal.Signal(nil), r.signals[late:]...)
 	}
 	ring(r.news)
 }
@@ -55,7 +55,7 @@ func ring(bell chan struct{}) {
 	}
 }
 
-// Watch implements [thole.Watcher]: it calls wake with the spaces to which other
+// Watch implements [journal.Watcher]: it calls wake with the spaces to which other
 // processes, or other Stores, committed. It returns nil when ctx ends or the
 // Store is closed. Without a direct connection it stays silent.
 func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
@@ -88,9 +88,9 @@ func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
 	}
 }
 
-// Receive implements [thole.Relay]. One who does not keep up misses the oldest
+// Receive implements [journal.Relay]. One who does not keep up misses the oldest
 // signals. It returns nil when ctx ends or the Store is closed.
-func (s *Store) Receive(ctx context.Context, hear func(thole.Signal)) error {
+func (s *Store) Receive(ctx context.Context, hear func(journal.Signal)) error {
 	r := &receiver{news: make(chan struct{}, 1)}
 	if s.wire != nil {
 		s.wire.mu.Lock()

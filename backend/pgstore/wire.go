@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 )
 
 // errDown says that signals cannot be sent now.
-var errDown = fmt.Errorf("%w: the connection for hints and signals is down", thole.ErrUnavailable)
+var errDown = fmt.Errorf("%w: the connection for hints and signals is down", journal.ErrUnavailable)
 
 // wire carries hints and signals between processes by LISTEN and NOTIFY, over
 // one direct connection: not in the transactions that commit, since a
@@ -134,7 +134,7 @@ func (w *wire) listen(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	if pid != conn.PgConn().PID() {
-		return fmt.Errorf("%w: it goes through a pooler: name the server itself with direct= in the DSN, or say hints=off", thole.ErrInvalid)
+		return fmt.Errorf("%w: it goes through a pooler: name the server itself with direct= in the DSN, or say hints=off", journal.ErrInvalid)
 	}
 	_, err := conn.Exec(ctx, `SET synchronous_commit = off; `+ // a notification need not outlive a crash
 		`LISTEN `+pgx.Identifier{w.hintChannel()}.Sanitize()+`; LISTEN `+pgx.Identifier{w.signalChannel()}.Sanitize())
@@ -282,7 +282,7 @@ func (w *wire) post(ctx context.Context, payloads []string) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-w.done:
-			return thole.ErrClosed
+			return journal.ErrClosed
 		}
 	}
 	return nil
@@ -325,7 +325,7 @@ func (w *wire) assemble(n *notification) {
 		w.parts[n.PID] = text
 		return
 	}
-	var signals []thole.Signal
+	var signals []journal.Signal
 	if json.Unmarshal([]byte(text), &signals) != nil {
 		return
 	}

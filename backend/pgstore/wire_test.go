@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 )
 
 // deaf is a proxy before a server that can cut its connections, and let the next
@@ -165,7 +165,7 @@ func TestADirectConnectionThroughAPoolerIsRefused(t *testing.T) {
 	if err == nil {
 		s.Close()
 	}
-	if !errors.Is(err, thole.ErrInvalid) || !strings.Contains(err.Error(), "direct") {
+	if !errors.Is(err, journal.ErrInvalid) || !strings.Contains(err.Error(), "direct") {
 		t.Errorf("got %v, want ErrInvalid that names direct", err)
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Load implements [thole.Backend].
-func (b *Backend) Load(ctx context.Context, space string, c thole.Chunk) error {
+// Load implements [journal.Backend].
+func (b *Backend) Load(ctx context.Context, space string, c journal.Chunk) error {
 	return b.change(ctx, "/load", &Request{Space: space, Chunk: c})
 }
 
-// Purge implements [thole.Backend]. One with UpTo is errors.ErrUnsupported for a server
+// Purge implements [journal.Backend]. One with UpTo is errors.ErrUnsupported for a server
 // of an earlier version, which would remove what is later, too.
-func (b *Backend) Purge(ctx context.Context, space string, p thole.Purge) error {
+func (b *Backend) Purge(ctx context.Context, space string, p journal.Purge) error {
 	if !p.UpTo.IsZero() { // asked each time: servers are replaced
 		r, err := b.repeat(ctx, http.MethodGet, "", nil)
 		if err != nil {

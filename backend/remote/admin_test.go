@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A server of an earlier version would remove what the purge is to leave.
@@ -21,14 +21,14 @@ func TestABoundedPurgeIsNotSentToAServerThatKnowsNoBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	p := thole.Purge{Streams: []string{"s"}, UpTo: thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}}
+	p := journal.Purge{Streams: []string{"s"}, UpTo: journal.Position{Epoch: "0001aaaaaaaa", Seq: 1}}
 	if err := b.Purge(t.Context(), "project:a", p); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "upgrade") {
 		t.Errorf("got %v", err)
 	}
 	if sent != 0 {
 		t.Errorf("%d requests were sent", sent)
 	}
-	p.UpTo = thole.Position{}
+	p.UpTo = journal.Position{}
 	if err := b.Purge(t.Context(), "project:a", p); err != nil || sent != 1 {
 		t.Errorf("without a bound: got %v, %d requests", err, sent)
 	}

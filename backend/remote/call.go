@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // reply is the answer of a server, whatever it says.
@@ -193,8 +193,8 @@ func (p *patience) gaveUp(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	var no *refusal
-	if errors.As(err, &no) && no.sentinel == thole.ErrClosed { // it is the server that closed, not this Backend
-		return fmt.Errorf("%w: the server is going away: %s", thole.ErrUnavailable, no.Detail)
+	if errors.As(err, &no) && no.sentinel == journal.ErrClosed { // it is the server that closed, not this Backend
+		return fmt.Errorf("%w: the server is going away: %s", journal.ErrUnavailable, no.Detail)
 	}
 	return err
 }

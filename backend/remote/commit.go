@@ -6,16 +6,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Commit implements [thole.Backend]. A request that is not answered is sent
+// Commit implements [journal.Backend]. A request that is not answered is sent
 // again, and the server carries it out once. That ends where the first try may
 // have been carried out by a server process that is gone: then the outcome is
-// unknown, and the error thole.ErrUnavailable, unless each commit is guarded by
+// unknown, and the error journal.ErrUnavailable, unless each commit is guarded by
 // the receipt of an idempotency key, so that it is safe to send it to another
 // process. A large batch is several requests; the error of one is that of its commits.
-func (b *Backend) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+func (b *Backend) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -28,15 +28,15 @@ func (b *Backend) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 }
 
 // commitParts sends parts of a batch one after the other.
-func (b *Backend) commitParts(ctx context.Context, parts ...[]thole.Commit) ([]thole.Result, error) {
-	var results []thole.Result
+func (b *Backend) commitParts(ctx context.Context, parts ...[]journal.Commit) ([]journal.Result, error) {
+	var results []journal.Result
 	for _, part := range parts {
 		some, err := b.commit(ctx, part)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if err != nil {
-			some = slices.Repeat([]thole.Result{{Err: err}}, len(part))
+			some = slices.Repeat([]journal.Result{{Err: err}}, len(part))
 		}
 		results = append(results, some...)
 	}
@@ -44,7 +44,7 @@ func (b *Backend) commitParts(ctx context.Context, parts ...[]thole.Commit) ([]t
 }
 
 // commit sends commits in one request, and those that no message can hold not at all.
-func (b *Backend) commit(ctx context.Context, part []thole.Commit) ([]thole.Result, error) {
+func (b *Backend) commit(ctx context.Context, part []journal.Commit) ([]journal.Result, error) {
 	req := Request{Batch: part, Partial: true}
 	body, err := req.Encode()
 	switch half := len(part) / 2; {
@@ -55,7 +55,7 @@ func (b *Backend) commit(ctx context.Context, part []thole.Commit) ([]thole.Resu
 	}
 	a, err := b.once(ctx, "/commit", body, !slices.ContainsFunc(part, unguarded))
 	if err == nil && len(a.Results) != len(part) {
-		err = fmt.Errorf("%w: the server answered %d commits with %d results", thole.ErrCorrupt, len(part), len(a.Results))
+		err = fmt.Errorf("%w: the server answered %d commits with %d results", journal.ErrCorrupt, len(part), len(a.Results))
 	}
 	if err != nil {
 		return nil, err
@@ -68,8 +68,8 @@ func (b *Backend) commit(ctx context.Context, part []thole.Commit) ([]thole.Resu
 const maxPart = 8 << 20
 
 // parts cuts a batch into what fits into a request.
-func parts(batch []thole.Commit) func(yield func([]thole.Commit) bool) {
-	return func(yield func([]thole.Commit) bool) {
+func parts(batch []journal.Commit) func(yield func([]journal.Commit) bool) {
+	return func(yield func([]journal.Commit) bool) {
 		for begin := 0; begin < len(batch); {
 			end, size := begin, 0
 			for end < len(batch) {
@@ -88,7 +88,7 @@ func parts(batch []thole.Commit) func(yield func([]thole.Commit) bool) {
 }
 
 // weight is about how many bytes a commit has in a message.
-func weight(c *thole.Commit) int {
+func weight(c *journal.Commit) int {
 	n := 200 + len(c.Actor) + len(c.Cause) + 150*len(c.Checks) + 200*len(c.Events) + 100*len(c.Writes)
 	for _, k := range c.Checks {
 		n += len(k.Key) + len(k.Stream)
@@ -110,11 +110,11 @@ func weight(c *thole.Commit) int {
 // as if the first time was its own. The first check of a commit under an
 // idempotency key is that its receipt is absent, and it writes that receipt; a
 // Store that meets the receipt finds in it what became of the commit.
-func unguarded(c thole.Commit) bool {
+func unguarded(c journal.Commit) bool {
 	if len(c.Checks) == 0 {
 		return true
 	}
 	receipt := c.Checks[0]
 	return !receipt.At.IsZero() || !strings.HasPrefix(receipt.Key, "idem/") ||
-		!slices.ContainsFunc(c.Writes, func(w thole.Write) bool { return w.Key == receipt.Key && w.Value != nil })
+		!slices.ContainsFunc(c.Writes, func(w journal.Write) bool { return w.Key == receipt.Key && w.Value != nil })
 }

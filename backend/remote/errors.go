@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Errors that only a server has.
@@ -27,16 +27,16 @@ type Kind struct {
 // order in which an error is looked up.
 func Kinds() []Kind {
 	return []Kind{
-		{thole.ErrNotFound, http.StatusNotFound, "not_found"},
-		{thole.ErrExists, http.StatusConflict, "exists"},
-		{thole.ErrConflict, http.StatusConflict, "conflict"},
-		{thole.ErrInvalid, http.StatusBadRequest, "invalid"},
-		{thole.ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
-		{thole.ErrTrimmed, http.StatusGone, "trimmed"},
-		{thole.ErrCorrupt, http.StatusInternalServerError, "corrupt"},
-		{thole.ErrClosed, http.StatusServiceUnavailable, "closed"},
-		{thole.ErrUnavailable, http.StatusServiceUnavailable, "unavailable"},
-		{thole.ErrFull, http.StatusInsufficientStorage, "full"},
+		{journal.ErrNotFound, http.StatusNotFound, "not_found"},
+		{journal.ErrExists, http.StatusConflict, "exists"},
+		{journal.ErrConflict, http.StatusConflict, "conflict"},
+		{journal.ErrInvalid, http.StatusBadRequest, "invalid"},
+		{journal.ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
+		{journal.ErrTrimmed, http.StatusGone, "trimmed"},
+		{journal.ErrCorrupt, http.StatusInternalServerError, "corrupt"},
+		{journal.ErrClosed, http.StatusServiceUnavailable, "closed"},
+		{journal.ErrUnavailable, http.StatusServiceUnavailable, "unavailable"},
+		{journal.ErrFull, http.StatusInsufficientStorage, "full"},
 		{ErrUnauthorized, http.StatusUnauthorized, "unauthorized"},
 		{ErrForbidden, http.StatusForbidden, "forbidden"},
 		{ErrRateLimited, http.StatusTooManyRequests, "rate_limited"},
@@ -50,9 +50,9 @@ type Problem struct {
 	Detail string `json:"detail,omitempty"`
 	Code   string `json:"code"`
 
-	Reason string         `json:"reason,omitempty"` // trimmed
-	Oldest thole.Position `json:"oldest,omitzero"`
-	Last   thole.Position `json:"last,omitzero"`
+	Reason string           `json:"reason,omitempty"` // trimmed
+	Oldest journal.Position `json:"oldest,omitzero"`
+	Last   journal.Position `json:"last,omitzero"`
 }
 
 // ProblemOf describes err. One that is not in the table is "internal".
@@ -64,7 +64,7 @@ func ProblemOf(err error) Problem {
 			break
 		}
 	}
-	var trimmed *thole.TrimmedError
+	var trimmed *journal.TrimmedError
 	if errors.As(err, &trimmed) {
 		p.Reason, p.Oldest, p.Last = trimmed.Reason, trimmed.Oldest, trimmed.Last
 	}
@@ -142,4 +142,4 @@ type lost struct {
 }
 
 func (e *lost) Error() string   { return e.err.Error() }
-func (e *lost) Unwrap() []error { return []error{thole.ErrUnavailable, e.err} }
+func (e *lost) Unwrap() []error { return []error{journal.ErrUnavailable, e.err} }

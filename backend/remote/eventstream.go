@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Events of the streams, in the form of server-sent events: a line "event:", a
@@ -15,13 +15,13 @@ import (
 // heartbeat.
 const (
 	EventWake   = "wake"   // data: the name of a space
-	EventSignal = "signal" // data: a thole.Signal
+	EventSignal = "signal" // data: a journal.Signal
 
 	eventStream = "text/event-stream"
 )
 
 // maxLine holds the largest signal, every byte of its names escaped.
-const maxLine = 2*thole.MaxValueBytes + thole.MaxCommitItems*thole.MaxNameBytes*6
+const maxLine = 2*journal.MaxValueBytes + journal.MaxCommitItems*journal.MaxNameBytes*6
 
 // AppendEvent appends an event with v as JSON.
 func AppendEvent(out []byte, event string, v any) ([]byte, error) {
@@ -30,7 +30,7 @@ func AppendEvent(out []byte, event string, v any) ([]byte, error) {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return out, fmt.Errorf("%w: %v", thole.ErrInvalid, err)
+		return out, fmt.Errorf("%w: %v", journal.ErrInvalid, err)
 	}
 	b.WriteByte('\n')
 	return b.Bytes(), nil

@@ -12,39 +12,39 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var at = thole.Position{Epoch: "0001aaaaaaaa", Seq: 7}
+var at = journal.Position{Epoch: "0001aaaaaaaa", Seq: 7}
 
 // fullRequest has something in every field.
 func fullRequest() *Request {
-	e := thole.Event{Position: at, Stream: "s", Type: "a.b", Time: time.Unix(1, 2000).UTC(), Actor: "x", Cause: "y", Subject: "z",
+	e := journal.Event{Position: at, Stream: "s", Type: "a.b", Time: time.Unix(1, 2000).UTC(), Actor: "x", Cause: "y", Subject: "z",
 		Refs: []string{"", "r"}, Schema: 3, Data: json.RawMessage(" {\"n\" : \"\xff\n\"} ")}
-	bare := thole.Event{Stream: "s", Type: "a.b"}
+	bare := journal.Event{Stream: "s", Type: "a.b"}
 	return &Request{
 		Space: "user:1", Names: []string{"", "<&>\u2028"},
-		Batch: []thole.Commit{{
-			Space: "user:1", Now: time.Unix(5, 0).UTC(), Actor: "x", Cause: "y", Checks: []thole.Check{{Key: "k"}, {Stream: "s", At: at}},
-			Events: []thole.Event{e, bare}, Writes: []thole.Write{{Key: "k"}, {Key: "l", Value: json.RawMessage(`null`), Schema: 1, Expires: time.Unix(9, 0).UTC(), Notify: true}},
+		Batch: []journal.Commit{{
+			Space: "user:1", Now: time.Unix(5, 0).UTC(), Actor: "x", Cause: "y", Checks: []journal.Check{{Key: "k"}, {Stream: "s", At: at}},
+			Events: []journal.Event{e, bare}, Writes: []journal.Write{{Key: "k"}, {Key: "l", Value: json.RawMessage(`null`), Schema: 1, Expires: time.Unix(9, 0).UTC(), Notify: true}},
 		}, {Space: "user:2"}},
-		List:    thole.ListQuery{Prefix: "p/", After: "p/a", Limit: 3, DueBy: time.Unix(1, 0).UTC()},
-		Read:    thole.ReadQuery{Stream: "s", After: at, Before: at, Backward: true, Limit: 4, Types: []string{"a.*"}, Actor: "x", Subject: "z", Since: time.Unix(1, 0).UTC(), Until: time.Unix(2, 0).UTC()},
-		Spaces:  thole.SpacesQuery{After: "a", Limit: 5, DueBy: time.Unix(1, 0).UTC()},
-		Purge:   thole.Purge{All: true, Before: at, Streams: []string{"s"}, UpTo: at, Events: []thole.Position{at}},
-		Chunk:   thole.Chunk{Head: thole.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 7}}}, Events: []thole.Event{e}, Records: []thole.Record{{Key: "k", Value: json.RawMessage(`[ ]`), Version: at, Updated: time.Unix(3, 0).UTC()}}, Done: true},
-		Signals: []thole.Signal{{Origin: "o", Space: "user:1", Event: e}},
+		List:    journal.ListQuery{Prefix: "p/", After: "p/a", Limit: 3, DueBy: time.Unix(1, 0).UTC()},
+		Read:    journal.ReadQuery{Stream: "s", After: at, Before: at, Backward: true, Limit: 4, Types: []string{"a.*"}, Actor: "x", Subject: "z", Since: time.Unix(1, 0).UTC(), Until: time.Unix(2, 0).UTC()},
+		Spaces:  journal.SpacesQuery{After: "a", Limit: 5, DueBy: time.Unix(1, 0).UTC()},
+		Purge:   journal.Purge{All: true, Before: at, Streams: []string{"s"}, UpTo: at, Events: []journal.Position{at}},
+		Chunk:   journal.Chunk{Head: journal.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: 7}}}, Events: []journal.Event{e}, Records: []journal.Record{{Key: "k", Value: json.RawMessage(`[ ]`), Version: at, Updated: time.Unix(3, 0).UTC()}}, Done: true},
+		Signals: []journal.Signal{{Origin: "o", Space: "user:1", Event: e}},
 	}
 }
 
 func fullAnswer() *Answer {
 	r := fullRequest()
 	return &Answer{
-		Results: []thole.Result{{First: at, Last: at}, {Conflict: &thole.ConflictError{Space: "user:1", Check: thole.Check{Key: "k", At: at}, Actual: at, Expired: true}}},
-		Records: append(r.Chunk.Records, thole.Record{}), Page: thole.Page{Events: r.Chunk.Events, Next: at},
-		Heads: []thole.Head{r.Chunk.Head}, Names: r.Names,
+		Results: []journal.Result{{First: at, Last: at}, {Conflict: &journal.ConflictError{Space: "user:1", Check: journal.Check{Key: "k", At: at}, Actual: at, Expired: true}}},
+		Records: append(r.Chunk.Records, journal.Record{}), Page: journal.Page{Events: r.Chunk.Events, Next: at},
+		Heads: []journal.Head{r.Chunk.Head}, Names: r.Names,
 	}
 }
 
@@ -73,15 +73,15 @@ func TestAnExpiryOfTheYear1IsRefused(t *testing.T) {
 	at := time.Unix(9, 0).UTC()
 	for _, zero := range []string{"0001-01-01T00:00:00Z", "0001-01-01T01:00:00+01:00"} {
 		for what, r := range map[string]*Request{
-			"write":  {Batch: []thole.Commit{{Writes: []thole.Write{{Key: "k", Expires: at}}}}},
-			"record": {Chunk: thole.Chunk{Records: []thole.Record{{Key: "k", Expires: at}}}},
+			"write":  {Batch: []journal.Commit{{Writes: []journal.Write{{Key: "k", Expires: at}}}}},
+			"record": {Chunk: journal.Chunk{Records: []journal.Record{{Key: "k", Expires: at}}}},
 		} {
 			data := encoded(t, r)
 			if _, err := DecodeRequest(data); err != nil {
 				t.Fatal(err)
 			}
 			data = bytes.Replace(data, []byte(at.Format(time.RFC3339)), []byte(zero), 1)
-			if _, err := DecodeRequest(data); !errors.Is(err, thole.ErrInvalid) || !strings.Contains(err.Error(), "expires") {
+			if _, err := DecodeRequest(data); !errors.Is(err, journal.ErrInvalid) || !strings.Contains(err.Error(), "expires") {
 				t.Errorf("%s that expires %s: got %v, want ErrInvalid of expires", what, zero, err)
 			}
 		}
@@ -92,17 +92,17 @@ func TestWhatAMessageCannotHoldIsRefused(t *testing.T) {
 	for name, r := range map[string]*Request{
 		"space":       {Space: "user:\xff"},
 		"name":        {Names: []string{"\xc3"}},
-		"event":       {Batch: []thole.Commit{{Events: []thole.Event{{Stream: "\xff"}}}}},
-		"ref":         {Batch: []thole.Commit{{Events: []thole.Event{{Refs: []string{"\xff"}}}}}},
-		"check":       {Batch: []thole.Commit{{Checks: []thole.Check{{Key: "\xff"}}}}},
-		"write":       {Batch: []thole.Commit{{Writes: []thole.Write{{Key: "\xff"}}}}},
-		"empty value": {Batch: []thole.Commit{{Writes: []thole.Write{{Key: "k", Value: json.RawMessage{}}}}}},
-		"year":        {Batch: []thole.Commit{{Now: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}}},
-		"prefix":      {List: thole.ListQuery{Prefix: "\xc3", After: "\xa4"}},
-		"types":       {Read: thole.ReadQuery{Types: []string{"\xff"}}},
-		"purge":       {Purge: thole.Purge{Streams: []string{"\xff"}}},
+		"event":       {Batch: []journal.Commit{{Events: []journal.Event{{Stream: "\xff"}}}}},
+		"ref":         {Batch: []journal.Commit{{Events: []journal.Event{{Refs: []string{"\xff"}}}}}},
+		"check":       {Batch: []journal.Commit{{Checks: []journal.Check{{Key: "\xff"}}}}},
+		"write":       {Batch: []journal.Commit{{Writes: []journal.Write{{Key: "\xff"}}}}},
+		"empty value": {Batch: []journal.Commit{{Writes: []journal.Write{{Key: "k", Value: json.RawMessage{}}}}}},
+		"year":        {Batch: []journal.Commit{{Now: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}}},
+		"prefix":      {List: journal.ListQuery{Prefix: "\xc3", After: "\xa4"}},
+		"types":       {Read: journal.ReadQuery{Types: []string{"\xff"}}},
+		"purge":       {Purge: journal.Purge{Streams: []string{"\xff"}}},
 	} {
-		if _, err := r.Encode(); !errors.Is(err, thole.ErrInvalid) {
+		if _, err := r.Encode(); !errors.Is(err, journal.ErrInvalid) {
 			t.Errorf("%s: got %v, want ErrInvalid", name, err)
 		}
 	}
@@ -115,7 +115,7 @@ func FuzzDecodeRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := DecodeRequest(data)
 		if err != nil {
-			if !errors.Is(err, thole.ErrInvalid) {
+			if !errors.Is(err, journal.ErrInvalid) {
 				t.Errorf("got %v, want ErrInvalid", err)
 			}
 			return
@@ -134,7 +134,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := DecodeAnswer(data)
 		if err != nil {
-			if !errors.Is(err, thole.ErrCorrupt) {
+			if !errors.Is(err, journal.ErrCorrupt) {
 				t.Errorf("got %v, want ErrCorrupt", err)
 			}
 			return

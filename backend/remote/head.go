@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // The heads of messages: the root package's types, with the lengths of values
@@ -24,69 +24,69 @@ type requestHead struct {
 }
 
 type answerHead struct {
-	Results []result     `json:"results,omitempty"`
-	Records []record     `json:"records,omitempty"`
-	Page    page         `json:"page,omitzero"`
-	Heads   []thole.Head `json:"heads,omitempty"`
-	Names   []string     `json:"names,omitempty"`
+	Results []result       `json:"results,omitempty"`
+	Records []record       `json:"records,omitempty"`
+	Page    page           `json:"page,omitzero"`
+	Heads   []journal.Head `json:"heads,omitempty"`
+	Names   []string       `json:"names,omitempty"`
 }
 
 type commit struct {
-	Space  string        `json:"space"`
-	Now    time.Time     `json:"now"`
-	Actor  string        `json:"actor,omitempty"`
-	Cause  string        `json:"cause,omitempty"`
-	Checks []thole.Check `json:"checks,omitempty"`
-	Events []event       `json:"events,omitempty"`
-	Writes []write       `json:"writes,omitempty"`
+	Space  string          `json:"space"`
+	Now    time.Time       `json:"now"`
+	Actor  string          `json:"actor,omitempty"`
+	Cause  string          `json:"cause,omitempty"`
+	Checks []journal.Check `json:"checks,omitempty"`
+	Events []event         `json:"events,omitempty"`
+	Writes []write         `json:"writes,omitempty"`
 }
 
 type event struct {
-	thole.Event     // without Data
-	Bytes       int `json:"bytes,omitempty"` // of Data; 0: nil
+	journal.Event     // without Data
+	Bytes         int `json:"bytes,omitempty"` // of Data; 0: nil
 }
 
 type record struct {
-	thole.Record            // without Value and Expires
-	Expires      *time.Time `json:"expires,omitempty"`
-	Bytes        int        `json:"bytes,omitempty"` // of Value; 0: nil
+	journal.Record            // without Value and Expires
+	Expires        *time.Time `json:"expires,omitempty"`
+	Bytes          int        `json:"bytes,omitempty"` // of Value; 0: nil
 }
 
 type write struct {
-	thole.Write            // without Value and Expires
-	Expires     *time.Time `json:"expires,omitempty"`
-	Bytes       int        `json:"bytes,omitempty"` // of Value; 0: nil, which deletes
+	journal.Write            // without Value and Expires
+	Expires       *time.Time `json:"expires,omitempty"`
+	Bytes         int        `json:"bytes,omitempty"` // of Value; 0: nil, which deletes
 }
 
 type signal struct {
-	thole.Signal     // without its event's Data
-	Bytes        int `json:"bytes,omitempty"`
+	journal.Signal     // without its event's Data
+	Bytes          int `json:"bytes,omitempty"`
 }
 
 type result struct {
-	First    thole.Position `json:"first,omitzero"`
-	Last     thole.Position `json:"last,omitzero"`
-	Conflict *conflict      `json:"conflict,omitempty"`
-	Error    *Problem       `json:"error,omitempty"`
+	First    journal.Position `json:"first,omitzero"`
+	Last     journal.Position `json:"last,omitzero"`
+	Conflict *conflict        `json:"conflict,omitempty"`
+	Error    *Problem         `json:"error,omitempty"`
 }
 
 type conflict struct {
-	Space   string         `json:"space"`
-	Check   thole.Check    `json:"check"`
-	Actual  thole.Position `json:"actual,omitzero"`
-	Expired bool           `json:"expired,omitempty"`
+	Space   string           `json:"space"`
+	Check   journal.Check    `json:"check"`
+	Actual  journal.Position `json:"actual,omitzero"`
+	Expired bool             `json:"expired,omitempty"`
 }
 
 type page struct {
-	Events []event        `json:"events,omitempty"`
-	Next   thole.Position `json:"next,omitzero"`
+	Events []event          `json:"events,omitempty"`
+	Next   journal.Position `json:"next,omitzero"`
 }
 
 type chunk struct {
-	Head    thole.Head `json:"head"`
-	Events  []event    `json:"events,omitempty"`
-	Records []record   `json:"records,omitempty"`
-	Done    bool       `json:"done,omitempty"`
+	Head    journal.Head `json:"head"`
+	Events  []event      `json:"events,omitempty"`
+	Records []record     `json:"records,omitempty"`
+	Done    bool         `json:"done,omitempty"`
 }
 
 type listQuery struct {
@@ -97,16 +97,16 @@ type listQuery struct {
 }
 
 type readQuery struct {
-	Stream   string         `json:"stream,omitempty"`
-	After    thole.Position `json:"after,omitzero"`
-	Before   thole.Position `json:"before,omitzero"`
-	Backward bool           `json:"backward,omitempty"`
-	Limit    int            `json:"limit,omitempty"`
-	Types    []string       `json:"types,omitempty"`
-	Actor    string         `json:"actor,omitempty"`
-	Subject  string         `json:"subject,omitempty"`
-	Since    time.Time      `json:"since,omitzero"`
-	Until    time.Time      `json:"until,omitzero"`
+	Stream   string           `json:"stream,omitempty"`
+	After    journal.Position `json:"after,omitzero"`
+	Before   journal.Position `json:"before,omitzero"`
+	Backward bool             `json:"backward,omitempty"`
+	Limit    int              `json:"limit,omitempty"`
+	Types    []string         `json:"types,omitempty"`
+	Actor    string           `json:"actor,omitempty"`
+	Subject  string           `json:"subject,omitempty"`
+	Since    time.Time        `json:"since,omitzero"`
+	Until    time.Time        `json:"until,omitzero"`
 }
 
 type spacesQuery struct {
@@ -116,14 +116,14 @@ type spacesQuery struct {
 }
 
 type purge struct {
-	All     bool             `json:"all,omitempty"`
-	Before  thole.Position   `json:"before,omitzero"`
-	Streams []string         `json:"streams,omitempty"`
-	UpTo    thole.Position   `json:"up_to,omitzero"`
-	Events  []thole.Position `json:"events,omitempty"`
+	All     bool               `json:"all,omitempty"`
+	Before  journal.Position   `json:"before,omitzero"`
+	Streams []string           `json:"streams,omitempty"`
+	UpTo    journal.Position   `json:"up_to,omitzero"`
+	Events  []journal.Position `json:"events,omitempty"`
 }
 
-func (w *writer) commit(c thole.Commit) commit {
+func (w *writer) commit(c journal.Commit) commit {
 	for _, k := range c.Checks {
 		w.text(k.Key)
 		w.text(k.Stream)
@@ -134,14 +134,14 @@ func (w *writer) commit(c thole.Commit) commit {
 	}
 }
 
-func (r *reader) commit(c commit) thole.Commit {
-	return thole.Commit{
+func (r *reader) commit(c commit) journal.Commit {
+	return journal.Commit{
 		Space: c.Space, Now: c.Now, Actor: c.Actor, Cause: c.Cause,
 		Checks: c.Checks, Events: convert(c.Events, r.event), Writes: convert(c.Writes, r.write),
 	}
 }
 
-func (w *writer) event(e thole.Event) event {
+func (w *writer) event(e journal.Event) event {
 	for _, s := range []string{e.Stream, e.Type, e.Actor, e.Cause, e.Subject} {
 		w.text(s)
 	}
@@ -151,34 +151,34 @@ func (w *writer) event(e thole.Event) event {
 	return event{e, n}
 }
 
-func (r *reader) event(e event) thole.Event {
+func (r *reader) event(e event) journal.Event {
 	e.Data = r.value(e.Bytes)
 	return e.Event
 }
 
-func (w *writer) record(rec thole.Record) record {
+func (w *writer) record(rec journal.Record) record {
 	w.text(rec.Key)
 	n := w.value(rec.Value)
 	rec.Value = nil
 	return record{rec, given(rec.Expires), n}
 }
 
-func (r *reader) record(rec record) thole.Record {
+func (r *reader) record(rec record) journal.Record {
 	rec.Value, rec.Record.Expires = r.value(rec.Bytes), r.expiry(rec.Key, rec.Expires)
 	return rec.Record
 }
 
-func (w *writer) write(x thole.Write) write {
+func (w *writer) write(x journal.Write) write {
 	w.text(x.Key)
 	if x.Value != nil && len(x.Value) == 0 && w.err == nil {
-		w.err = fmt.Errorf("%w: the value of %.80q has no bytes; nil deletes", thole.ErrInvalid, x.Key)
+		w.err = fmt.Errorf("%w: the value of %.80q has no bytes; nil deletes", journal.ErrInvalid, x.Key)
 	}
 	n := w.value(x.Value)
 	x.Value = nil
 	return write{x, given(x.Expires), n}
 }
 
-func (r *reader) write(x write) thole.Write {
+func (r *reader) write(x write) journal.Write {
 	x.Value, x.Write.Expires = r.value(x.Bytes), r.expiry(x.Key, x.Expires)
 	return x.Write
 }
@@ -198,12 +198,12 @@ func (r *reader) expiry(key string, t *time.Time) time.Time {
 	case t == nil:
 		return time.Time{}
 	case t.IsZero() && r.err == nil:
-		r.err = fmt.Errorf("%w: expires of %.80q is before 1970", thole.ErrInvalid, key)
+		r.err = fmt.Errorf("%w: expires of %.80q is before 1970", journal.ErrInvalid, key)
 	}
 	return *t
 }
 
-func (w *writer) signal(s thole.Signal) signal {
+func (w *writer) signal(s journal.Signal) signal {
 	w.text(s.Origin)
 	w.text(s.Space)
 	e := w.event(s.Event)
@@ -211,7 +211,7 @@ func (w *writer) signal(s thole.Signal) signal {
 	return signal{s, e.Bytes}
 }
 
-func (r *reader) signal(s signal) thole.Signal {
+func (r *reader) signal(s signal) journal.Signal {
 	s.Event.Data = r.value(s.Bytes)
 	return s.Signal
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A message keeps the bytes of values as they are, and no JSON parser has to
@@ -47,8 +47,8 @@ func DecodeRequest(data []byte) (*Request, error) {
 	req := &Request{
 		Space: h.Space, Names: h.Names,
 		Batch: convert(h.Batch, r.commit), Signals: convert(h.Signals, r.signal), Partial: h.Partial,
-		List: thole.ListQuery(h.List), Read: thole.ReadQuery(h.Read), Spaces: thole.SpacesQuery(h.Spaces), Purge: thole.Purge(h.Purge),
-		Chunk: thole.Chunk{
+		List: journal.ListQuery(h.List), Read: journal.ReadQuery(h.Read), Spaces: journal.SpacesQuery(h.Spaces), Purge: journal.Purge(h.Purge),
+		Chunk: journal.Chunk{
 			Head: h.Chunk.Head, Events: convert(h.Chunk.Events, r.event),
 			Records: convert(h.Chunk.Records, r.record), Done: h.Chunk.Done,
 		},
@@ -60,7 +60,7 @@ func DecodeRequest(data []byte) (*Request, error) {
 func (a *Answer) Encode() ([]byte, error) {
 	var w writer
 	return w.message(answerHead{
-		Results: convert(a.Results, func(r thole.Result) result {
+		Results: convert(a.Results, func(r journal.Result) result {
 			return result{r.First, r.Last, (*conflict)(r.Conflict), problemIn(r.Err)}
 		}),
 		Records: convert(a.Records, w.record),
@@ -76,19 +76,19 @@ func DecodeAnswer(data []byte) (*Answer, error) {
 	var h answerHead
 	r, err := open(data, &h)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", thole.ErrCorrupt, err)
+		return nil, fmt.Errorf("%w: %v", journal.ErrCorrupt, err)
 	}
 	a := &Answer{
-		Results: convert(h.Results, func(r result) thole.Result {
-			return thole.Result{First: r.First, Last: r.Last, Conflict: (*thole.ConflictError)(r.Conflict), Err: r.Error.err()}
+		Results: convert(h.Results, func(r result) journal.Result {
+			return journal.Result{First: r.First, Last: r.Last, Conflict: (*journal.ConflictError)(r.Conflict), Err: r.Error.err()}
 		}),
 		Records: convert(h.Records, r.record),
-		Page:    thole.Page{Events: convert(h.Page.Events, r.event), Next: h.Page.Next},
+		Page:    journal.Page{Events: convert(h.Page.Events, r.event), Next: h.Page.Next},
 		Heads:   h.Heads,
 		Names:   h.Names,
 	}
 	if err := r.end(); err != nil {
-		return nil, fmt.Errorf("%w: %v", thole.ErrCorrupt, err)
+		return nil, fmt.Errorf("%w: %v", journal.ErrCorrupt, err)
 	}
 	return a, nil
 }
@@ -111,7 +111,7 @@ func (w *writer) value(v json.RawMessage) int {
 // text passes what JSON can hold.
 func (w *writer) text(s string) string {
 	if w.err == nil && !utf8.ValidString(s) {
-		w.err = fmt.Errorf("%w: %.80q is not UTF-8", thole.ErrInvalid, s)
+		w.err = fmt.Errorf("%w: %.80q is not UTF-8", journal.ErrInvalid, s)
 	}
 	return s
 }
@@ -131,7 +131,7 @@ func (w *writer) message(head any) ([]byte, error) {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(head); err != nil { // a year beyond 9999
-		return nil, fmt.Errorf("%w: %v", thole.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %v", journal.ErrInvalid, err)
 	}
 	for _, v := range w.values {
 		b.Write(v)
@@ -148,10 +148,10 @@ type reader struct {
 func open(data []byte, head any) (*reader, error) {
 	line, rest, ok := bytes.Cut(data, []byte("\n"))
 	if !ok {
-		return nil, fmt.Errorf("%w: the message has no head", thole.ErrInvalid)
+		return nil, fmt.Errorf("%w: the message has no head", journal.ErrInvalid)
 	}
 	if err := json.Unmarshal(line, head); err != nil {
-		return nil, fmt.Errorf("%w: head of the message: %v", thole.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: head of the message: %v", journal.ErrInvalid, err)
 	}
 	return &reader{rest: rest}, nil
 }
@@ -161,7 +161,7 @@ func (r *reader) value(size int) json.RawMessage {
 	case size == 0 || r.err != nil:
 		return nil
 	case size < 0 || size > len(r.rest):
-		r.err = fmt.Errorf("%w: the message ends within a value", thole.ErrInvalid)
+		r.err = fmt.Errorf("%w: the message ends within a value", journal.ErrInvalid)
 		return nil
 	}
 	v := r.rest[:size:size]
@@ -171,7 +171,7 @@ func (r *reader) value(size int) json.RawMessage {
 
 func (r *reader) end() error {
 	if r.err == nil && len(r.rest) > 0 {
-		r.err = fmt.Errorf("%w: %d bytes follow the message", thole.ErrInvalid, len(r.rest))
+		r.err = fmt.Errorf("%w: %d bytes follow the message", journal.ErrInvalid, len(r.rest))
 	}
 	return r.err
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // This file is how a change is carried out at most once although its request may
@@ -45,7 +45,7 @@ func (b *Backend) once(ctx context.Context, path string, body []byte, guarded bo
 		case no.Status == http.StatusMisdirectedRequest && no.instance != "":
 			if strangers++; arrived && !guarded {
 				if strangers >= maxStrangers {
-					return nil, fmt.Errorf("%w: the connection broke and another server process answers now; it is unknown what became of the change", thole.ErrUnavailable)
+					return nil, fmt.Errorf("%w: the connection broke and another server process answers now; it is unknown what became of the change", journal.ErrUnavailable)
 				}
 				break // the one that has it may be behind the same address
 			}

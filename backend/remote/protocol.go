@@ -1,6 +1,6 @@
 package remote
 
-import "github.com/thole-dev/thole"
+import "github.com/thole-dev/thole/journal"
 
 // What client and server agree on. Package api/wire is the server.
 //
@@ -15,7 +15,7 @@ import "github.com/thole-dev/thole"
 //	POST /v1/backend/purge      Request{Space, Purge}
 //	GET  /v1/backend/watch      event stream: "wake" with a space's name; first "", all of them
 //	POST /v1/backend/signals    Request{Signals}
-//	GET  /v1/backend/signals    event stream: "signal" with a thole.Signal
+//	GET  /v1/backend/signals    event stream: "signal" with a journal.Signal
 //
 // Bodies of POST and their answers are messages, see [Request.Encode]. Errors
 // are problems, as everywhere in the REST API.
@@ -53,32 +53,32 @@ const (
 
 // Hello is what a server says of itself.
 type Hello struct {
-	Protocol   int              `json:"protocol"`
-	Instance   string           `json:"instance"` // of this process
-	Durability thole.Durability `json:"durability"`
-	Version    string           `json:"version,omitempty"`
-	UpTo       bool             `json:"purge_up_to,omitempty"` // it knows [thole.Purge.UpTo]
+	Protocol   int                `json:"protocol"`
+	Instance   string             `json:"instance"` // of this process
+	Durability journal.Durability `json:"durability"`
+	Version    string             `json:"version,omitempty"`
+	UpTo       bool               `json:"purge_up_to,omitempty"` // it knows [journal.Purge.UpTo]
 }
 
 // Request is what a call takes. Each operation uses some of the fields.
 type Request struct {
 	Space   string
 	Names   []string // of records or spaces
-	Batch   []thole.Commit
-	List    thole.ListQuery
-	Read    thole.ReadQuery
-	Spaces  thole.SpacesQuery
-	Purge   thole.Purge
-	Chunk   thole.Chunk
-	Signals []thole.Signal
+	Batch   []journal.Commit
+	List    journal.ListQuery
+	Read    journal.ReadQuery
+	Spaces  journal.SpacesQuery
+	Purge   journal.Purge
+	Chunk   journal.Chunk
+	Signals []journal.Signal
 	Partial bool // the client understands an answer of which a part is an error
 }
 
 // Answer is what a call gives. Each operation uses some of the fields.
 type Answer struct {
-	Results []thole.Result
-	Records []thole.Record
-	Page    thole.Page
-	Heads   []thole.Head
+	Results []journal.Result
+	Records []journal.Record
+	Page    journal.Page
+	Heads   []journal.Head
 	Names   []string
 }

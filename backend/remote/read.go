@@ -5,17 +5,17 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Get implements [thole.Backend]. More than thole.MaxPage records, and more than
+// Get implements [journal.Backend]. More than journal.MaxPage records, and more than
 // 16 MiB of them, come in several answers, each of one state of the space.
-func (b *Backend) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
-	all, limit := make([]thole.Record, 0, len(keys)), thole.MaxPage
+func (b *Backend) Get(ctx context.Context, space string, keys ...string) ([]journal.Record, error) {
+	all, limit := make([]journal.Record, 0, len(keys)), journal.MaxPage
 	for {
 		part := keys[len(all):min(len(keys), len(all)+limit)]
 		a, err := b.ask(ctx, "/get", &Request{Space: space, Names: part})
-		if errors.Is(err, thole.ErrTooLarge) && len(part) > 1 {
+		if errors.Is(err, journal.ErrTooLarge) && len(part) > 1 {
 			limit = (len(part) + 1) / 2
 			continue
 		}
@@ -31,14 +31,14 @@ func (b *Backend) Get(ctx context.Context, space string, keys ...string) ([]thol
 	}
 }
 
-// List implements [thole.Backend]. More than 16 MiB of records come in several
+// List implements [journal.Backend]. More than 16 MiB of records come in several
 // answers, as with Get.
-func (b *Backend) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
-	var all []thole.Record
-	want := thole.PageLimit(q.Limit)
+func (b *Backend) List(ctx context.Context, space string, q journal.ListQuery) ([]journal.Record, error) {
+	var all []journal.Record
+	want := journal.PageLimit(q.Limit)
 	for q.Limit = want; ; {
 		a, err := b.ask(ctx, "/list", &Request{Space: space, List: q})
-		if errors.Is(err, thole.ErrTooLarge) && q.Limit > 1 {
+		if errors.Is(err, journal.ErrTooLarge) && q.Limit > 1 {
 			q.Limit = (q.Limit + 1) / 2
 			continue
 		}
@@ -52,21 +52,21 @@ func (b *Backend) List(ctx context.Context, space string, q thole.ListQuery) ([]
 	}
 }
 
-// Read implements [thole.Backend].
-func (b *Backend) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+// Read implements [journal.Backend].
+func (b *Backend) Read(ctx context.Context, space string, q journal.ReadQuery) (journal.Page, error) {
 	a, err := b.ask(ctx, "/read", &Request{Space: space, Read: q})
 	if err != nil {
-		return thole.Page{}, trimmed(err, space, q.After)
+		return journal.Page{}, trimmed(err, space, q.After)
 	}
 	return a.Page, nil
 }
 
-// Heads implements [thole.Backend]. Those of more than thole.MaxPage spaces come
+// Heads implements [journal.Backend]. Those of more than journal.MaxPage spaces come
 // in several answers.
-func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
-	all := make([]thole.Head, 0, len(spaces))
+func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]journal.Head, error) {
+	all := make([]journal.Head, 0, len(spaces))
 	for {
-		part := spaces[len(all):min(len(spaces), len(all)+thole.MaxPage)]
+		part := spaces[len(all):min(len(spaces), len(all)+journal.MaxPage)]
 		a, err := b.ask(ctx, "/heads", &Request{Names: part})
 		if err == nil {
 			err = count("heads", len(a.Heads), len(part))
@@ -80,8 +80,8 @@ func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]thole.Head, er
 	}
 }
 
-// Spaces implements [thole.Backend].
-func (b *Backend) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+// Spaces implements [journal.Backend].
+func (b *Backend) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, error) {
 	a, err := b.ask(ctx, "/spaces", &Request{Spaces: q})
 	if err != nil {
 		return nil, err
@@ -90,17 +90,17 @@ func (b *Backend) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, er
 }
 
 // trimmed gives a cursor's error its data back.
-func trimmed(err error, space string, cursor thole.Position) error {
+func trimmed(err error, space string, cursor journal.Position) error {
 	var no *refusal
-	if !errors.As(err, &no) || no.sentinel != thole.ErrTrimmed {
+	if !errors.As(err, &no) || no.sentinel != journal.ErrTrimmed {
 		return err
 	}
-	return &thole.TrimmedError{Space: space, Cursor: cursor, Oldest: no.Oldest, Last: no.Last, Reason: no.Reason}
+	return &journal.TrimmedError{Space: space, Cursor: cursor, Oldest: no.Oldest, Last: no.Last, Reason: no.Reason}
 }
 
 func count(what string, got, want int) error {
 	if got != want {
-		return fmt.Errorf("%w: %s: the server answered %d names with %d values", thole.ErrCorrupt, what, want, got)
+		return fmt.Errorf("%w: %s: the server answered %d names with %d values", journal.ErrCorrupt, what, want, got)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Options tune a Backend. The zero value is the default.
@@ -47,7 +47,7 @@ type Backend struct {
 	close  func() // idle connections
 	client string // this Backend's name at the server
 
-	durability thole.Durability
+	durability journal.Durability
 	version    string // of the server
 
 	over   context.Context // ends with Close
@@ -64,7 +64,7 @@ type Backend struct {
 // Open asks the server at rawURL ("http://HOST:PORT" or "https://…") who it is
 // and returns a Backend on it. A nil opts means the defaults. Errors: ErrInvalid
 // for another URL, [ErrUnauthorized] for a token that is not accepted,
-// thole.ErrUnavailable for a server that does not answer, errors.ErrUnsupported
+// journal.ErrUnavailable for a server that does not answer, errors.ErrUnsupported
 // for one that is no Thole or one of another version.
 func Open(ctx context.Context, rawURL string, opts *Options) (*Backend, error) {
 	var o Options
@@ -112,7 +112,7 @@ func parseURL(rawURL string) (base, token string, err error) {
 		if err == nil {
 			shown = u.Redacted()
 		}
-		return "", "", fmt.Errorf("%w: a server is http://HOST:PORT or https://HOST, %s is not", thole.ErrInvalid, shown)
+		return "", "", fmt.Errorf("%w: a server is http://HOST:PORT or https://HOST, %s is not", journal.ErrInvalid, shown)
 	}
 	if u.User != nil {
 		token = u.User.Username()
@@ -150,11 +150,11 @@ func (b *Backend) hello(ctx context.Context) error {
 	return nil
 }
 
-// Durability implements [thole.Durable]: what the server's backend declared when
+// Durability implements [journal.Durable]: what the server's backend declared when
 // this one was opened.
-func (b *Backend) Durability() thole.Durability { return b.durability }
+func (b *Backend) Durability() journal.Durability { return b.durability }
 
-// Close implements [thole.Backend]. Calls under way end with ErrClosed.
+// Close implements [journal.Backend]. Calls under way end with ErrClosed.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	b.closed = true
@@ -171,11 +171,11 @@ func (b *Backend) enter(ctx context.Context) (_ context.Context, leave func(), e
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil, nil, thole.ErrClosed
+		return nil, nil, journal.ErrClosed
 	}
 	b.tasks.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(b.over, func() { cancel(thole.ErrClosed) })
+	stop := context.AfterFunc(b.over, func() { cancel(journal.ErrClosed) })
 	return ctx, func() {
 		stop()
 		cancel(nil)

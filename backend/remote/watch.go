@@ -9,13 +9,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // stall is how long an event stream may be silent: three heartbeats of a server.
 const stall = 45 * time.Second
 
-// Watch implements [thole.Watcher] by a stream of hints that it opens again when
+// Watch implements [journal.Watcher] by a stream of hints that it opens again when
 // it breaks; since something may have been missed, the server hints at "" first.
 // Errors: ErrUnauthorized, ErrForbidden, and ErrClosed when the Backend is closed
 // first.
@@ -26,15 +26,15 @@ func (b *Backend) Watch(ctx context.Context, wake func(space string)) error {
 		}
 		var space string
 		if err := json.Unmarshal(data, &space); err != nil {
-			return fmt.Errorf("%w: hint: %v", thole.ErrCorrupt, err)
+			return fmt.Errorf("%w: hint: %v", journal.ErrCorrupt, err)
 		}
 		wake(space)
 		return nil
 	})
 }
 
-// Send implements [thole.Relay]. Signals that cannot be sent at once are lost.
-func (b *Backend) Send(ctx context.Context, signals []thole.Signal) error {
+// Send implements [journal.Relay]. Signals that cannot be sent at once are lost.
+func (b *Backend) Send(ctx context.Context, signals []journal.Signal) error {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
 		return err
@@ -49,15 +49,15 @@ func (b *Backend) Send(ctx context.Context, signals []thole.Signal) error {
 	return err
 }
 
-// Receive implements [thole.Relay] by an event stream, as Watch does.
-func (b *Backend) Receive(ctx context.Context, hear func(thole.Signal)) error {
+// Receive implements [journal.Relay] by an event stream, as Watch does.
+func (b *Backend) Receive(ctx context.Context, hear func(journal.Signal)) error {
 	return b.follow(ctx, "/signals", func(event string, data []byte) error {
 		if event != EventSignal {
 			return nil
 		}
-		var s thole.Signal
+		var s journal.Signal
 		if err := json.Unmarshal(data, &s); err != nil {
-			return fmt.Errorf("%w: signal: %v", thole.ErrCorrupt, err)
+			return fmt.Errorf("%w: signal: %v", journal.ErrCorrupt, err)
 		}
 		hear(s)
 		return nil

@@ -6,34 +6,34 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Durability implements [thole.Durable]: the weakest of all backends.
-func (b *Backend) Durability() thole.Durability {
-	grades := []thole.Durability{thole.Sync, thole.Replicated, thole.Relaxed, thole.None}
+// Durability implements [journal.Durable]: the weakest of all backends.
+func (b *Backend) Durability() journal.Durability {
+	grades := []journal.Durability{journal.Sync, journal.Replicated, journal.Relaxed, journal.None}
 	weakest := 0
 	for _, part := range b.parts {
-		if d, ok := part.(thole.Durable); ok {
+		if d, ok := part.(journal.Durable); ok {
 			weakest = max(weakest, slices.Index(grades, d.Durability()))
 		}
 	}
 	return grades[weakest]
 }
 
-// Shards implements [thole.Sharded].
+// Shards implements [journal.Sharded].
 func (b *Backend) Shards() int { return len(b.parts) }
 
-// Shard implements [thole.Sharded]. A space without a rule counts to the first.
+// Shard implements [journal.Sharded]. A space without a rule counts to the first.
 func (b *Backend) Shard(space string) int {
 	part, _ := b.part(space)
 	return part
 }
 
-// Watch implements [thole.Watcher] with the hints of those backends that give
+// Watch implements [journal.Watcher] with the hints of those backends that give
 // some. When one stops, the others' go on, and its error is returned at the end.
 func (b *Backend) Watch(ctx context.Context, wake func(space string)) error {
-	return together(b.parts, func(w thole.Watcher) error {
+	return together(b.parts, func(w journal.Watcher) error {
 		return w.Watch(ctx, wake)
 	}, ctx.Done())
 }
@@ -41,16 +41,16 @@ func (b *Backend) Watch(ctx context.Context, wake func(space string)) error {
 // relaying is a Backend of which some parts carry signals.
 type relaying struct{ *Backend }
 
-// Send implements [thole.Relay]: each signal goes to the backend that its space
+// Send implements [journal.Relay]: each signal goes to the backend that its space
 // lives in; if there is none, or it carries none, the signal is lost.
-func (b relaying) Send(ctx context.Context, signals []thole.Signal) error {
+func (b relaying) Send(ctx context.Context, signals []journal.Signal) error {
 	of := b.split(len(signals), func(i int) string { return signals[i].Space }, func(int, error) {})
 	return b.each(of, func(part int, at []int) error {
-		r, ok := b.parts[part].(thole.Relay)
+		r, ok := b.parts[part].(journal.Relay)
 		if !ok {
 			return nil
 		}
-		sub := make([]thole.Signal, len(at))
+		sub := make([]journal.Signal, len(at))
 		for i, n := range at {
 			sub[i] = signals[n]
 		}
@@ -58,15 +58,15 @@ func (b relaying) Send(ctx context.Context, signals []thole.Signal) error {
 	})
 }
 
-// Receive implements [thole.Relay] with the signals of all backends that carry
+// Receive implements [journal.Relay] with the signals of all backends that carry
 // some. When one stops, all do, so that the caller begins anew.
-func (b relaying) Receive(ctx context.Context, hear func(thole.Signal)) error {
+func (b relaying) Receive(ctx context.Context, hear func(journal.Signal)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var one sync.Mutex // held over hear, which hears one at a time
-	return together(b.parts, func(r thole.Relay) error {
+	return together(b.parts, func(r journal.Relay) error {
 		defer cancel()
-		return r.Receive(ctx, func(s thole.Signal) {
+		return r.Receive(ctx, func(s journal.Signal) {
 			one.Lock()
 			defer one.Unlock()
 			hear(s)
@@ -76,7 +76,7 @@ func (b relaying) Receive(ctx context.Context, hear func(thole.Signal)) error {
 
 // together runs do on all backends with the ability A. It returns their errors
 // when all have ended and done is closed.
-func together[A any](parts []thole.Backend, do func(A) error, done <-chan struct{}) error {
+func together[A any](parts []journal.Backend, do func(A) error, done <-chan struct{}) error {
 	errs := make([]error, len(parts))
 	var wg sync.WaitGroup
 	for i, part := range parts {

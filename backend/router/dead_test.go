@@ -14,14 +14,15 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/router"
+	"github.com/thole-dev/thole/journal"
 )
 
-var errDead = fmt.Errorf("%w: dead", thole.ErrUnavailable)
+var errDead = fmt.Errorf("%w: dead", journal.ErrUnavailable)
 
 // mortal is a backend that can be dead: it refuses every call, or lets it hang
 // until its context ends, a commit for an hour.
 type mortal struct {
-	thole.Backend
+	journal.Backend
 	dead, hangs atomic.Bool
 }
 
@@ -36,7 +37,7 @@ func (m *mortal) alive(ctx context.Context) error {
 	return nil
 }
 
-func (m *mortal) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+func (m *mortal) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
 	if err := m.alive(ctx); err != nil {
@@ -45,35 +46,35 @@ func (m *mortal) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resu
 	return m.Backend.Commit(ctx, batch)
 }
 
-func (m *mortal) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+func (m *mortal) Get(ctx context.Context, space string, keys ...string) ([]journal.Record, error) {
 	if err := m.alive(ctx); err != nil {
 		return nil, err
 	}
 	return m.Backend.Get(ctx, space, keys...)
 }
 
-func (m *mortal) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+func (m *mortal) List(ctx context.Context, space string, q journal.ListQuery) ([]journal.Record, error) {
 	if err := m.alive(ctx); err != nil {
 		return nil, err
 	}
 	return m.Backend.List(ctx, space, q)
 }
 
-func (m *mortal) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+func (m *mortal) Read(ctx context.Context, space string, q journal.ReadQuery) (journal.Page, error) {
 	if err := m.alive(ctx); err != nil {
-		return thole.Page{}, err
+		return journal.Page{}, err
 	}
 	return m.Backend.Read(ctx, space, q)
 }
 
-func (m *mortal) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+func (m *mortal) Heads(ctx context.Context, spaces ...string) ([]journal.Head, error) {
 	if err := m.alive(ctx); err != nil {
 		return nil, err
 	}
 	return m.Backend.Heads(ctx, spaces...)
 }
 
-func (m *mortal) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+func (m *mortal) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, error) {
 	if err := m.alive(ctx); err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func TestOneDeadStoreStopsNothingInTheOthers(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					for i, b := range []thole.Backend{healthy, sick} {
+					for i, b := range []journal.Backend{healthy, sick} {
 						if _, err := b.Commit(t.Context(), commitTo([]string{"project:a", "user:1"}[i])); err != nil {
 							t.Fatal(err)
 						}
@@ -118,9 +119,9 @@ func TestOneDeadStoreStopsNothingInTheOthers(t *testing.T) {
 					defer s.Close()
 
 					// It is listed what there is, and said what is missing.
-					names, err := s.Spaces(t.Context(), thole.SpacesQuery{})
-					var away *thole.UnreachableError
-					if !errors.As(err, &away) || !slices.Equal(away.Patterns(), []string{"user:*"}) || !errors.Is(err, thole.ErrUnavailable) {
+					names, err := s.Spaces(t.Context(), journal.SpacesQuery{})
+					var away *journal.UnreachableError
+					if !errors.As(err, &away) || !slices.Equal(away.Patterns(), []string{"user:*"}) || !errors.Is(err, journal.ErrUnavailable) {
 						t.Errorf("spaces: got %v, want an UnreachableError for user:*", err)
 					}
 					if !slices.Contains(names, "project:a") {
@@ -166,7 +167,7 @@ func TestOneDeadStoreStopsNothingInTheOthers(t *testing.T) {
 							t.Fatal(err)
 						}
 						time.Sleep(20 * time.Second)
-						page, err := sp.Read(t.Context(), thole.ReadQuery{Stream: key})
+						page, err := sp.Read(t.Context(), journal.ReadQuery{Stream: key})
 						if err != nil || len(page.Events) != 1 {
 							t.Errorf("%s: got %v, %v; want one event of its expiry", key, page.Events, err)
 						}
@@ -174,11 +175,11 @@ func TestOneDeadStoreStopsNothingInTheOthers(t *testing.T) {
 
 					kill(false)
 					time.Sleep(time.Hour + 20*time.Second) // the commit that hung, and the pause
-					names, err = s.Spaces(t.Context(), thole.SpacesQuery{})
+					names, err = s.Spaces(t.Context(), journal.SpacesQuery{})
 					if err != nil || !slices.Contains(names, "user:1") || !slices.Contains(names, "project:a") {
 						t.Errorf("when it is back: got %q, %v", names, err)
 					}
-					if _, err := s.Space("user:1").Commit(t.Context(), thole.Commit{Events: []thole.Event{{Stream: "s", Type: "a.b"}}}); err != nil {
+					if _, err := s.Space("user:1").Commit(t.Context(), journal.Commit{Events: []journal.Event{{Stream: "s", Type: "a.b"}}}); err != nil {
 						t.Errorf("a commit when it is back: %v", err)
 					}
 				})
@@ -206,7 +207,7 @@ func TestMessagesToADeadStoreHoldNothingUp(t *testing.T) {
 		const n = 50
 		for range n {
 			if _, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
-				tx.Send("user:1", thole.Commit{Events: []thole.Event{{Stream: "app/s", Type: "a.b"}}}, nil)
+				tx.Send("user:1", journal.Commit{Events: []journal.Event{{Stream: "app/s", Type: "a.b"}}}, nil)
 				return nil
 			}); err != nil {
 				t.Fatal(err)
@@ -220,12 +221,12 @@ func TestMessagesToADeadStoreHoldNothingUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)
-		if page, err := sp.Read(t.Context(), thole.ReadQuery{Stream: "app/x"}); err != nil || len(page.Events) != 1 {
+		if page, err := sp.Read(t.Context(), journal.ReadQuery{Stream: "app/x"}); err != nil || len(page.Events) != 1 {
 			t.Errorf("beside them: got %v, %v; want the event of an expiry", page.Events, err)
 		}
 		sick.dead.Store(false)
 		time.Sleep(2 * time.Minute)
-		if page, err := s.Space("user:1").Read(t.Context(), thole.ReadQuery{}); err != nil || len(page.Events) != n {
+		if page, err := s.Space("user:1").Read(t.Context(), journal.ReadQuery{}); err != nil || len(page.Events) != n {
 			t.Errorf("when it is back: %d messages arrived, %v; want %d", len(page.Events), err, n)
 		}
 	})
@@ -235,14 +236,14 @@ func TestMessagesToADeadStoreHoldNothingUp(t *testing.T) {
 func TestAStoreThatCannotBeOpenedIsOpenedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		late := router.Later(errDead, func(context.Context) (thole.Backend, error) {
+		late := router.Later(errDead, func(context.Context) (journal.Backend, error) {
 			if tries++; tries < 4 {
 				return nil, errDead
 			}
 			return memstore.New(), nil
 		})
 		b := route(t, router.Rule{Pattern: "project:*", Backend: memstore.New()}, router.Rule{Pattern: "user:*", Backend: late})
-		if _, err := b.Commit(t.Context(), commitTo("user:1")); !errors.Is(err, thole.ErrUnavailable) {
+		if _, err := b.Commit(t.Context(), commitTo("user:1")); !errors.Is(err, journal.ErrUnavailable) {
 			t.Errorf("before it is open: got %v, want ErrUnavailable", err)
 		}
 		if _, err := b.Commit(t.Context(), commitTo("project:a")); err != nil {
@@ -251,7 +252,7 @@ func TestAStoreThatCannotBeOpenedIsOpenedLater(t *testing.T) {
 		hints := make(chan string, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		watch := make(chan error, 1)
-		go func() { watch <- b.(thole.Watcher).Watch(ctx, func(space string) { hints <- space }) }()
+		go func() { watch <- b.(journal.Watcher).Watch(ctx, func(space string) { hints <- space }) }()
 		if space := <-hints; space != "" {
 			t.Errorf("when it opens: the hint %q, want one at everything", space)
 		}
@@ -265,7 +266,7 @@ func TestAStoreThatCannotBeOpenedIsOpenedLater(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := late.Spaces(t.Context(), thole.SpacesQuery{}); !errors.Is(err, thole.ErrClosed) {
+		if _, err := late.Spaces(t.Context(), journal.SpacesQuery{}); !errors.Is(err, journal.ErrClosed) {
 			t.Errorf("after Close: got %v, want ErrClosed", err)
 		}
 	})

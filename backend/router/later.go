@@ -6,19 +6,19 @@ import (
 	"sync"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // later is a backend that could not be opened yet. It is tried again, less and
-// less often, until it can. Until then every call is thole.ErrUnavailable.
+// less often, until it can. Until then every call is journal.ErrUnavailable.
 type later struct {
 	stop   context.CancelFunc
 	tasks  sync.WaitGroup
 	opened chan struct{} // closed once backend is set
 
 	mu      sync.Mutex
-	backend thole.Backend
-	err     error // why it could not be opened, or thole.ErrClosed
+	backend journal.Backend
+	err     error // why it could not be opened, or journal.ErrClosed
 	closed  bool
 }
 
@@ -32,14 +32,14 @@ const (
 // Later returns a backend that is opened by open, which is tried again after
 // err, what its first try ended with. It takes up the backend's hints and signals
 // when they come. Close ends the tries.
-func Later(err error, open func(context.Context) (thole.Backend, error)) thole.Backend {
+func Later(err error, open func(context.Context) (journal.Backend, error)) journal.Backend {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &later{stop: stop, opened: make(chan struct{}), err: err}
 	l.tasks.Go(func() { l.retry(ctx, open) })
 	return l
 }
 
-func (l *later) retry(ctx context.Context, open func(context.Context) (thole.Backend, error)) {
+func (l *later) retry(ctx context.Context, open func(context.Context) (journal.Backend, error)) {
 	wait := reopenWait
 	next := time.NewTimer(wait)
 	defer next.Stop()
@@ -59,7 +59,7 @@ func (l *later) retry(ctx context.Context, open func(context.Context) (thole.Bac
 }
 
 // set keeps what a try gave, and reports whether it was the last one.
-func (l *later) set(b thole.Backend, err error) bool {
+func (l *later) set(b journal.Backend, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -73,19 +73,19 @@ func (l *later) set(b thole.Backend, err error) bool {
 	return true
 }
 
-func (l *later) get() (thole.Backend, error) {
+func (l *later) get() (journal.Backend, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		return nil, thole.ErrClosed
+		return nil, journal.ErrClosed
 	case l.backend == nil:
-		return nil, fmt.Errorf("%w: it could not be opened yet: %w", thole.ErrUnavailable, l.err)
+		return nil, fmt.Errorf("%w: it could not be opened yet: %w", journal.ErrUnavailable, l.err)
 	}
 	return l.backend, nil
 }
 
-func (l *later) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+func (l *later) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	b, err := l.get()
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (l *later) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resul
 	return b.Commit(ctx, batch)
 }
 
-func (l *later) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+func (l *later) Get(ctx context.Context, space string, keys ...string) ([]journal.Record, error) {
 	b, err := l.get()
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (l *later) Get(ctx context.Context, space string, keys ...string) ([]thole.
 	return b.Get(ctx, space, keys...)
 }
 
-func (l *later) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+func (l *later) List(ctx context.Context, space string, q journal.ListQuery) ([]journal.Record, error) {
 	b, err := l.get()
 	if err != nil {
 		return nil, err
@@ -109,15 +109,15 @@ func (l *later) List(ctx context.Context, space string, q thole.ListQuery) ([]th
 	return b.List(ctx, space, q)
 }
 
-func (l *later) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+func (l *later) Read(ctx context.Context, space string, q journal.ReadQuery) (journal.Page, error) {
 	b, err := l.get()
 	if err != nil {
-		return thole.Page{}, err
+		return journal.Page{}, err
 	}
 	return b.Read(ctx, space, q)
 }
 
-func (l *later) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+func (l *later) Heads(ctx context.Context, spaces ...string) ([]journal.Head, error) {
 	b, err := l.get()
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (l *later) Heads(ctx context.Context, spaces ...string) ([]thole.Head, erro
 	return b.Heads(ctx, spaces...)
 }
 
-func (l *later) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+func (l *later) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, error) {
 	b, err := l.get()
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (l *later) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, erro
 	return b.Spaces(ctx, q)
 }
 
-func (l *later) Load(ctx context.Context, space string, c thole.Chunk) error {
+func (l *later) Load(ctx context.Context, space string, c journal.Chunk) error {
 	b, err := l.get()
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (l *later) Load(ctx context.Context, space string, c thole.Chunk) error {
 	return b.Load(ctx, space, c)
 }
 
-func (l *later) Purge(ctx context.Context, space string, p thole.Purge) error {
+func (l *later) Purge(ctx context.Context, space string, p journal.Purge) error {
 	b, err := l.get()
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (l *later) Close() error {
 }
 
 // await returns the backend once it is open; nil if ctx ends first.
-func (l *later) await(ctx context.Context) thole.Backend {
+func (l *later) await(ctx context.Context) journal.Backend {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -175,46 +175,46 @@ func (l *later) await(ctx context.Context) thole.Backend {
 	}
 }
 
-// Watch implements [thole.Watcher]. When the backend is there, everything may
+// Watch implements [journal.Watcher]. When the backend is there, everything may
 // have changed.
 func (l *later) Watch(ctx context.Context, wake func(space string)) error {
 	b := l.await(ctx)
 	if b != nil {
 		wake("")
 	}
-	if w, ok := b.(thole.Watcher); ok {
+	if w, ok := b.(journal.Watcher); ok {
 		return w.Watch(ctx, wake)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// Send implements [thole.Relay]. Signals may be lost, and are until then.
-func (l *later) Send(ctx context.Context, signals []thole.Signal) error {
+// Send implements [journal.Relay]. Signals may be lost, and are until then.
+func (l *later) Send(ctx context.Context, signals []journal.Signal) error {
 	b, err := l.get()
-	if r, ok := b.(thole.Relay); ok && err == nil {
+	if r, ok := b.(journal.Relay); ok && err == nil {
 		return r.Send(ctx, signals)
 	}
 	return nil
 }
 
-// Receive implements [thole.Relay].
-func (l *later) Receive(ctx context.Context, hear func(thole.Signal)) error {
-	if r, ok := l.await(ctx).(thole.Relay); ok {
+// Receive implements [journal.Relay].
+func (l *later) Receive(ctx context.Context, hear func(journal.Signal)) error {
+	if r, ok := l.await(ctx).(journal.Relay); ok {
 		return r.Receive(ctx, hear)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// Durability implements [thole.Durable]. What acknowledges nothing yet lowers no
+// Durability implements [journal.Durable]. What acknowledges nothing yet lowers no
 // promise.
-func (l *later) Durability() thole.Durability {
+func (l *later) Durability() journal.Durability {
 	b, err := l.get()
-	if d, ok := b.(thole.Durable); ok && err == nil {
+	if d, ok := b.(journal.Durable); ok && err == nil {
 		return d.Durability()
 	}
-	return thole.Sync
+	return journal.Sync
 }
 
 // Check is the backend's own check of itself.

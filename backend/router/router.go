@@ -11,13 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Rule says where the spaces live that match a pattern.
 type Rule struct {
 	Pattern string // "kind:*", one space such as "project:shop", or "*"
-	Backend thole.Backend
+	Backend journal.Backend
 }
 
 // Backend is several backends as one. A space lives in the backend of the first
@@ -25,7 +25,7 @@ type Rule struct {
 // are hidden.
 type Backend struct {
 	rules []Rule
-	parts []thole.Backend // of the rules, each once
+	parts []journal.Backend // of the rules, each once
 
 	silence silence
 }
@@ -34,10 +34,10 @@ type Backend struct {
 // backends from then on; one may have several rules. The space global, which
 // every Store needs for itself, lives in the first one's unless a rule names it.
 // ErrInvalid for no rules, a pattern of another form, or one that an earlier
-// rule leaves nothing. It is a [thole.Relay] if one of the backends is.
-func New(rules ...Rule) (thole.Backend, error) {
+// rule leaves nothing. It is a [journal.Relay] if one of the backends is.
+func New(rules ...Rule) (journal.Backend, error) {
 	if len(rules) == 0 {
-		return nil, fmt.Errorf("%w: a router needs at least one rule", thole.ErrInvalid)
+		return nil, fmt.Errorf("%w: a router needs at least one rule", journal.ErrInvalid)
 	}
 	b := &Backend{rules: slices.Clone(rules), silence: silence{until: make(map[int]time.Time)}}
 	for i, r := range rules {
@@ -46,7 +46,7 @@ func New(rules ...Rule) (thole.Backend, error) {
 		}
 		for _, earlier := range rules[:i] {
 			if covers(earlier.Pattern, r.Pattern) {
-				return nil, fmt.Errorf("%w: the rule %q comes too late: %q takes all of its spaces", thole.ErrInvalid, r.Pattern, earlier.Pattern)
+				return nil, fmt.Errorf("%w: the rule %q comes too late: %q takes all of its spaces", journal.ErrInvalid, r.Pattern, earlier.Pattern)
 			}
 		}
 		if !slices.Contains(b.parts, r.Backend) {
@@ -54,7 +54,7 @@ func New(rules ...Rule) (thole.Backend, error) {
 		}
 	}
 	for _, part := range b.parts {
-		if _, ok := part.(thole.Relay); ok {
+		if _, ok := part.(journal.Relay); ok {
 			return relaying{b}, nil
 		}
 	}
@@ -62,7 +62,7 @@ func New(rules ...Rule) (thole.Backend, error) {
 }
 
 func checkPattern(p string) error {
-	if err := thole.CheckSpacePattern(p); err != nil {
+	if err := journal.CheckSpacePattern(p); err != nil {
 		return fmt.Errorf("a rule: %w", err)
 	}
 	return nil
@@ -93,11 +93,11 @@ func (b *Backend) part(space string) (int, error) {
 	for i, r := range b.rules {
 		patterns[i] = r.Pattern
 	}
-	return 0, fmt.Errorf("%w: no store is named for the space %.80q; there are rules for %s", thole.ErrInvalid, space, strings.Join(patterns, ", "))
+	return 0, fmt.Errorf("%w: no store is named for the space %.80q; there are rules for %s", journal.ErrInvalid, space, strings.Join(patterns, ", "))
 }
 
 // in returns the backend that a space lives in.
-func (b *Backend) in(space string) (thole.Backend, error) {
+func (b *Backend) in(space string) (journal.Backend, error) {
 	i, err := b.part(space)
 	if err != nil {
 		return nil, err
@@ -139,11 +139,11 @@ func (b *Backend) eachError(of [][]int, do func(part int, at []int) error) []err
 	return errs
 }
 
-// Commit implements [thole.Backend]. A commit to a space without a rule has a Result
+// Commit implements [journal.Backend]. A commit to a space without a rule has a Result
 // whose Err is ErrInvalid. When one backend fails, its commits have its error, and
 // it is unknown which of them were applied.
-func (b *Backend) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
-	results := make([]thole.Result, len(batch))
+func (b *Backend) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
+	results := make([]journal.Result, len(batch))
 	of := b.split(len(batch), func(i int) string { return batch[i].Space }, func(i int, err error) { results[i].Err = err })
 	for part, at := range of {
 		if len(at) == len(batch) { // also none: a backend that is closed says so
@@ -151,7 +151,7 @@ func (b *Backend) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 		}
 	}
 	errs := b.eachError(of, func(part int, at []int) error {
-		sub := make([]thole.Commit, len(at))
+		sub := make([]journal.Commit, len(at))
 		for i, n := range at {
 			sub[i] = batch[n]
 		}
@@ -169,15 +169,15 @@ func (b *Backend) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 		return err
 	})
 	for _, err := range errs {
-		if errors.Is(err, thole.ErrClosed) {
+		if errors.Is(err, journal.ErrClosed) {
 			return nil, err
 		}
 	}
 	return results, nil
 }
 
-// Get implements [thole.Backend].
-func (b *Backend) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+// Get implements [journal.Backend].
+func (b *Backend) Get(ctx context.Context, space string, keys ...string) ([]journal.Record, error) {
 	in, err := b.in(space)
 	if err != nil {
 		return nil, err
@@ -185,8 +185,8 @@ func (b *Backend) Get(ctx context.Context, space string, keys ...string) ([]thol
 	return in.Get(ctx, space, keys...)
 }
 
-// List implements [thole.Backend].
-func (b *Backend) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
+// List implements [journal.Backend].
+func (b *Backend) List(ctx context.Context, space string, q journal.ListQuery) ([]journal.Record, error) {
 	in, err := b.in(space)
 	if err != nil {
 		return nil, err
@@ -194,18 +194,18 @@ func (b *Backend) List(ctx context.Context, space string, q thole.ListQuery) ([]
 	return in.List(ctx, space, q)
 }
 
-// Read implements [thole.Backend].
-func (b *Backend) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+// Read implements [journal.Backend].
+func (b *Backend) Read(ctx context.Context, space string, q journal.ReadQuery) (journal.Page, error) {
 	in, err := b.in(space)
 	if err != nil {
-		return thole.Page{}, err
+		return journal.Page{}, err
 	}
 	return in.Read(ctx, space, q)
 }
 
-// Heads implements [thole.Backend]. If some of the backends do not answer, theirs
-// have no name, and the error is a *[thole.UnreachableError].
-func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
+// Heads implements [journal.Backend]. If some of the backends do not answer, theirs
+// have no name, and the error is a *[journal.UnreachableError].
+func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]journal.Head, error) {
 	if len(spaces) == 0 {
 		return b.parts[0].Heads(ctx)
 	}
@@ -214,7 +214,7 @@ func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]thole.Head, er
 	if without != nil {
 		return nil, without
 	}
-	heads := make([]thole.Head, len(spaces))
+	heads := make([]journal.Head, len(spaces))
 	errs := b.eachError(of, func(part int, at []int) error {
 		names := make([]string, len(at))
 		for i, n := range at {
@@ -232,7 +232,7 @@ func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]thole.Head, er
 		})
 	})
 	if err := b.answered(ctx, errs, count(of)); err != nil {
-		if errors.As(err, new(*thole.UnreachableError)) {
+		if errors.As(err, new(*journal.UnreachableError)) {
 			return heads, err
 		}
 		return nil, err
@@ -250,11 +250,11 @@ func count(of [][]int) (n int) {
 	return n
 }
 
-// Spaces implements [thole.Backend]: those of all backends in one order. If some
+// Spaces implements [journal.Backend]: those of all backends in one order. If some
 // of the backends do not answer, theirs are missing, and the error is a
-// *[thole.UnreachableError].
-func (b *Backend) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
-	limit := thole.PageLimit(q.Limit)
+// *[journal.UnreachableError].
+func (b *Backend) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, error) {
+	limit := journal.PageLimit(q.Limit)
 	lists := make([][]string, len(b.parts))
 	all := make([][]int, len(b.parts))
 	for part := range b.parts {
@@ -267,7 +267,7 @@ func (b *Backend) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, er
 		})
 	})
 	err := b.answered(ctx, errs, len(b.parts))
-	if err != nil && !errors.As(err, new(*thole.UnreachableError)) {
+	if err != nil && !errors.As(err, new(*journal.UnreachableError)) {
 		return nil, err
 	}
 	names := slices.Concat(lists...)
@@ -276,7 +276,7 @@ func (b *Backend) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, er
 }
 
 // spacesOf lists up to limit spaces of one backend that live there.
-func (b *Backend) spacesOf(ctx context.Context, part int, q thole.SpacesQuery, limit int) ([]string, error) {
+func (b *Backend) spacesOf(ctx context.Context, part int, q journal.SpacesQuery, limit int) ([]string, error) {
 	var names []string
 	for {
 		page, err := b.parts[part].Spaces(ctx, q)
@@ -288,15 +288,15 @@ func (b *Backend) spacesOf(ctx context.Context, part int, q thole.SpacesQuery, l
 				names = append(names, name)
 			}
 		}
-		if len(names) >= limit || len(page) < thole.PageLimit(q.Limit) {
+		if len(names) >= limit || len(page) < journal.PageLimit(q.Limit) {
 			return names, nil
 		}
 		q.After = page[len(page)-1]
 	}
 }
 
-// Load implements [thole.Backend].
-func (b *Backend) Load(ctx context.Context, space string, c thole.Chunk) error {
+// Load implements [journal.Backend].
+func (b *Backend) Load(ctx context.Context, space string, c journal.Chunk) error {
 	in, err := b.in(space)
 	if err != nil {
 		return err
@@ -304,8 +304,8 @@ func (b *Backend) Load(ctx context.Context, space string, c thole.Chunk) error {
 	return in.Load(ctx, space, c)
 }
 
-// Purge implements [thole.Backend].
-func (b *Backend) Purge(ctx context.Context, space string, p thole.Purge) error {
+// Purge implements [journal.Backend].
+func (b *Backend) Purge(ctx context.Context, space string, p journal.Purge) error {
 	in, err := b.in(space)
 	if err != nil {
 		return err
@@ -313,7 +313,7 @@ func (b *Backend) Purge(ctx context.Context, space string, p thole.Purge) error 
 	return in.Purge(ctx, space, p)
 }
 
-// Close implements [thole.Backend]: it closes all backends.
+// Close implements [journal.Backend]: it closes all backends.
 func (b *Backend) Close() error {
 	errs := make([]error, len(b.parts))
 	for i, part := range b.parts {

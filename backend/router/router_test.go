@@ -19,11 +19,12 @@ import (
 	"github.com/thole-dev/thole/backend/router"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func route(t testing.TB, rules ...router.Rule) thole.Backend {
+func route(t testing.TB, rules ...router.Rule) journal.Backend {
 	t.Helper()
 	b, err := router.New(rules...)
 	if err != nil {
@@ -43,7 +44,7 @@ func overMemory(t testing.TB) backendtest.Harness {
 // overSQLite is a router over two files.
 func overSQLite(t testing.TB) backendtest.Harness {
 	dir := t.TempDir()
-	open := func(t testing.TB) thole.Backend {
+	open := func(t testing.TB) journal.Backend {
 		var rules []router.Rule
 		for _, r := range []struct{ pattern, file string }{{"project:*", "projects.db"}, {"*", "others.db"}} {
 			b, err := sqlitestore.Open(context.Background(), filepath.Join(dir, r.file), nil)
@@ -57,12 +58,12 @@ func overSQLite(t testing.TB) backendtest.Harness {
 	b := open(t)
 	return backendtest.Harness{
 		Backend: b,
-		Reopen: func(t testing.TB) thole.Backend {
+		Reopen: func(t testing.TB) journal.Backend {
 			b.Close()
 			b = open(t)
 			return b
 		},
-		Second: func(t testing.TB) thole.Backend { return open(t) },
+		Second: func(t testing.TB) journal.Backend { return open(t) },
 		Lacks:  []backendtest.Ability{backendtest.Signals},
 	}
 }
@@ -80,12 +81,12 @@ func TestWhatBreaksTheContractIsRejectedThroughARouter(t *testing.T) {
 	backendtest.RejectBroken(t, overSQLite)
 }
 
-func commitTo(spaces ...string) []thole.Commit {
-	var batch []thole.Commit
+func commitTo(spaces ...string) []journal.Commit {
+	var batch []journal.Commit
 	for _, space := range spaces {
-		batch = append(batch, thole.Commit{
+		batch = append(batch, journal.Commit{
 			Space: space, Now: time.Now(), Actor: "system",
-			Events: []thole.Event{{Stream: "s", Type: "a.b", Data: []byte(`"` + space + `"`)}},
+			Events: []journal.Event{{Stream: "s", Type: "a.b", Data: []byte(`"` + space + `"`)}},
 		})
 	}
 	return batch
@@ -105,11 +106,11 @@ func TestTheFirstRuleThatMatchesASpaceDecides(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		in   thole.Backend
+		in   journal.Backend
 		want []string
 	}{{shop, []string{"project:shop"}}, {projects, []string{"project:a", "project:shopping"}}, {rest, []string{"global", "user:b"}},
 		{b, []string{"global", "project:a", "project:shop", "project:shopping", "user:b"}}} {
-		if got, err := tt.in.Spaces(t.Context(), thole.SpacesQuery{}); err != nil || !slices.Equal(got, tt.want) {
+		if got, err := tt.in.Spaces(t.Context(), journal.SpacesQuery{}); err != nil || !slices.Equal(got, tt.want) {
 			t.Errorf("spaces: got %q, %v; want %q", got, err, tt.want)
 		}
 	}
@@ -122,9 +123,9 @@ func TestTheFirstRuleThatMatchesASpaceDecides(t *testing.T) {
 func TestASpaceThatNoRuleNamesIsRefusedWithTheRules(t *testing.T) {
 	users, projects := memstore.New(), memstore.New()
 	b := route(t, router.Rule{Pattern: "user:*", Backend: users}, router.Rule{Pattern: "project:*", Backend: projects})
-	_, read := b.Read(t.Context(), "org:x", thole.ReadQuery{})
+	_, read := b.Read(t.Context(), "org:x", journal.ReadQuery{})
 	_, get := b.Get(t.Context(), "org:x", "k")
-	_, list := b.List(t.Context(), "org:x", thole.ListQuery{})
+	_, list := b.List(t.Context(), "org:x", journal.ListQuery{})
 	_, heads := b.Heads(t.Context(), "user:1", "org:x")
 	refused, err := b.Commit(t.Context(), commitTo("org:x", "org:y"))
 	if err != nil {
@@ -132,19 +133,19 @@ func TestASpaceThatNoRuleNamesIsRefusedWithTheRules(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"read": read, "get": get, "list": list, "heads": heads, "commit": refused[0].Err,
-		"load": b.Load(t.Context(), "org:x", thole.Chunk{}), "purge": b.Purge(t.Context(), "org:x", thole.Purge{All: true}),
+		"load": b.Load(t.Context(), "org:x", journal.Chunk{}), "purge": b.Purge(t.Context(), "org:x", journal.Purge{All: true}),
 	} {
-		if !errors.Is(err, thole.ErrInvalid) || !strings.Contains(err.Error(), "user:*, project:*") || !strings.Contains(err.Error(), "org:x") {
+		if !errors.Is(err, journal.ErrInvalid) || !strings.Contains(err.Error(), "user:*, project:*") || !strings.Contains(err.Error(), "org:x") {
 			t.Errorf("%s: got %v, want ErrInvalid that names the space and the rules", name, err)
 		}
 	}
-	if got, err := b.Spaces(t.Context(), thole.SpacesQuery{}); err != nil || len(got) > 0 {
+	if got, err := b.Spaces(t.Context(), journal.SpacesQuery{}); err != nil || len(got) > 0 {
 		t.Errorf("after a refused batch: spaces %q, %v; want none", got, err)
 	}
 	if _, err := b.Commit(t.Context(), commitTo("global")); err != nil {
 		t.Errorf("commit to global: %v, want it in the first store", err)
 	}
-	if got, err := users.Spaces(t.Context(), thole.SpacesQuery{}); err != nil || !slices.Equal(got, []string{"global"}) {
+	if got, err := users.Spaces(t.Context(), journal.SpacesQuery{}); err != nil || !slices.Equal(got, []string{"global"}) {
 		t.Errorf("spaces of the first store: %q, %v; want global", got, err)
 	}
 }
@@ -157,12 +158,12 @@ func TestACommitToASpaceWithoutARuleFailsNoNeighbour(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, r := range results {
-			if homeless := names[i] == "org:x"; homeless != errors.Is(r.Err, thole.ErrInvalid) || homeless != r.Last.IsZero() {
+			if homeless := names[i] == "org:x"; homeless != errors.Is(r.Err, journal.ErrInvalid) || homeless != r.Last.IsZero() {
 				t.Errorf("%q: commit %d to %s: got %v, %v", names, i, names[i], r.Last, r.Err)
 			}
 		}
 	}
-	if got, err := b.Spaces(t.Context(), thole.SpacesQuery{}); err != nil || !slices.Equal(got, []string{"project:a", "user:1", "user:2"}) {
+	if got, err := b.Spaces(t.Context(), journal.SpacesQuery{}); err != nil || !slices.Equal(got, []string{"project:a", "user:1", "user:2"}) {
 		t.Errorf("spaces: got %q, %v", got, err)
 	}
 }
@@ -181,18 +182,18 @@ func TestABackendThatFailsFailsOnlyItsOwnCommits(t *testing.T) {
 		}
 	}
 	b.Close()
-	if _, err := b.Commit(t.Context(), commitTo("project:a", "org:x")); !errors.Is(err, thole.ErrClosed) {
+	if _, err := b.Commit(t.Context(), commitTo("project:a", "org:x")); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("after Close: got %v, want ErrClosed", err)
 	}
 }
 
 // gated lets a batch pass for each value that is sent to the gate.
 type gated struct {
-	thole.Backend
+	journal.Backend
 	gate chan struct{}
 }
 
-func (g gated) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+func (g gated) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	<-g.gate
 	return g.Backend.Commit(ctx, batch)
 }
@@ -213,13 +214,15 @@ func TestCommitsOfOthersDoNotHearOfASpaceWithoutARule(t *testing.T) {
 		errs := make([]error, len(names))
 		var wg sync.WaitGroup
 		for i, name := range names {
-			wg.Go(func() { _, errs[i] = s.Space(name).Commit(t.Context(), thole.Commit{Events: commitTo(name)[0].Events}) })
+			wg.Go(func() {
+				_, errs[i] = s.Space(name).Commit(t.Context(), journal.Commit{Events: commitTo(name)[0].Events})
+			})
 			synctest.Wait() // the first is in the backend, the others wait for each other
 		}
 		close(g.gate)
 		wg.Wait()
 		for i, err := range errs {
-			if homeless := names[i] == "user:42"; homeless != errors.Is(err, thole.ErrInvalid) || !homeless && err != nil {
+			if homeless := names[i] == "user:42"; homeless != errors.Is(err, journal.ErrInvalid) || !homeless && err != nil {
 				t.Errorf("%s: got %v", names[i], err)
 			}
 		}
@@ -240,7 +243,7 @@ func TestWhatLiesWhereTheRulesDoNotLookIsHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for q := (thole.SpacesQuery{Limit: 2}); ; {
+	for q := (journal.SpacesQuery{Limit: 2}); ; {
 		page, err := b.Spaces(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
@@ -265,7 +268,7 @@ func TestRulesThatCannotHoldAreRefused(t *testing.T) {
 		for _, p := range patterns {
 			rules = append(rules, router.Rule{Pattern: p, Backend: memstore.New()})
 		}
-		if _, err := router.New(rules...); !errors.Is(err, thole.ErrInvalid) {
+		if _, err := router.New(rules...); !errors.Is(err, journal.ErrInvalid) {
 			t.Errorf("%q: got %v, want ErrInvalid", patterns, err)
 		}
 	}
@@ -273,16 +276,16 @@ func TestRulesThatCannotHoldAreRefused(t *testing.T) {
 
 // graded is a backend that declares a durability.
 type graded struct {
-	thole.Backend
-	grade thole.Durability
+	journal.Backend
+	grade journal.Durability
 }
 
-func (g graded) Durability() thole.Durability { return g.grade }
+func (g graded) Durability() journal.Durability { return g.grade }
 
 func TestTheWeakestDurabilityIsDeclared(t *testing.T) {
-	sync := struct{ thole.Backend }{memstore.New()} // declares none: counts as Sync
-	b := route(t, router.Rule{Pattern: "user:*", Backend: sync}, router.Rule{Pattern: "*", Backend: graded{memstore.New(), thole.Replicated}})
-	if got := b.(thole.Durable).Durability(); got != thole.Replicated {
+	sync := struct{ journal.Backend }{memstore.New()} // declares none: counts as Sync
+	b := route(t, router.Rule{Pattern: "user:*", Backend: sync}, router.Rule{Pattern: "*", Backend: graded{memstore.New(), journal.Replicated}})
+	if got := b.(journal.Durable).Durability(); got != journal.Replicated {
 		t.Errorf("got %q, want replicated", got)
 	}
 }
@@ -298,7 +301,7 @@ func TestAFailingStoreFailsNoOther(t *testing.T) {
 	}
 	defer s.Close()
 	bad.Close()
-	event := thole.Commit{Events: []thole.Event{{Stream: "s", Type: "a.b"}}}
+	event := journal.Commit{Events: []journal.Event{{Stream: "s", Type: "a.b"}}}
 	failed := make(chan error, 50)
 	for range cap(failed) {
 		go func() {
@@ -310,7 +313,7 @@ func TestAFailingStoreFailsNoOther(t *testing.T) {
 		}
 	}
 	for range cap(failed) {
-		if err := <-failed; !errors.Is(err, thole.ErrClosed) {
+		if err := <-failed; !errors.Is(err, journal.ErrClosed) {
 			t.Errorf("commit to the bad store: got %v, want its error", err)
 		}
 	}
@@ -318,18 +321,18 @@ func TestAFailingStoreFailsNoOther(t *testing.T) {
 
 // carrier is a backend that carries signals to itself.
 type carrier struct {
-	thole.Backend
-	signals chan thole.Signal
+	journal.Backend
+	signals chan journal.Signal
 }
 
-func (c carrier) Send(_ context.Context, signals []thole.Signal) error {
+func (c carrier) Send(_ context.Context, signals []journal.Signal) error {
 	for _, s := range signals {
 		c.signals <- s
 	}
 	return nil
 }
 
-func (c carrier) Receive(ctx context.Context, hear func(thole.Signal)) error {
+func (c carrier) Receive(ctx context.Context, hear func(journal.Signal)) error {
 	for {
 		select {
 		case s := <-c.signals:
@@ -341,15 +344,15 @@ func (c carrier) Receive(ctx context.Context, hear func(thole.Signal)) error {
 }
 
 func TestSignalsGoThroughTheStoreOfTheirSpace(t *testing.T) {
-	users, others := carrier{memstore.New(), make(chan thole.Signal, 1)}, memstore.New()
+	users, others := carrier{memstore.New(), make(chan journal.Signal, 1)}, memstore.New()
 	b := route(t, router.Rule{Pattern: "user:*", Backend: users}, router.Rule{Pattern: "project:*", Backend: others})
-	relay := b.(thole.Relay)
-	if err := relay.Send(t.Context(), []thole.Signal{{Space: "org:x"}, {Space: "project:a"}, {Space: "user:1"}}); err != nil {
+	relay := b.(journal.Relay)
+	if err := relay.Send(t.Context(), []journal.Signal{{Space: "org:x"}, {Space: "project:a"}, {Space: "user:1"}}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	heard := ""
-	if err := relay.Receive(ctx, func(s thole.Signal) { heard += s.Space; cancel() }); err != nil || heard != "user:1" {
+	if err := relay.Receive(ctx, func(s journal.Signal) { heard += s.Space; cancel() }); err != nil || heard != "user:1" {
 		t.Errorf("receive: heard %q, %v; want the signal of user:1", heard, err)
 	}
 }

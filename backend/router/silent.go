@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A question to several backends waits for none longer than patience. One that
@@ -33,7 +33,7 @@ func (b *Backend) ask(ctx context.Context, part int, do func(ctx context.Context
 	until, silent := s.until[part]
 	s.mu.Unlock()
 	if silent && time.Now().Before(until) {
-		return fmt.Errorf("%w: it was silent a moment ago", thole.ErrUnavailable)
+		return fmt.Errorf("%w: it was silent a moment ago", journal.ErrUnavailable)
 	}
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -42,7 +42,7 @@ func (b *Backend) ask(ctx context.Context, part int, do func(ctx context.Context
 	defer s.mu.Unlock()
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		s.until[part] = time.Now().Add(pause)
-		return fmt.Errorf("%w: no answer within %v: %w", thole.ErrUnavailable, patience, err)
+		return fmt.Errorf("%w: no answer within %v: %w", journal.ErrUnavailable, patience, err)
 	}
 	delete(s.until, part)
 	return err
@@ -52,15 +52,15 @@ func (b *Backend) ask(ctx context.Context, part int, do func(ctx context.Context
 // question. If some gave an answer, those that did not are named; an error that
 // says that the question was wrong, or the end, is everyone's.
 func (b *Backend) answered(ctx context.Context, errs []error, asked int) error {
-	var out thole.UnreachableError
+	var out journal.UnreachableError
 	for part, err := range errs {
 		switch {
 		case err == nil:
 			continue
-		case ctx.Err() != nil, errors.Is(err, thole.ErrInvalid), errors.Is(err, thole.ErrTooLarge), errors.Is(err, thole.ErrClosed):
+		case ctx.Err() != nil, errors.Is(err, journal.ErrInvalid), errors.Is(err, journal.ErrTooLarge), errors.Is(err, journal.ErrClosed):
 			return err
 		}
-		out.Stores = append(out.Stores, thole.UnreachableStore{Spaces: b.patterns(part), Err: err})
+		out.Stores = append(out.Stores, journal.UnreachableStore{Spaces: b.patterns(part), Err: err})
 	}
 	switch len(out.Stores) {
 	case 0:

@@ -11,20 +11,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // thread returns a commit as an append to a thread makes it: a check of the
 // stream, an event of about 450 bytes and the head record rewritten.
-func thread(n int, at thole.Position) thole.Commit {
+func thread(n int, at journal.Position) journal.Commit {
 	stream := fmt.Sprintf("thread/thrd_%032x", n)
 	data := `{"role":"user","content":"` + strings.Repeat("All work and no play. ", 19) + `"}`
-	return thole.Commit{
+	return journal.Commit{
 		Space: "project:bench", Now: time.Now(), Actor: "user:42", Cause: "sess_0123456789abcdef0123456789abcdef",
-		Checks: []thole.Check{{Stream: stream, At: at}},
-		Events: []thole.Event{{Stream: stream, Type: "message.added", Data: []byte(data)}},
-		Writes: []thole.Write{{Key: stream, Value: []byte(`{"title":"A conversation","status":"idle","turns":123456,"updated":"2026-01-02T03:04:05Z","window":50}`)}},
+		Checks: []journal.Check{{Stream: stream, At: at}},
+		Events: []journal.Event{{Stream: stream, Type: "message.added", Data: []byte(data)}},
+		Writes: []journal.Write{{Key: stream, Value: []byte(`{"title":"A conversation","status":"idle","turns":123456,"updated":"2026-01-02T03:04:05Z","window":50}`)}},
 	}
 }
 
@@ -32,10 +32,10 @@ const benchThreads = 1000
 
 // fill appends rounds batches of 64 to random threads and returns how long
 // each took.
-func fill(b testing.TB, s *sqlitestore.Store, rounds int, last []thole.Position) []time.Duration {
+func fill(b testing.TB, s *sqlitestore.Store, rounds int, last []journal.Position) []time.Duration {
 	took := make([]time.Duration, 0, rounds)
 	rnd := rand.New(rand.NewPCG(1, 2))
-	batch := make([]thole.Commit, 64)
+	batch := make([]journal.Commit, 64)
 	for range rounds {
 		chosen := rnd.Perm(len(last))[:len(batch)]
 		for i, n := range chosen {
@@ -60,7 +60,7 @@ func fill(b testing.TB, s *sqlitestore.Store, rounds int, last []thole.Position)
 // BenchmarkCommitBatch64 is a batch of 64 appends to 64 of 1,000 threads.
 func BenchmarkCommitBatch64(b *testing.B) {
 	s := open(b, filepath.Join(b.TempDir(), "thole.db"), nil)
-	last := make([]thole.Position, benchThreads)
+	last := make([]journal.Position, benchThreads)
 	fill(b, s, 100, last)
 	b.ResetTimer()
 	start := time.Now()
@@ -102,13 +102,13 @@ func BenchmarkSyncedAppend(b *testing.B) {
 // goroutines as there are processors.
 func BenchmarkLast50(b *testing.B) {
 	s := open(b, filepath.Join(b.TempDir(), "thole.db"), nil)
-	fill(b, s, 1600, make([]thole.Position, benchThreads))
+	fill(b, s, 1600, make([]journal.Position, benchThreads))
 	b.ResetTimer()
 	start := time.Now()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			stream := fmt.Sprintf("thread/thrd_%032x", rand.IntN(benchThreads))
-			page, err := s.Read(context.Background(), "project:bench", thole.ReadQuery{Stream: stream, Backward: true, Limit: 50})
+			page, err := s.Read(context.Background(), "project:bench", journal.ReadQuery{Stream: stream, Backward: true, Limit: 50})
 			if err != nil || len(page.Events) != 50 {
 				b.Errorf("read: got %d events, %v; want 50", len(page.Events), err)
 				return

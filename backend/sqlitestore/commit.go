@@ -7,21 +7,21 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Commit implements [thole.Backend]. The batch is one transaction. Checks are
+// Commit implements [journal.Backend]. The batch is one transaction. Checks are
 // evaluated before anything of their commit is written, so a conflict has
 // nothing to undo. If one space cannot take its commits, the transaction is done
 // again without them. After an error nothing of the batch is in the store, unless
 // the error arose in the sync itself.
-func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
+func (s *Store) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	unlock, err := s.lock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	defer unlock()
-	results := make([]thole.Result, len(batch))
+	results := make([]journal.Result, len(batch))
 	for {
 		sick := ""
 		err = s.writer.transact(ctx, func() error {
@@ -48,9 +48,9 @@ func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resul
 		// It was undone with all before it. The others do it again without that space.
 		for i := range batch {
 			if batch[i].Space == sick {
-				results[i] = thole.Result{Err: err}
+				results[i] = journal.Result{Err: err}
 			} else if results[i].Err == nil {
-				results[i] = thole.Result{}
+				results[i] = journal.Result{}
 			}
 		}
 	}
@@ -59,36 +59,36 @@ func (s *Store) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resul
 // ofSpace reports whether an error that arose at one space says nothing of others:
 // what is stored of it is damaged, or it has no room for more.
 func ofSpace(err error) bool {
-	if errors.Is(err, thole.ErrCorrupt) {
+	if errors.Is(err, journal.ErrCorrupt) {
 		return true
 	}
-	return errors.Is(err, thole.ErrFull) && !full(err)
+	return errors.Is(err, journal.ErrFull) && !full(err)
 }
 
 // apply commits one commit of the transaction's batch.
-func (w *writer) apply(c *thole.Commit) (thole.Result, error) {
+func (w *writer) apply(c *journal.Commit) (journal.Result, error) {
 	sp, err := w.space(c.Space)
 	if err != nil {
-		return thole.Result{}, err
+		return journal.Result{}, err
 	}
 	local := *c
 	local.Now = micro(c.Now)
 	conflict, err := local.Conflict(
-		func(name string) (thole.Position, error) {
+		func(name string) (journal.Position, error) {
 			st, err := w.stream(sp, name)
 			return position(&sp.head, st.last), err
 		},
-		func(key string) (thole.Record, error) {
+		func(key string) (journal.Record, error) {
 			v, err := w.record(sp, key)
-			return thole.Record{Key: key, Version: position(&sp.head, v.seq), Expires: v.expires, Notify: v.notify}, err
+			return journal.Record{Key: key, Version: position(&sp.head, v.seq), Expires: v.expires, Notify: v.notify}, err
 		},
 	)
 	if err != nil || conflict != nil {
-		return thole.Result{Conflict: conflict}, err
+		return journal.Result{Conflict: conflict}, err
 	}
 	result, err := sp.head.Advance(&local, maxSeq)
 	if err != nil {
-		return thole.Result{Err: fmt.Errorf("commit: sqlite store %s: %w", w.file.path, err)}, nil // nothing was written yet
+		return journal.Result{Err: fmt.Errorf("commit: sqlite store %s: %w", w.file.path, err)}, nil // nothing was written yet
 	}
 	if err := w.touch(sp); err != nil {
 		return result, err
@@ -102,7 +102,7 @@ func (w *writer) apply(c *thole.Commit) (thole.Result, error) {
 		}
 	}
 	for i := range c.Writes {
-		r := thole.Record{
+		r := journal.Record{
 			Key: c.Writes[i].Key, Value: c.Writes[i].Value, Schema: c.Writes[i].Schema, Version: result.Last,
 			Updated: local.Now, Expires: micro(c.Writes[i].Expires), Notify: c.Writes[i].Notify,
 		}
@@ -114,7 +114,7 @@ func (w *writer) apply(c *thole.Commit) (thole.Result, error) {
 }
 
 // insert writes an event.
-func (w *writer) insert(sp *space, e *thole.Event) error {
+func (w *writer) insert(sp *space, e *journal.Event) error {
 	st, err := w.stream(sp, e.Stream)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (w *writer) insert(sp *space, e *thole.Event) error {
 
 // put sets a record, or deletes it if it has no value. Its row is known from
 // the checks as a rule, which saves the search for its key.
-func (w *writer) put(sp *space, r *thole.Record) error {
+func (w *writer) put(sp *space, r *journal.Record) error {
 	v, err := w.record(sp, r.Key)
 	if err != nil {
 		return err
@@ -174,16 +174,16 @@ func (w *writer) put(sp *space, r *thole.Record) error {
 
 // position gives a seq its epoch; seq 0 is the zero Position. Epochs of a
 // space do not overlap, and a seq beyond all of them is of the last.
-func position(h *thole.Head, seq uint64) thole.Position {
+func position(h *journal.Head, seq uint64) journal.Position {
 	if seq == 0 {
-		return thole.Position{}
+		return journal.Position{}
 	}
 	for i := len(h.Epochs) - 1; i >= 0; i-- {
 		if h.Epochs[i].First <= seq {
-			return thole.Position{Epoch: h.Epochs[i].Name, Seq: seq}
+			return journal.Position{Epoch: h.Epochs[i].Name, Seq: seq}
 		}
 	}
-	return thole.Position{}
+	return journal.Position{}
 }
 
 // micro is t as it is stored: in UTC and microseconds.

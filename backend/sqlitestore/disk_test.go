@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // du returns the size of all files of the store.
@@ -38,11 +38,11 @@ func TestStorageIsAtMostThreeTimesTheContent(t *testing.T) {
 	stream := "thread/thrd_0123456789abcdef0123456789abcdef"
 	// Batches of one commit are the worst case for the log.
 	for n := range turns {
-		_, err := s.Commit(t.Context(), []thole.Commit{{
+		_, err := s.Commit(t.Context(), []journal.Commit{{
 			Space: "project:shop", Now: time.Now(), Actor: "user:42", Cause: "sess_0123456789abcdef0123456789abcdef",
-			Events: []thole.Event{{Stream: stream, Type: "message.added",
+			Events: []journal.Event{{Stream: stream, Type: "message.added",
 				Data: []byte(`{"id":"turn_0123456789abcdef0123456789abcdef","status":"done","blocks":[{"id":"blk_0123456789abcdef0123456789abcdef","type":"text","content":"` + content + `"}]}`)}},
-			Writes: []thole.Write{{Key: stream, Value: []byte(`{"title":"A conversation","status":"idle","visibility":"space","turns":` +
+			Writes: []journal.Write{{Key: stream, Value: []byte(`{"title":"A conversation","status":"idle","visibility":"space","turns":` +
 				strings.Repeat("9", 1+n%5) + `,"lineage":[{"stream":"` + stream + `"}]}`)}},
 		}})
 		if err != nil {
@@ -70,14 +70,14 @@ func TestTheLogStaysBoundedWhileOthersRead(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		for ctx.Err() == nil {
-			if _, err := s.Read(ctx, "project:bench", thole.ReadQuery{Limit: 200}); err != nil && !errors.Is(err, context.Canceled) {
+			if _, err := s.Read(ctx, "project:bench", journal.ReadQuery{Limit: 200}); err != nil && !errors.Is(err, context.Canceled) {
 				done <- err
 				return
 			}
 		}
 		done <- nil
 	}()
-	fill(t, s, 150, make([]thole.Position, benchThreads))
+	fill(t, s, 150, make([]journal.Position, benchThreads))
 	stop()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -98,15 +98,15 @@ func TestTheLogStaysBoundedWhileOthersRead(t *testing.T) {
 
 func TestWhatIsErasedIsInNoFile(t *testing.T) {
 	const canary = "canary-7f3a9c"
-	for name, purge := range map[string]func(at thole.Position) thole.Purge{
-		"all":     func(thole.Position) thole.Purge { return thole.Purge{All: true} },
-		"streams": func(thole.Position) thole.Purge { return thole.Purge{Streams: []string{"thread/a"}} },
-		"events":  func(at thole.Position) thole.Purge { return thole.Purge{Events: []thole.Position{at}} },
+	for name, purge := range map[string]func(at journal.Position) journal.Purge{
+		"all":     func(journal.Position) journal.Purge { return journal.Purge{All: true} },
+		"streams": func(journal.Position) journal.Purge { return journal.Purge{Streams: []string{"thread/a"}} },
+		"events":  func(at journal.Position) journal.Purge { return journal.Purge{Events: []journal.Position{at}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "thole.db")
 			s := open(t, path, nil)
-			fill(t, s, 3, make([]thole.Position, 100))
+			fill(t, s, 3, make([]journal.Position, 100))
 			at := commit(t, s, "user:1", "thread/a", `"`+strings.Repeat(canary, 1000)+`"`).Last
 			if err := s.Purge(t.Context(), "user:1", purge(at)); err != nil {
 				t.Fatal(err)

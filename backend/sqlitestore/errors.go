@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // explain translates an error of SQLite, by its code, into what a person can
@@ -20,7 +20,7 @@ func (f *file) explain(ctx context.Context, err error) error {
 	}
 	say := func(what string) error { return fmt.Errorf("sqlite store %s %s: %w", f.path, what, err) }
 	if full(err) {
-		return fmt.Errorf("%w: %w", thole.ErrFull, say("cannot grow: the disk is full; free some space and try again, nothing was lost"))
+		return fmt.Errorf("%w: %w", journal.ErrFull, say("cannot grow: the disk is full; free some space and try again, nothing was lost"))
 	}
 	switch code.Code() {
 	case sqlite3.INTERRUPT:
@@ -29,9 +29,9 @@ func (f *file) explain(ctx context.Context, err error) error {
 		}
 		return say("was interrupted")
 	case sqlite3.NOTADB:
-		return fmt.Errorf("%w: %w", thole.ErrCorrupt, say("is not a store: it is no SQLite database, or is encrypted; name another file"))
+		return fmt.Errorf("%w: %w", journal.ErrCorrupt, say("is not a store: it is no SQLite database, or is encrypted; name another file"))
 	case sqlite3.CORRUPT:
-		return fmt.Errorf("%w: %w", thole.ErrCorrupt, say("is damaged; stop all programs that use it and restore a backup"))
+		return fmt.Errorf("%w: %w", journal.ErrCorrupt, say("is damaged; stop all programs that use it and restore a backup"))
 	case sqlite3.BUSY, sqlite3.LOCKED, sqlite3.PROTOCOL:
 		return say(fmt.Sprintf("is locked by another process for more than %v; end the program that holds it (a shell with an open transaction?) and try again", busyTimeout))
 	case sqlite3.READONLY, sqlite3.PERM:

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest/model"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A damaged file is refused or read as it is, with errors where it cannot be;
@@ -38,10 +38,10 @@ func FuzzDamagedFile(f *testing.F) {
 		}
 		defer s.Close()
 		checked := s.Check(t.Context())
-		if _, err := model.Observe(t.Context(), s); err != nil && checked == nil && errors.Is(err, thole.ErrCorrupt) && strings.Contains(err.Error(), "is damaged") {
+		if _, err := model.Observe(t.Context(), s); err != nil && checked == nil && errors.Is(err, journal.ErrCorrupt) && strings.Contains(err.Error(), "is damaged") {
 			t.Errorf("Check found nothing, but: %v", err)
 		}
-		s.Commit(t.Context(), []thole.Commit{{Space: "project:golden", Events: []thole.Event{{Stream: "a", Type: "note.added"}}}})
+		s.Commit(t.Context(), []journal.Commit{{Space: "project:golden", Events: []journal.Event{{Stream: "a", Type: "note.added"}}}})
 	})
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A reader keeps a checkpoint from the end of the log, so it does not sync what
@@ -41,7 +41,7 @@ func TestAfterAFailedSyncTheWholeLogIsCopiedAgain(t *testing.T) {
 			write(t, filepath.Join(filepath.Dir(left), name), data)
 		}
 		again := open(t, left, nil)
-		page, err := again.Read(t.Context(), "user:1", thole.ReadQuery{})
+		page, err := again.Read(t.Context(), "user:1", journal.ReadQuery{})
 		if err != nil || len(page.Events) != 5 {
 			t.Fatalf("seed %d: got %d events, %v; want the 5 that were acknowledged", seed, len(page.Events), err)
 		}

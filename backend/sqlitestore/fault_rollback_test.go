@@ -8,18 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest/model"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A transaction that outgrows the cache writes to the log before it commits. If
 // it is given up then, what it wrote must not appear later in the place of what
 // another process committed meanwhile.
 func TestACommitThatIsGivenUpHarmsNoOtherStore(t *testing.T) {
-	big := thole.Commit{Space: "user:1"}
+	big := journal.Commit{Space: "user:1"}
 	for n := range 30 {
-		big.Events = append(big.Events, thole.Event{Stream: "a", Type: "note.added",
+		big.Events = append(big.Events, journal.Event{Stream: "a", Type: "note.added",
 			Data: []byte(`"` + strings.Repeat(fmt.Sprint(n, "."), 20_000) + `"`)})
 	}
 	given := 0
@@ -34,7 +34,7 @@ func TestACommitThatIsGivenUpHarmsNoOtherStore(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		p.whoWaits(cancel)
 		p.arm(cancelled, after)
-		_, err = a.Commit(ctx, []thole.Commit{big})
+		_, err = a.Commit(ctx, []journal.Commit{big})
 		p.disarm()
 		if err == nil {
 			break // not even the last operation was late enough
@@ -43,7 +43,7 @@ func TestACommitThatIsGivenUpHarmsNoOtherStore(t *testing.T) {
 		commit(t, b, "user:2", "a", `"`+strings.Repeat("x", 100_000)+`"`)
 		commit(t, a, "user:2", "a", `2`) // reads what is in the log first
 		for _, s := range []*sqlitestore.Store{a, b} {
-			page, err := s.Read(t.Context(), "user:2", thole.ReadQuery{})
+			page, err := s.Read(t.Context(), "user:2", journal.ReadQuery{})
 			if err != nil || len(page.Events) != 2 || len(page.Events[0].Data) != 100_002 {
 				t.Fatalf("given up after %d operations: read: got %d events, %v; want 2", after, len(page.Events), err)
 			}

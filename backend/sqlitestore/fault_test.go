@@ -11,8 +11,8 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // disk is the operating system's file system with faults to switch on.
@@ -60,9 +60,9 @@ func (f *diskFile) Sync(flags vfs.SyncFlag) error {
 }
 
 func tryCommit(s *sqlitestore.Store) error {
-	_, err := s.Commit(context.Background(), []thole.Commit{
-		{Space: "user:1", Events: []thole.Event{{Stream: "a", Type: "note.added", Data: []byte(`"` + strings.Repeat("x", 5000) + `"`)}}},
-		{Space: "user:2", Writes: []thole.Write{{Key: "k", Value: []byte(`1`)}}},
+	_, err := s.Commit(context.Background(), []journal.Commit{
+		{Space: "user:1", Events: []journal.Event{{Stream: "a", Type: "note.added", Data: []byte(`"` + strings.Repeat("x", 5000) + `"`)}}},
+		{Space: "user:2", Writes: []journal.Write{{Key: "k", Value: []byte(`1`)}}},
 	})
 	return err
 }
@@ -72,7 +72,7 @@ func wantEvents(t *testing.T, s *sqlitestore.Store, path string, want int) {
 	t.Helper()
 	check := func(s *sqlitestore.Store) {
 		t.Helper()
-		page, err := s.Read(t.Context(), "user:1", thole.ReadQuery{})
+		page, err := s.Read(t.Context(), "user:1", journal.ReadQuery{})
 		if err != nil || len(page.Events) != want {
 			t.Fatalf("events: got %d, %v; want %d", len(page.Events), err, want)
 		}
@@ -108,7 +108,7 @@ func TestAFullDiskFailsCommitsUntilThereIsSpace(t *testing.T) {
 			}
 			fault.set(d, &fault.err)
 			for range 3 {
-				if err := tryCommit(s); !errors.Is(err, thole.ErrFull) || !strings.Contains(err.Error(), "disk is full") {
+				if err := tryCommit(s); !errors.Is(err, journal.ErrFull) || !strings.Contains(err.Error(), "disk is full") {
 					t.Fatalf("commit on a full disk: got %v, want an error that says so", err)
 				}
 			}
@@ -169,13 +169,13 @@ func TestAReadOnlyFileIsExplained(t *testing.T) {
 
 func TestACancelledReadEndsWithTheCause(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "thole.db"), &sqlitestore.Options{Readers: 1})
-	fill(t, s, 100, make([]thole.Position, 100))
+	fill(t, s, 100, make([]journal.Position, 100))
 	why := errors.New("the client went away")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error)
 	go func() {
 		for {
-			if _, err := s.Read(ctx, "project:bench", thole.ReadQuery{Actor: "nobody"}); err != nil {
+			if _, err := s.Read(ctx, "project:bench", journal.ReadQuery{Actor: "nobody"}); err != nil {
 				done <- err
 				return
 			}
@@ -186,7 +186,7 @@ func TestACancelledReadEndsWithTheCause(t *testing.T) {
 		t.Errorf("read: got %v, want the cause", err)
 	}
 	// The connection goes on.
-	if _, err := s.Read(t.Context(), "project:bench", thole.ReadQuery{}); err != nil {
+	if _, err := s.Read(t.Context(), "project:bench", journal.ReadQuery{}); err != nil {
 		t.Error(err)
 	}
 }

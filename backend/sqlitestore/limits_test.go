@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // TestAFileIsFullBeyondItsLastSpaceOrPosition brings a store close to what ids
@@ -36,17 +36,17 @@ func TestAFileIsFullBeyondItsLastSpaceOrPosition(t *testing.T) {
 			}
 			for i := range tt.fits {
 				at := commit(t, s, next(i), "a", `2`).Last
-				page, err := s.Read(t.Context(), next(i), thole.ReadQuery{Stream: "a", Backward: true, Limit: 1})
+				page, err := s.Read(t.Context(), next(i), journal.ReadQuery{Stream: "a", Backward: true, Limit: 1})
 				if err != nil || len(page.Events) != 1 || page.Events[0].Position != at {
 					t.Fatalf("read: got %v, %v; want the event at %v", page, err, at)
 				}
 			}
 			for range 2 {
-				results, err := s.Commit(t.Context(), []thole.Commit{{Space: next(tt.fits), Events: []thole.Event{{Stream: "a", Type: "note.added"}}}})
+				results, err := s.Commit(t.Context(), []journal.Commit{{Space: next(tt.fits), Events: []journal.Event{{Stream: "a", Type: "note.added"}}}})
 				if err != nil {
 					t.Fatalf("commit beyond the last: got %v, want the error in its result", err)
 				}
-				if err := results[0].Err; !errors.Is(err, thole.ErrFull) || !strings.Contains(err.Error(), path) {
+				if err := results[0].Err; !errors.Is(err, journal.ErrFull) || !strings.Contains(err.Error(), path) {
 					t.Fatalf("commit beyond the last: got %v, want ErrFull with the path", err)
 				}
 			}
@@ -67,7 +67,7 @@ func TestCheckFindsAnEventInTheSpaceOfAnother(t *testing.T) {
 	commit(t, s, "user:2", "a", `1`)
 	s.Close()
 	execSQL(t, path, `UPDATE event SET id = id + (1 << 40) + 1 WHERE id >> 40 = 1`)
-	if err := open(t, path, nil).Check(t.Context()); !errors.Is(err, thole.ErrCorrupt) || !strings.Contains(err.Error(), "another space") {
+	if err := open(t, path, nil).Check(t.Context()); !errors.Is(err, journal.ErrCorrupt) || !strings.Contains(err.Error(), "another space") {
 		t.Errorf("check: got %v, want ErrCorrupt that names the events", err)
 	}
 }

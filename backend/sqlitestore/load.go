@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Load implements [thole.Backend]. Until the chunk with Done the import is a
+// Load implements [journal.Backend]. Until the chunk with Done the import is a
 // staged space, which survives a restart but which nothing shows. A space that
 // exists is ErrExists.
-func (s *Store) Load(ctx context.Context, name string, c thole.Chunk) error {
+func (s *Store) Load(ctx context.Context, name string, c journal.Chunk) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("load %s: %w", name, err)
 	}
@@ -31,14 +31,14 @@ func (s *Store) Load(ctx context.Context, name string, c thole.Chunk) error {
 	return nil
 }
 
-func (w *writer) load(name string, c *thole.Chunk) error {
+func (w *writer) load(name string, c *journal.Chunk) error {
 	if c.Head.Last.Seq > maxSeq {
-		return fmt.Errorf("%w: a sqlite store has room for %d positions in a space; keep this one in another store", thole.ErrFull, maxSeq)
+		return fmt.Errorf("%w: a sqlite store has room for %d positions in a space; keep this one in another store", journal.ErrFull, maxSeq)
 	}
 	if sp, err := w.space(name); err != nil {
 		return err
 	} else if sp.id != 0 {
-		return thole.ErrExists
+		return journal.ErrExists
 	}
 	sp, err := w.stage(name, c.Head)
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *writer) load(name string, c *thole.Chunk) error {
 }
 
 // stage returns the staged space. It begins anew if the head is another one.
-func (w *writer) stage(name string, head thole.Head) (*space, error) {
+func (w *writer) stage(name string, head journal.Head) (*space, error) {
 	s, id, staged, err := w.head(name, true)
 	if e := s.done(); err == nil {
 		err = e

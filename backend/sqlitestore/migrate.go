@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Migrate brings the store at path up to the version of this program, as Open
@@ -20,7 +20,7 @@ func Migrate(ctx context.Context, path string, dryRun bool) ([]string, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(f.path); err != nil {
-		return nil, fmt.Errorf("migrate: %w: sqlite store %s", thole.ErrNotFound, f.path)
+		return nil, fmt.Errorf("migrate: %w: sqlite store %s", journal.ErrNotFound, f.path)
 	}
 	f.mount(nil)
 	defer f.unmount()
@@ -65,7 +65,7 @@ func (f *file) version(c *conn) (int, error) {
 	case id == 0 && version == 0 && tables == 0:
 		return 0, nil
 	case id != applicationID:
-		return 0, fmt.Errorf("%w: sqlite store %s is the database of another program; name another file", thole.ErrInvalid, f.path)
+		return 0, fmt.Errorf("%w: sqlite store %s is the database of another program; name another file", journal.ErrInvalid, f.path)
 	case version > int64(len(migrations)):
 		return 0, fmt.Errorf("%w: sqlite store %s has version %d, this program knows versions up to %d; use a newer program",
 			errors.ErrUnsupported, f.path, version, len(migrations))

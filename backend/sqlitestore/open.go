@@ -11,13 +11,13 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // locate checks what can be said about a path before SQLite looks at it.
 func locate(path string, local bool) (file, error) {
 	if path == "" {
-		return file{}, fmt.Errorf("%w: the path of a sqlite store is empty", thole.ErrInvalid)
+		return file{}, fmt.Errorf("%w: the path of a sqlite store is empty", journal.ErrInvalid)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -29,16 +29,16 @@ func locate(path string, local bool) (file, error) {
 	info, err := os.Stat(abs)
 	switch {
 	case err == nil && info.IsDir():
-		return file{}, fmt.Errorf("%w: sqlite store %s is a directory; name a file", thole.ErrInvalid, abs)
+		return file{}, fmt.Errorf("%w: sqlite store %s is a directory; name a file", journal.ErrInvalid, abs)
 	case err == nil && !info.Mode().IsRegular():
-		return file{}, fmt.Errorf("%w: sqlite store %s is no regular file; name another", thole.ErrInvalid, abs)
+		return file{}, fmt.Errorf("%w: sqlite store %s is no regular file; name another", journal.ErrInvalid, abs)
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return file{}, fmt.Errorf("sqlite store %s: %w", abs, err)
 	case err != nil:
 		dir, dirErr := os.Stat(filepath.Dir(abs))
 		if dirErr != nil || !dir.IsDir() {
 			return file{}, fmt.Errorf("%w: sqlite store %s: there is no directory %s; create it first",
-				thole.ErrInvalid, abs, filepath.Dir(abs))
+				journal.ErrInvalid, abs, filepath.Dir(abs))
 		}
 	}
 	return file{path: abs}, nil

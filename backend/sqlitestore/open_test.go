@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // execSQL runs SQL on the file as another program would.
@@ -49,30 +49,30 @@ func TestAPathThatCannotBeAStoreIsExplained(t *testing.T) {
 		is   error  // sentinel
 		says string // what to do
 	}{
-		{"empty", func(t *testing.T) string { return "" }, thole.ErrInvalid, "empty"},
-		{"directory", func(t *testing.T) string { return t.TempDir() }, thole.ErrInvalid, "is a directory; name a file"},
-		{"device", func(t *testing.T) string { return "/dev/null" }, thole.ErrInvalid, "no regular file"},
+		{"empty", func(t *testing.T) string { return "" }, journal.ErrInvalid, "empty"},
+		{"directory", func(t *testing.T) string { return t.TempDir() }, journal.ErrInvalid, "is a directory; name a file"},
+		{"device", func(t *testing.T) string { return "/dev/null" }, journal.ErrInvalid, "no regular file"},
 		{"missing directory", func(t *testing.T) string {
 			return filepath.Join(t.TempDir(), "no", "thole.db")
-		}, thole.ErrInvalid, "create it first"},
+		}, journal.ErrInvalid, "create it first"},
 		{"no database", func(t *testing.T) string {
 			path := filepath.Join(t.TempDir(), "notes.txt")
 			write(t, path, []byte(strings.Repeat("Dear diary, ", 1000)))
 			return path
-		}, thole.ErrCorrupt, "is no SQLite database"},
+		}, journal.ErrCorrupt, "is no SQLite database"},
 		{"another program's", func(t *testing.T) string {
 			path := filepath.Join(t.TempDir(), "other.db")
 			execSQL(t, path, `CREATE TABLE t (x)`)
 			return path
-		}, thole.ErrInvalid, "another program"},
+		}, journal.ErrInvalid, "another program"},
 		{"newer version", func(t *testing.T) string {
 			path := made(t)
 			execSQL(t, path, `PRAGMA user_version = 99`)
 			return path
 		}, errors.ErrUnsupported, "has version 99, this program knows versions up to 1"},
-		{"truncated to a page boundary", func(t *testing.T) string { return truncated(t, 8192) }, thole.ErrCorrupt, "restore a backup"},
-		{"truncated in the middle of the last page", func(t *testing.T) string { return truncated(t, -100) }, thole.ErrCorrupt, "restore a backup"},
-		{"truncated in the header", func(t *testing.T) string { return truncated(t, 50) }, thole.ErrCorrupt, "restore a backup"},
+		{"truncated to a page boundary", func(t *testing.T) string { return truncated(t, 8192) }, journal.ErrCorrupt, "restore a backup"},
+		{"truncated in the middle of the last page", func(t *testing.T) string { return truncated(t, -100) }, journal.ErrCorrupt, "restore a backup"},
+		{"truncated in the header", func(t *testing.T) string { return truncated(t, 50) }, journal.ErrCorrupt, "restore a backup"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestAFileOfVersion1IsOpened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v1.db")
 	write(t, path, golden)
 	s := open(t, path, nil)
-	page, err := s.Read(t.Context(), "project:golden", thole.ReadQuery{})
+	page, err := s.Read(t.Context(), "project:golden", journal.ReadQuery{})
 	if err != nil || len(page.Events) != 2 {
 		t.Fatalf("read: got %v, %v; want two events", page, err)
 	}
@@ -172,7 +172,7 @@ func TestAFileOfVersion1IsOpened(t *testing.T) {
 
 func TestMigrateTellsWhatItWouldDo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "thole.db")
-	if _, err := sqlitestore.Migrate(t.Context(), path, true); !errors.Is(err, thole.ErrNotFound) {
+	if _, err := sqlitestore.Migrate(t.Context(), path, true); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("migrate a missing file: got %v, want ErrNotFound", err)
 	}
 	write(t, path, nil) // an empty file is a database of version 0

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A reader of another program keeps a purge from emptying the log. The purge says so;
@@ -20,17 +20,17 @@ func TestAPurgeThatCouldNotEraseIsFinishedByTheNext(t *testing.T) {
 	const canary = "canary-7f3a9c"
 	for name, again := range map[string]func(t *testing.T, s *sqlitestore.Store, path string){
 		"repeated": func(t *testing.T, s *sqlitestore.Store, _ string) {
-			if err := s.Purge(t.Context(), "user:42", thole.Purge{All: true}); err != nil {
+			if err := s.Purge(t.Context(), "user:42", journal.Purge{All: true}); err != nil {
 				t.Errorf("repeated: got %v, want that it is done", err)
 			}
 		},
 		"of another space": func(t *testing.T, s *sqlitestore.Store, _ string) {
-			if err := s.Purge(t.Context(), "user:43", thole.Purge{All: true}); err != nil {
+			if err := s.Purge(t.Context(), "user:43", journal.Purge{All: true}); err != nil {
 				t.Errorf("of another space: %v", err)
 			}
 		},
 		"of what never was": func(t *testing.T, s *sqlitestore.Store, _ string) {
-			if err := s.Purge(t.Context(), "user:44", thole.Purge{All: true}); !errors.Is(err, thole.ErrNotFound) {
+			if err := s.Purge(t.Context(), "user:44", journal.Purge{All: true}); !errors.Is(err, journal.ErrNotFound) {
 				t.Errorf("of what never was: got %v, want ErrNotFound", err)
 			}
 		},
@@ -50,7 +50,7 @@ func TestAPurgeThatCouldNotEraseIsFinishedByTheNext(t *testing.T) {
 			}
 			defer s.Close()
 			for space, value := range map[string]string{"user:42": canary, "user:43": "x", "user:45": "x"} {
-				if _, err := s.Commit(t.Context(), []thole.Commit{{Space: space, Now: time.Now(), Writes: []thole.Write{{Key: "k", Value: []byte(`"` + value + `"`)}}}}); err != nil {
+				if _, err := s.Commit(t.Context(), []journal.Commit{{Space: space, Now: time.Now(), Writes: []journal.Write{{Key: "k", Value: []byte(`"` + value + `"`)}}}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -64,9 +64,9 @@ func TestAPurgeThatCouldNotEraseIsFinishedByTheNext(t *testing.T) {
 			}
 			for range 2 {
 				short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				err = s.Purge(short, "user:42", thole.Purge{All: true})
+				err = s.Purge(short, "user:42", journal.Purge{All: true})
 				cancel()
-				if err == nil || errors.Is(err, thole.ErrNotFound) {
+				if err == nil || errors.Is(err, journal.ErrNotFound) {
 					t.Fatalf("while somebody reads: got %v, want an error that is not ErrNotFound", err)
 				}
 			}
@@ -79,10 +79,10 @@ func TestAPurgeThatCouldNotEraseIsFinishedByTheNext(t *testing.T) {
 					t.Errorf("%s, %v, still holds what was purged", filepath.Base(file), err)
 				}
 			}
-			if err := s.Purge(t.Context(), "user:42", thole.Purge{All: true}); !errors.Is(err, thole.ErrNotFound) {
+			if err := s.Purge(t.Context(), "user:42", journal.Purge{All: true}); !errors.Is(err, journal.ErrNotFound) {
 				t.Errorf("when all is done: got %v, want ErrNotFound", err)
 			}
-			if spaces, err := s.Spaces(t.Context(), thole.SpacesQuery{}); err != nil || len(spaces) == 0 || spaces[0] != "user:43" && spaces[0] != "user:45" {
+			if spaces, err := s.Spaces(t.Context(), journal.SpacesQuery{}); err != nil || len(spaces) == 0 || spaces[0] != "user:43" && spaces[0] != "user:45" {
 				t.Errorf("spaces: got %v, %v", spaces, err)
 			}
 			if err := s.Check(t.Context()); err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // TestNoStatementScansOrSorts runs every kind of read and write and asks SQLite
@@ -75,12 +75,12 @@ func useAll(t *testing.T, s *Store) {
 			t.Fatal(err)
 		}
 	}
-	commit := func(space string, value []byte) thole.Position {
-		r, err := s.Commit(ctx, []thole.Commit{{
+	commit := func(space string, value []byte) journal.Position {
+		r, err := s.Commit(ctx, []journal.Commit{{
 			Space: space, Now: time.Now(),
-			Checks: []thole.Check{{Key: "none"}, {Stream: "none"}},
-			Events: []thole.Event{{Stream: "a", Type: "note.added"}, {Stream: "b", Type: "note.added"}},
-			Writes: []thole.Write{{Key: "k", Value: value}},
+			Checks: []journal.Check{{Key: "none"}, {Stream: "none"}},
+			Events: []journal.Event{{Stream: "a", Type: "note.added"}, {Stream: "b", Type: "note.added"}},
+			Writes: []journal.Write{{Key: "k", Value: value}},
 		}})
 		must(err)
 		return r[0].Last
@@ -89,7 +89,7 @@ func useAll(t *testing.T, s *Store) {
 	commit("user:1", []byte(`2`))
 	commit("user:1", nil)
 	last := commit("user:2", []byte(`1`))
-	for _, q := range []thole.ReadQuery{{}, {After: first}, {Before: first}, {Types: []string{"note.added"}}} {
+	for _, q := range []journal.ReadQuery{{}, {After: first}, {Before: first}, {Types: []string{"note.added"}}} {
 		for _, q.Stream = range []string{"", "a"} {
 			for _, q.Backward = range []bool{false, true} {
 				_, err := s.Read(ctx, "user:1", q)
@@ -100,18 +100,18 @@ func useAll(t *testing.T, s *Store) {
 	_, err := s.Get(ctx, "user:1", "k")
 	must(err)
 	for _, due := range []time.Time{{}, time.Now()} {
-		_, err = s.List(ctx, "user:1", thole.ListQuery{DueBy: due})
+		_, err = s.List(ctx, "user:1", journal.ListQuery{DueBy: due})
 		must(err)
-		_, err = s.Spaces(ctx, thole.SpacesQuery{DueBy: due})
+		_, err = s.Spaces(ctx, journal.SpacesQuery{DueBy: due})
 		must(err)
 	}
 	_, err = s.Heads(ctx, "user:1")
 	must(err)
 	heads, err := s.Heads(ctx, "user:2")
 	must(err)
-	must(s.Load(ctx, "user:3", thole.Chunk{Head: heads[0], Events: []thole.Event{{Position: last, Stream: "a", Type: "note.added"}}, Done: true}))
+	must(s.Load(ctx, "user:3", journal.Chunk{Head: heads[0], Events: []journal.Event{{Position: last, Stream: "a", Type: "note.added"}}, Done: true}))
 	must(s.Check(ctx))
-	for _, p := range []thole.Purge{{Events: []thole.Position{first}}, {Before: first}, {Streams: []string{"a"}, UpTo: first}, {Streams: []string{"a"}}, {All: true}} {
+	for _, p := range []journal.Purge{{Events: []journal.Position{first}}, {Before: first}, {Streams: []string{"a"}, UpTo: first}, {Streams: []string{"a"}}, {All: true}} {
 		must(s.Purge(ctx, "user:1", p))
 	}
 }

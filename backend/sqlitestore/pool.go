@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // pool lends connections that read. They are opened when first needed, and the
@@ -35,13 +35,13 @@ func (p *pool) take(ctx context.Context, closed <-chan struct{}) (*conn, error) 
 	}
 	select {
 	case <-closed:
-		return nil, thole.ErrClosed
+		return nil, journal.ErrClosed
 	default:
 	}
 	select {
 	case <-p.tokens:
 	case <-closed:
-		return nil, thole.ErrClosed
+		return nil, journal.ErrClosed
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 const counterSpace = "project:shared"
@@ -67,7 +67,7 @@ func count(s *sqlitestore.Store, goroutines, n int) error {
 
 func increment(s *sqlitestore.Store) error {
 	ctx := context.Background()
-	var refused thole.Position // by a conflict
+	var refused journal.Position // by a conflict
 	for {
 		records, err := s.Get(ctx, counterSpace, "count")
 		if err != nil {
@@ -82,11 +82,11 @@ func increment(s *sqlitestore.Store) error {
 				return err
 			}
 		}
-		results, err := s.Commit(ctx, []thole.Commit{{
+		results, err := s.Commit(ctx, []journal.Commit{{
 			Space: counterSpace, Now: time.Now(),
-			Checks: []thole.Check{{Key: "count", At: records[0].Version}},
-			Events: []thole.Event{{Stream: "count", Type: "count.rose"}},
-			Writes: []thole.Write{{Key: "count", Value: []byte(strconv.Itoa(n + 1))}},
+			Checks: []journal.Check{{Key: "count", At: records[0].Version}},
+			Events: []journal.Event{{Stream: "count", Type: "count.rose"}},
+			Writes: []journal.Write{{Key: "count", Value: []byte(strconv.Itoa(n + 1))}},
 		}})
 		if err != nil {
 			return err
@@ -106,9 +106,9 @@ func wantCount(t *testing.T, s *sqlitestore.Store, want int) {
 		t.Fatalf("count: got %s, %v; want %d", records[0].Value, err, want)
 	}
 	var seq uint64
-	var after thole.Position
+	var after journal.Position
 	for {
-		page, err := s.Read(t.Context(), counterSpace, thole.ReadQuery{After: after})
+		page, err := s.Read(t.Context(), counterSpace, journal.ReadQuery{After: after})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestWatchTellsOnlyOfCommitsOfOthers(t *testing.T) {
 			t.Errorf("watch: got %v, want nil", err)
 		}
 	})
-	fill(t, ours, 40, make([]thole.Position, 100)) // with a checkpoint between
+	fill(t, ours, 40, make([]journal.Position, 100)) // with a checkpoint between
 	if n := len(woken); n > 0 {
 		t.Errorf("hints after our own commits: got %d, want none", n)
 	}

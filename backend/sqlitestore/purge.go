@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Purge implements [thole.Backend]. Before follows [thole.Head.Trim] and leaves
+// Purge implements [journal.Backend]. Before follows [journal.Head.Trim] and leaves
 // free pages to be used again. The others erase: what they remove is
 // overwritten, the file is rebuilt without it and the log emptied, so that no
 // file of the store holds it any more. That takes time and space in proportion
@@ -17,7 +17,7 @@ import (
 // If erasing fails after the removal, the error says so, and erasing is owed, see
 // owed.go: the next Purge finishes it, whatever it names. Repeated for a whole space, it
 // succeeds then.
-func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
+func (s *Store) Purge(ctx context.Context, name string, p journal.Purge) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", name, err)
@@ -34,7 +34,7 @@ func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
 		if owed, begun, err = w.owed(name); err != nil {
 			return err
 		}
-		if err = w.purge(name, p); errors.Is(err, thole.ErrNotFound) {
+		if err = w.purge(name, p); errors.Is(err, journal.ErrNotFound) {
 			missing = true
 			return nil
 		}
@@ -54,7 +54,7 @@ func (s *Store) Purge(ctx context.Context, name string, p thole.Purge) error {
 		return fmt.Errorf("purge %s: what was removed has left traces in the file; purge again to erase them: %w", name, s.explain(ctx, err))
 	}
 	if missing && !(begun && p.All) {
-		return fmt.Errorf("purge %s: %w", name, thole.ErrNotFound)
+		return fmt.Errorf("purge %s: %w", name, journal.ErrNotFound)
 	}
 	return nil
 }
@@ -86,13 +86,13 @@ func (s *Store) scrub(ctx context.Context) error {
 	return err
 }
 
-func (w *writer) purge(name string, p thole.Purge) error {
+func (w *writer) purge(name string, p journal.Purge) error {
 	sp, err := w.space(name)
 	if err != nil {
 		return err
 	}
 	if sp.id == 0 {
-		return thole.ErrNotFound
+		return journal.ErrNotFound
 	}
 	switch {
 	case p.All:
@@ -114,7 +114,7 @@ func (w *writer) purge(name string, p thole.Purge) error {
 	return nil
 }
 
-func (w *writer) trim(sp *space, before thole.Position) error {
+func (w *writer) trim(sp *space, before journal.Position) error {
 	if err := sp.head.Trim(before); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (s *Store) Check(ctx context.Context) error {
 			found = append(found, fmt.Sprintf("%d events are of another space than their stream", misplaced))
 		}
 		if len(found) > 0 {
-			return fmt.Errorf("%w: sqlite store %s: %q", thole.ErrCorrupt, s.path, found)
+			return fmt.Errorf("%w: sqlite store %s: %q", journal.ErrCorrupt, s.path, found)
 		}
 		return nil
 	})

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // view runs f with a connection that reads.
@@ -20,19 +20,19 @@ func (s *Store) view(ctx context.Context, f func(*conn) error) error {
 // head looks a space up; its id is 0 if there is none. Until the caller calls
 // done on the statement, the connection sees one state of the file, at the cost
 // of no further statement: a read transaction lasts as long as a query in it.
-func (c *conn) head(name string, staged bool) (s *stmt, id int64, h thole.Head, err error) {
+func (c *conn) head(name string, staged bool) (s *stmt, id int64, h journal.Head, err error) {
 	s = c.prepare(`SELECT id, oldest, last, epochs FROM space WHERE name = ? AND staged = ?`).text(name)
 	h.Space = name
 	if !s.int(flag(staged)).next() {
 		return s, 0, h, s.err
 	}
-	if h.Oldest, err = thole.ParsePosition(s.ColumnText(1)); err != nil {
-		return s, 0, h, fmt.Errorf("%w: oldest position of %s: %v", thole.ErrCorrupt, name, err)
+	if h.Oldest, err = journal.ParsePosition(s.ColumnText(1)); err != nil {
+		return s, 0, h, fmt.Errorf("%w: oldest position of %s: %v", journal.ErrCorrupt, name, err)
 	}
-	if h.Last, err = thole.ParsePosition(s.ColumnText(2)); err != nil {
-		return s, 0, h, fmt.Errorf("%w: last position of %s: %v", thole.ErrCorrupt, name, err)
+	if h.Last, err = journal.ParsePosition(s.ColumnText(2)); err != nil {
+		return s, 0, h, fmt.Errorf("%w: last position of %s: %v", journal.ErrCorrupt, name, err)
 	}
-	err = thole.Decode("epochs of "+name, s.ColumnRawText(3), &h.Epochs)
+	err = journal.Decode("epochs of "+name, s.ColumnRawText(3), &h.Epochs)
 	return s, s.ColumnInt64(0), h, err
 }
 
@@ -45,7 +45,7 @@ func flag(b bool) int64 {
 
 // inspace runs f with the space's head, both in one state of the file. f is
 // not called if there is no such space.
-func (s *Store) inspace(ctx context.Context, name string, f func(c *conn, id int64, h *thole.Head) error) error {
+func (s *Store) inspace(ctx context.Context, name string, f func(c *conn, id int64, h *journal.Head) error) error {
 	return s.view(ctx, func(c *conn) error {
 		st, id, head, err := c.head(name, false)
 		if err == nil && id != 0 {
@@ -58,10 +58,10 @@ func (s *Store) inspace(ctx context.Context, name string, f func(c *conn, id int
 	})
 }
 
-// Get implements [thole.Backend].
-func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
-	records := make([]thole.Record, len(keys))
-	err := s.inspace(ctx, space, func(c *conn, id int64, h *thole.Head) error {
+// Get implements [journal.Backend].
+func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]journal.Record, error) {
+	records := make([]journal.Record, len(keys))
+	err := s.inspace(ctx, space, func(c *conn, id int64, h *journal.Head) error {
 		for i, key := range keys {
 			st := c.prepare(`SELECT key, version, updated, expires, notify, schema, value FROM record WHERE space = ? AND key = ?`)
 			if st.int(id).text(key).next() {
@@ -80,8 +80,8 @@ func (s *Store) Get(ctx context.Context, space string, keys ...string) ([]thole.
 }
 
 // toRecord reads the columns key, version, updated, expires, notify, schema, value.
-func (s *stmt) toRecord(h *thole.Head) thole.Record {
-	return thole.Record{
+func (s *stmt) toRecord(h *journal.Head) journal.Record {
+	return journal.Record{
 		Key:     s.ColumnText(0),
 		Version: position(h, uint64(s.ColumnInt64(1))),
 		Updated: s.colTime(2),
@@ -92,10 +92,10 @@ func (s *stmt) toRecord(h *thole.Head) thole.Record {
 	}
 }
 
-// List implements [thole.Backend].
-func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]thole.Record, error) {
-	var records []thole.Record
-	err := s.inspace(ctx, space, func(c *conn, id int64, h *thole.Head) error {
+// List implements [journal.Backend].
+func (s *Store) List(ctx context.Context, space string, q journal.ListQuery) ([]journal.Record, error) {
+	var records []journal.Record
+	err := s.inspace(ctx, space, func(c *conn, id int64, h *journal.Head) error {
 		const columns = `SELECT key, version, updated, expires, notify, schema, value FROM record `
 		var st *stmt
 		if q.DueBy.IsZero() {
@@ -109,7 +109,7 @@ func (s *Store) List(ctx context.Context, space string, q thole.ListQuery) ([]th
 		if q.After != "" {
 			first = max(first, q.After+"\x00") // the next possible key
 		}
-		st.text(first).end(q.Prefix).int(int64(thole.PageLimit(q.Limit)))
+		st.text(first).end(q.Prefix).int(int64(journal.PageLimit(q.Limit)))
 		for st.next() {
 			records = append(records, st.toRecord(h))
 		}
@@ -131,9 +131,9 @@ func (s *stmt) end(prefix string) *stmt {
 	return s.text(prefix[:last] + string([]byte{prefix[last] + 1}))
 }
 
-// Heads implements [thole.Backend].
-func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {
-	heads := make([]thole.Head, len(spaces))
+// Heads implements [journal.Backend].
+func (s *Store) Heads(ctx context.Context, spaces ...string) ([]journal.Head, error) {
+	heads := make([]journal.Head, len(spaces))
 	err := s.view(ctx, func(c *conn) error {
 		for i, name := range spaces {
 			st, _, head, err := c.head(name, false)
@@ -153,8 +153,8 @@ func (s *Store) Heads(ctx context.Context, spaces ...string) ([]thole.Head, erro
 	return heads, nil
 }
 
-// Spaces implements [thole.Backend].
-func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, error) {
+// Spaces implements [journal.Backend].
+func (s *Store) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, error) {
 	var names []string
 	err := s.view(ctx, func(c *conn) error {
 		var st *stmt
@@ -165,7 +165,7 @@ func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, erro
 				AND id IN (SELECT space FROM record WHERE expires <= ?) ORDER BY name LIMIT ?`)
 			st.text(q.After).int(q.DueBy.UnixMicro())
 		}
-		st.int(int64(thole.PageLimit(q.Limit)))
+		st.int(int64(journal.PageLimit(q.Limit)))
 		for st.next() {
 			names = append(names, st.ColumnText(0))
 		}
@@ -179,13 +179,13 @@ func (s *Store) Spaces(ctx context.Context, q thole.SpacesQuery) ([]string, erro
 
 // maxScan bounds how many events one page looks at, so that a filter which
 // hardly matches does not occupy a connection for long.
-const maxScan = 8 * thole.MaxPage
+const maxScan = 8 * journal.MaxPage
 
-// Read implements [thole.Backend].
-func (s *Store) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
-	var page thole.Page
+// Read implements [journal.Backend].
+func (s *Store) Read(ctx context.Context, space string, q journal.ReadQuery) (journal.Page, error) {
+	var page journal.Page
 	exists := false
-	err := s.inspace(ctx, space, func(c *conn, id int64, h *thole.Head) (err error) {
+	err := s.inspace(ctx, space, func(c *conn, id int64, h *journal.Head) (err error) {
 		exists = true
 		if err := h.Resume(q.After); err != nil {
 			return err
@@ -199,29 +199,29 @@ func (s *Store) Read(ctx context.Context, space string, q thole.ReadQuery) (thol
 		return err
 	})
 	if err == nil && !exists {
-		err = thole.Head{Space: space}.Resume(q.After)
+		err = journal.Head{Space: space}.Resume(q.After)
 	}
 	if err != nil {
-		return thole.Page{}, fmt.Errorf("read %s: %w", space, err)
+		return journal.Page{}, fmt.Errorf("read %s: %w", space, err)
 	}
 	return page, nil
 }
 
 // filters reports whether q selects by more than its stream and range.
-func filters(q thole.ReadQuery) bool {
+func filters(q journal.ReadQuery) bool {
 	return len(q.Types) > 0 || q.Actor != "" || q.Subject != "" || !q.Since.IsZero() || !q.Until.IsZero()
 }
 
 // scan is a walk over the events of a space or a stream.
 type scan struct {
 	space int64
-	head  *thole.Head
-	q     thole.ReadQuery
+	head  *journal.Head
+	q     journal.ReadQuery
 	after int64 // events with an id greater than it
 	until int64 // and less than it
 }
 
-func newScan(space int64, h *thole.Head, q thole.ReadQuery) *scan {
+func newScan(space int64, h *journal.Head, q journal.ReadQuery) *scan {
 	sc := &scan{space: space, head: h, q: q, after: eventID(space, q.After.Seq), until: eventID(space, endSeq)}
 	if q.Before.IsZero() {
 		return sc

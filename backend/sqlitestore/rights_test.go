@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
 func TestANewDatabaseIsForItsOwnerAlone(t *testing.T) {
@@ -39,8 +39,8 @@ func commitOne(t *testing.T, path string, while func()) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	event := thole.Event{Stream: "app/x", Type: "app.x"}
-	if _, err := b.Commit(t.Context(), []thole.Commit{{Space: "project:a", Events: []thole.Event{event}}}); err != nil {
+	event := journal.Event{Stream: "app/x", Type: "app.x"}
+	if _, err := b.Commit(t.Context(), []journal.Commit{{Space: "project:a", Events: []journal.Event{event}}}); err != nil {
 		t.Fatal(err)
 	}
 	if files, err := filepath.Glob(path + "-*"); err != nil || len(files) != 2 {

@@ -1,7 +1,7 @@
 package sqlitestore
 
 import (
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // The columns of a walk. The first ones are all that a filter looks at.
@@ -30,11 +30,11 @@ func (sc *scan) walk(c *conn, columns string, limit int) *stmt {
 }
 
 // plain reads a page of all events of the walk.
-func (sc *scan) plain(c *conn) (page thole.Page, err error) {
-	limit := thole.PageLimit(sc.q.Limit)
-	page.Events = make([]thole.Event, 0, min(limit, 64))
+func (sc *scan) plain(c *conn) (page journal.Page, err error) {
+	limit := journal.PageLimit(sc.q.Limit)
+	page.Events = make([]journal.Event, 0, min(limit, 64))
 	s := sc.walk(c, allColumns, limit+1)
-	var e thole.Event
+	var e journal.Event
 	for s.next() {
 		if len(page.Events) == limit {
 			page.Next = e.Position
@@ -54,10 +54,10 @@ func (sc *scan) plain(c *conn) (page thole.Page, err error) {
 
 // filtered reads a page of the events that match. It reads the data of those
 // only.
-func (sc *scan) filtered(c *conn) (page thole.Page, err error) {
-	limit := thole.PageLimit(sc.q.Limit)
+func (sc *scan) filtered(c *conn) (page journal.Page, err error) {
+	limit := journal.PageLimit(sc.q.Limit)
 	s := sc.walk(c, filterColumns, maxScan+1)
-	var last thole.Event
+	var last journal.Event
 	for n := 0; err == nil && s.next(); n++ {
 		if len(page.Events) == limit || n == maxScan {
 			page.Next = last.Position
@@ -83,8 +83,8 @@ func (sc *scan) filtered(c *conn) (page thole.Page, err error) {
 
 // toMeta reads the filter columns. Texts that are those of the event before, as
 // they often are, are shared with it.
-func (s *stmt) toMeta(h *thole.Head, before thole.Event) thole.Event {
-	return thole.Event{
+func (s *stmt) toMeta(h *journal.Head, before journal.Event) journal.Event {
+	return journal.Event{
 		Position: position(h, seqOf(s.ColumnInt64(0))),
 		Stream:   s.colText(1, before.Stream),
 		Type:     s.colText(2, before.Type),
@@ -96,7 +96,7 @@ func (s *stmt) toMeta(h *thole.Head, before thole.Event) thole.Event {
 }
 
 // rest reads the columns after the filter columns.
-func (s *stmt) rest(e *thole.Event) error {
+func (s *stmt) rest(e *journal.Event) error {
 	e.Schema = int(s.ColumnInt64(6))
 	e.Cause = s.colText(7, e.Cause)
 	e.Data = s.colJSON(9)
@@ -104,5 +104,5 @@ func (s *stmt) rest(e *thole.Event) error {
 	if refs == nil {
 		return nil
 	}
-	return thole.Decode("refs of event "+e.Position.String(), refs, &e.Refs)
+	return journal.Decode("refs of event "+e.Position.String(), refs, &e.Refs)
 }

@@ -6,21 +6,21 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest/model"
+	"github.com/thole-dev/thole/journal"
 )
 
 // commit commits a batch and keeps the books.
 func (s *schedule) commit(on *instance) error {
 	batch, next := s.batch(), s.base.Clone()
-	want := make([]thole.Result, len(batch))
+	want := make([]journal.Result, len(batch))
 	for i, c := range batch {
 		var err error
 		if want[i], err = next.Commit(c); err != nil {
 			return err
 		}
 	}
-	var got []thole.Result
+	var got []journal.Result
 	wasStopped := on.stopped
 	err := s.try(on, fmt.Sprintf("commit %s", show(batch)), func(ctx context.Context) (err error) {
 		got, err = on.Commit(ctx, s.base.Placed(batch))
@@ -116,7 +116,7 @@ func (s *schedule) read(on *instance) error {
 	if r == nil {
 		return nil
 	}
-	var page thole.Page
+	var page journal.Page
 	err := s.try(on, fmt.Sprintf("read %s %+v", name, q), func(ctx context.Context) (err error) {
 		page, err = on.Read(ctx, name, q)
 		return err
@@ -132,7 +132,7 @@ func (s *schedule) read(on *instance) error {
 }
 
 // show names commits shortly.
-func show(batch []thole.Commit) string {
+func show(batch []journal.Commit) string {
 	var b strings.Builder
 	for _, c := range batch {
 		size := 0

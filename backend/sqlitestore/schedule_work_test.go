@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest/model"
+	"github.com/thole-dev/thole/journal"
 )
 
 func pick[T any](s *schedule, of ...T) T { return of[s.rand.IntN(len(of))] }
@@ -31,18 +31,18 @@ func (s *schedule) value() json.RawMessage {
 }
 
 // batch makes commits of which most hold.
-func (s *schedule) batch() []thole.Commit {
-	batch := make([]thole.Commit, pick(s, 1, 1, 1, 2, 3, 8))
+func (s *schedule) batch() []journal.Commit {
+	batch := make([]journal.Commit, pick(s, 1, 1, 1, 2, 3, 8))
 	for i := range batch {
 		c := &batch[i]
 		c.Space, c.Now = s.space(), s.now
 		c.Actor, c.Cause = pick(s, "", "user:1", "agent:a"), pick(s, "", "run_1")
 		for range s.rand.IntN(4) {
-			c.Events = append(c.Events, thole.Event{Stream: s.stream(), Type: pick(s, "note.added", "note.kept"),
+			c.Events = append(c.Events, journal.Event{Stream: s.stream(), Type: pick(s, "note.added", "note.kept"),
 				Subject: pick(s, "", "user:7"), Refs: pick(s, nil, []string{"r"}), Schema: s.rand.IntN(3), Data: s.value()})
 		}
 		for n := range s.rand.IntN(4) {
-			w := thole.Write{Key: fmt.Sprintf("k/%d%d", n, s.rand.IntN(4)), Schema: s.rand.IntN(3)}
+			w := journal.Write{Key: fmt.Sprintf("k/%d%d", n, s.rand.IntN(4)), Schema: s.rand.IntN(3)}
 			if s.rand.IntN(4) > 0 {
 				w.Value = s.value()
 			}
@@ -52,7 +52,7 @@ func (s *schedule) batch() []thole.Commit {
 			c.Writes = append(c.Writes, w)
 		}
 		if len(c.Events)+len(c.Writes) == 0 {
-			c.Writes = []thole.Write{{Key: fmt.Sprint("only/", s.rand.IntN(4)), Value: s.value()}}
+			c.Writes = []journal.Write{{Key: fmt.Sprint("only/", s.rand.IntN(4)), Value: s.value()}}
 		}
 		c.Checks = s.checks(c)
 	}
@@ -61,16 +61,16 @@ func (s *schedule) batch() []thole.Commit {
 
 // checks are such that hold before the batch, so that they may not after an
 // earlier commit of it, and now and then such that do not.
-func (s *schedule) checks(c *thole.Commit) (checks []thole.Check) {
+func (s *schedule) checks(c *journal.Commit) (checks []journal.Check) {
 	r := s.base[c.Space]
 	if r == nil {
 		return nil
 	}
 	for range s.rand.IntN(3) {
-		k := thole.Check{Stream: s.stream()}
+		k := journal.Check{Stream: s.stream()}
 		k.At = r.Version(k.Stream)
 		if len(c.Writes) > 0 && s.rand.IntN(2) == 0 {
-			k = thole.Check{Key: c.Writes[0].Key}
+			k = journal.Check{Key: c.Writes[0].Key}
 			k.At = r.Records[k.Key].Version
 		}
 		if s.rand.IntN(10) == 0 {
@@ -82,7 +82,7 @@ func (s *schedule) checks(c *thole.Commit) (checks []thole.Check) {
 }
 
 // purge makes a purge of a space that exists.
-func (s *schedule) purge(r *model.Space) (p thole.Purge) {
+func (s *schedule) purge(r *model.Space) (p journal.Purge) {
 	switch n := s.rand.IntN(10); {
 	case n < 6:
 		p.Before = model.At(r.Oldest + s.rand.Uint64N(r.Last+2-r.Oldest))
@@ -92,7 +92,7 @@ func (s *schedule) purge(r *model.Space) (p thole.Purge) {
 			p.UpTo = model.At(1 + s.rand.Uint64N(r.Last))
 		}
 	case n < 9 && len(r.Events) > 0:
-		p.Events = []thole.Position{pick(s, r.Events...).Position, pick(s, r.Events...).Position}
+		p.Events = []journal.Position{pick(s, r.Events...).Position, pick(s, r.Events...).Position}
 	default:
 		p.All = true
 	}
@@ -100,8 +100,8 @@ func (s *schedule) purge(r *model.Space) (p thole.Purge) {
 }
 
 // query makes a query of a space that exists.
-func (s *schedule) query() thole.ReadQuery {
-	q := thole.ReadQuery{Backward: s.rand.IntN(2) == 0, Limit: pick(s, 0, 1, 10)}
+func (s *schedule) query() journal.ReadQuery {
+	q := journal.ReadQuery{Backward: s.rand.IntN(2) == 0, Limit: pick(s, 0, 1, 10)}
 	if s.rand.IntN(2) == 0 {
 		q.Stream = s.stream()
 	}

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 )
 
-func commitsTo(t *testing.T, s *sqlitestore.Store, spaces ...string) []thole.Result {
+func commitsTo(t *testing.T, s *sqlitestore.Store, spaces ...string) []journal.Result {
 	t.Helper()
-	var batch []thole.Commit
+	var batch []journal.Commit
 	for _, name := range spaces {
-		batch = append(batch, thole.Commit{Space: name, Now: time.Now(), Events: []thole.Event{{Stream: "s", Type: "a.b", Data: []byte("1")}}})
+		batch = append(batch, journal.Commit{Space: name, Now: time.Now(), Events: []journal.Event{{Stream: "s", Type: "a.b", Data: []byte("1")}}})
 	}
 	results, err := s.Commit(t.Context(), batch)
 	if err != nil {
@@ -41,11 +41,11 @@ func TestASpaceWhoseRowIsDamagedFailsNoOther(t *testing.T) {
 	}
 	db.Close()
 	for i, r := range commitsTo(t, s, "project:good", "project:sick", "project:good", "project:sick", "project:new") {
-		if sick := i == 1 || i == 3; sick != errors.Is(r.Err, thole.ErrCorrupt) || sick != r.Last.IsZero() {
+		if sick := i == 1 || i == 3; sick != errors.Is(r.Err, journal.ErrCorrupt) || sick != r.Last.IsZero() {
 			t.Errorf("commit %d: got %+v", i, r)
 		}
 	}
-	page, err := s.Read(t.Context(), "project:good", thole.ReadQuery{})
+	page, err := s.Read(t.Context(), "project:good", journal.ReadQuery{})
 	if err != nil || len(page.Events) != 3 || page.Events[2].Position.Seq != 3 {
 		t.Errorf("the good space: got %v, %v; want 3 events", page.Events, err)
 	}
@@ -58,19 +58,19 @@ func TestASpaceHasNoMorePositionsThanItsFileHasRoomFor(t *testing.T) {
 	}
 	defer s.Close()
 	imported := func(space string, last uint64) error {
-		at := thole.Position{Epoch: "0001aaaaaaaa", Seq: last}
-		return s.Load(t.Context(), space, thole.Chunk{Done: true, Head: thole.Head{
-			Space: space, Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: last}},
+		at := journal.Position{Epoch: "0001aaaaaaaa", Seq: last}
+		return s.Load(t.Context(), space, journal.Chunk{Done: true, Head: journal.Head{
+			Space: space, Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: last}},
 		}})
 	}
-	if err := imported("project:beyond", 1<<41); !errors.Is(err, thole.ErrFull) {
+	if err := imported("project:beyond", 1<<41); !errors.Is(err, journal.ErrFull) {
 		t.Errorf("an import beyond the last position: got %v, want ErrFull", err)
 	}
 	if err := imported("project:full", 1<<40-3); err != nil {
 		t.Fatal(err)
 	}
 	for i, r := range commitsTo(t, s, "project:full", "project:full", "project:good") {
-		if full := i == 1; full != errors.Is(r.Err, thole.ErrFull) || full != r.Last.IsZero() {
+		if full := i == 1; full != errors.Is(r.Err, journal.ErrFull) || full != r.Last.IsZero() {
 			t.Errorf("commit %d: got %+v", i, r)
 		}
 	}

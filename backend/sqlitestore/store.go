@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3/vfs"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Options of a Store; nil and the zero value are the defaults.
@@ -43,7 +43,7 @@ func (o *Options) withDefaults() Options {
 	return opts
 }
 
-// Store is a [thole.Backend] in a SQLite file.
+// Store is a [journal.Backend] in a SQLite file.
 type Store struct {
 	file
 	opts    Options
@@ -76,9 +76,9 @@ func (f *file) mount(below vfs.VFS) {
 func (f *file) unmount() { vfs.Unregister(f.vfs) }
 
 var (
-	_ thole.Backend = (*Store)(nil)
-	_ thole.Durable = (*Store)(nil)
-	_ thole.Watcher = (*Store)(nil)
+	_ journal.Backend = (*Store)(nil)
+	_ journal.Durable = (*Store)(nil)
+	_ journal.Watcher = (*Store)(nil)
 )
 
 // Open opens the store in the file at path; a missing file, but no missing
@@ -114,7 +114,7 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 }
 
 // Durability is Sync.
-func (s *Store) Durability() thole.Durability { return thole.Sync }
+func (s *Store) Durability() journal.Durability { return journal.Sync }
 
 // Close waits for what is running, moves the log into the file and closes it.
 // It is idempotent.
@@ -139,14 +139,14 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	}
 	select {
 	case <-s.closed:
-		return nil, thole.ErrClosed
+		return nil, journal.ErrClosed
 	default:
 	}
 	select {
 	case s.writing <- struct{}{}:
 		return func() { <-s.writing }, nil
 	case <-s.closed:
-		return nil, thole.ErrClosed
+		return nil, journal.ErrClosed
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/backendtest"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/journal"
 	"go.uber.org/goleak"
 )
 
@@ -40,12 +40,12 @@ func fresh(t testing.TB) backendtest.Harness {
 	s := open(t, path, nil)
 	return backendtest.Harness{
 		Backend: s,
-		Reopen: func(t testing.TB) thole.Backend {
+		Reopen: func(t testing.TB) journal.Backend {
 			s.Close()
 			s = open(t, path, nil)
 			return s
 		},
-		Second: func(t testing.TB) thole.Backend { return open(t, path, nil) },
+		Second: func(t testing.TB) journal.Backend { return open(t, path, nil) },
 		Lacks:  []backendtest.Ability{backendtest.Signals},
 	}
 }
@@ -65,11 +65,11 @@ func TestItBehavesAsTheModel(t *testing.T) {
 }
 
 // commit commits one event to a stream and fails the test on a conflict.
-func commit(t testing.TB, b thole.Backend, space, stream, data string) thole.Result {
+func commit(t testing.TB, b journal.Backend, space, stream, data string) journal.Result {
 	t.Helper()
-	results, err := b.Commit(t.Context(), []thole.Commit{{
+	results, err := b.Commit(t.Context(), []journal.Commit{{
 		Space: space, Now: time.Now(), Actor: "system",
-		Events: []thole.Event{{Stream: stream, Type: "note.added", Data: []byte(data)}},
+		Events: []journal.Event{{Stream: stream, Type: "note.added", Data: []byte(data)}},
 	}})
 	if err != nil || results[0].Conflict != nil {
 		t.Fatalf("commit: got %v, %v; want success", results, err)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // query returns the first row of a query as text, as a person in a shell would
@@ -39,10 +39,10 @@ func TestViewsCanBeReadByPeople(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "thole.db")
 	s := open(t, path, nil)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-	results, err := s.Commit(t.Context(), []thole.Commit{{
+	results, err := s.Commit(t.Context(), []journal.Commit{{
 		Space: "project:shop", Now: now, Actor: "user:42", Cause: "sess_1",
-		Events: []thole.Event{{Stream: "thread/a", Type: "message.added", Data: []byte(`{"n":1}`)}},
-		Writes: []thole.Write{{Key: "thread/a", Value: []byte(`{"turns":1}`), Expires: now.Add(time.Hour)}},
+		Events: []journal.Event{{Stream: "thread/a", Type: "message.added", Data: []byte(`{"n":1}`)}},
+		Writes: []journal.Write{{Key: "thread/a", Value: []byte(`{"turns":1}`), Expires: now.Add(time.Hour)}},
 	}})
 	if err != nil {
 		t.Fatal(err)

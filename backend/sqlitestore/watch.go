@@ -3,10 +3,10 @@ package sqlitestore
 import (
 	"context"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-// Watch implements [thole.Watcher]: it calls wake("") after another process, or
+// Watch implements [journal.Watcher]: it calls wake("") after another process, or
 // another Store, committed to the file. It returns nil when ctx ends or the
 // Store is closed.
 //
@@ -14,7 +14,7 @@ import (
 // commits of others from ours. While a batch is being written it need not ask:
 // the batch began with the same question.
 func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
-	return thole.WatchCount(ctx, s.closed, s.opts.Poll, s.pollForeign, wake)
+	return journal.WatchCount(ctx, s.closed, s.opts.Poll, s.pollForeign, wake)
 }
 
 // pollForeign returns how often other connections were seen to have written.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // writer is the connection that writes, and what it remembers of what it
@@ -41,7 +41,7 @@ type inSpace struct {
 // space is a row of the table; id 0 means that there is none yet.
 type space struct {
 	id    int64
-	head  thole.Head
+	head  journal.Head
 	dirty bool
 }
 
@@ -223,7 +223,7 @@ func (w *writer) created(sp *space, err error) error {
 	}
 	if sp.id = w.LastInsertRowID(); sp.id > maxSpace {
 		return fmt.Errorf("%w: sqlite store %s has room for %d spaces and no more; keep the next ones in another file",
-			thole.ErrFull, w.file.path, maxSpace)
+			journal.ErrFull, w.file.path, maxSpace)
 	}
 	return nil
 }

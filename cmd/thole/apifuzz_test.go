@@ -15,6 +15,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/internal/apifuzz"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A server on SQLite is asked for everything that its OpenAPI document offers, for
@@ -108,8 +109,8 @@ func backendMessages(t *testing.T, instance string) func(string, string, *rand.R
 		case "POST /v1/backend/load":
 			at := thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}
 			space = fmt.Sprintf("org:load%d", r.Uint64())
-			req.Space, req.Chunk = space, thole.Chunk{
-				Head:    thole.Head{Space: space, Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 1}}},
+			req.Space, req.Chunk = space, journal.Chunk{
+				Head:    thole.Head{Space: space, Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: 1}}},
 				Events:  []thole.Event{{Position: at, Stream: "app/x", Type: "x.y", Time: time.Unix(1_700_000_000, 0).UTC(), Actor: "user:0", Data: json.RawMessage(`{}`)}},
 				Records: []thole.Record{{Key: "app/k", Value: json.RawMessage(`{}`), Version: at}}, Done: true,
 			}
@@ -126,7 +127,7 @@ func backendMessages(t *testing.T, instance string) func(string, string, *rand.R
 		case "POST /v1/backend/spaces":
 			req.Spaces = thole.SpacesQuery{Limit: 10}
 		case "POST /v1/backend/signals":
-			req.Signals = []thole.Signal{{Space: space, Event: thole.Event{Stream: "app/x", Type: "x.y"}}}
+			req.Signals = []journal.Signal{{Space: space, Event: thole.Event{Stream: "app/x", Type: "x.y"}}}
 		default:
 			return nil, nil
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/thole-dev/thole/agent/sandbox"
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/examples"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/run"
 )
 
@@ -159,7 +160,7 @@ func (c *coder) serves() error {
 	case c.space == anyProject:
 		return nil
 	case c.space != "":
-		return thole.CheckSpaceName(c.space)
+		return journal.CheckSpaceName(c.space)
 	case c.dir == sampleDir:
 		c.space = anyProject
 		return nil
@@ -174,7 +175,7 @@ func (c *coder) own() error {
 		return err
 	}
 	c.space = "project:" + filepath.Base(dir)
-	if err := thole.CheckSpaceName(c.space); err != nil {
+	if err := journal.CheckSpaceName(c.space); err != nil {
 		return fmt.Errorf("the name of the folder names no space: %w; choose one with --space", err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // errUnhealthy makes the command fail after it printed what it found.
@@ -110,13 +111,13 @@ func (d *doctor) examine(ctx context.Context) error {
 	return d.err
 }
 
-func durabilityText(d thole.Durability) string {
+func durabilityText(d journal.Durability) string {
 	switch d {
-	case thole.Sync:
+	case journal.Sync:
 		return "sync: on stable storage, they survive a power loss"
-	case thole.Replicated:
+	case journal.Replicated:
 		return "replicated: a majority has them, they may be lost if a majority loses power"
-	case thole.Relaxed:
+	case journal.Relaxed:
 		return "relaxed: in the engine's cache, the newest may be lost in a power loss"
 	}
 	return "none: in memory only, lost with this process"
@@ -154,7 +155,7 @@ func (d *doctor) space(ctx context.Context, sp *thole.Space) error {
 // the event before it, with JSON for data.
 func (d *doctor) journal(ctx context.Context, sp *thole.Space, head thole.Head) (int, error) {
 	var end uint64
-	epochs := make(map[string]thole.Epoch)
+	epochs := make(map[string]journal.Epoch)
 	for i, e := range head.Epochs {
 		if e.First > e.Last+1 || i > 0 && e.First != end+1 {
 			d.say("problem", sp.Name(), "epoch %s (%d…%d) does not follow the one before it", e.Name, e.First, e.Last)

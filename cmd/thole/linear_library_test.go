@@ -20,6 +20,7 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/internal/linear"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/document"
 	"github.com/thole-dev/thole/state/kv"
 	"github.com/thole-dev/thole/state/lock"
@@ -37,7 +38,7 @@ type library struct {
 }
 
 // newLibrary opens a Store on each backend. Faults are part of it.
-func newLibrary(t testing.TB, lease time.Duration, backends ...thole.Backend) *library {
+func newLibrary(t testing.TB, lease time.Duration, backends ...journal.Backend) *library {
 	l := &library{t: t, lease: lease}
 	for _, b := range backends {
 		s, err := thole.Open(t.Context(), b, &thole.Options{Sweep: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
@@ -209,7 +210,7 @@ var errInjected = errors.New("injected fault")
 // faulty is a Backend that holds up, and fails, some of what it is asked: of the
 // commits before they are applied or after. Close leaves what is below open.
 type faulty struct {
-	thole.Backend
+	journal.Backend
 	shared bool
 }
 
@@ -245,12 +246,12 @@ func (f faulty) Close() error {
 }
 
 // inMemory returns two backends that are one, with faults; wrap may break each.
-func inMemory(t testing.TB, wrap func(thole.Backend) thole.Backend) []thole.Backend {
+func inMemory(t testing.TB, wrap func(journal.Backend) journal.Backend) []journal.Backend {
 	m := memstore.New()
 	t.Cleanup(func() { m.Close() })
-	var both []thole.Backend
+	var both []journal.Backend
 	for range 2 {
-		b := thole.Backend(faulty{m, true})
+		b := journal.Backend(faulty{m, true})
 		if wrap != nil {
 			b = wrap(b)
 		}
@@ -267,7 +268,7 @@ func TestTheLibraryIsLinearizable(t *testing.T) {
 		"postgres": func(t *testing.T) string { return pgtest.Start(t).Database(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var both []thole.Backend
+			var both []journal.Backend
 			for at := dsn(t); len(both) < 2; {
 				b, err := backend.Open(t.Context(), at)
 				if err != nil {
@@ -281,7 +282,7 @@ func TestTheLibraryIsLinearizable(t *testing.T) {
 }
 
 // loadLibrary checks so many operations on Stores on the backends.
-func loadLibrary(t *testing.T, ops int, backends ...thole.Backend) {
+func loadLibrary(t *testing.T, ops int, backends ...journal.Backend) {
 	l := newLibrary(t, 400*time.Millisecond, backends...)
 	linearized(t, (&linearLoad{Lease: l.lease, Ops: ops}).run(t.Context(), l), ops/2)
 	l.mustBeSane()
@@ -289,7 +290,7 @@ func loadLibrary(t *testing.T, ops int, backends ...thole.Backend) {
 
 // stale is a backend with a bug: some reads answer from the past.
 type stale struct {
-	thole.Backend
+	journal.Backend
 	past *sync.Map // newest record that was read, by space and key
 }
 
@@ -305,7 +306,7 @@ func (s stale) Get(ctx context.Context, space string, keys ...string) ([]thole.R
 }
 
 // careless is a backend with a bug: some commits lose a check.
-type careless struct{ thole.Backend }
+type careless struct{ journal.Backend }
 
 func (c careless) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
 	batch = slices.Clone(batch)
@@ -319,9 +320,9 @@ func (c careless) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 
 func TestTheCheckCatchesAStaleReadAndALostUpdate(t *testing.T) {
 	var past sync.Map
-	for name, wrap := range map[string]func(thole.Backend) thole.Backend{
-		"stale read":  func(b thole.Backend) thole.Backend { return stale{b, &past} },
-		"lost update": func(b thole.Backend) thole.Backend { return careless{b} },
+	for name, wrap := range map[string]func(journal.Backend) journal.Backend{
+		"stale read":  func(b journal.Backend) journal.Backend { return stale{b, &past} },
+		"lost update": func(b journal.Backend) journal.Backend { return careless{b} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLibrary(t, 400*time.Millisecond, inMemory(t, wrap)...)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/all"
 )
 
@@ -22,11 +23,11 @@ import (
 // new SQLite file is made; without, the file must exist, so that a reader with a
 // misspelt path does not make an empty store.
 func (a *app) open(ctx context.Context, create bool, opts *thole.Options) (*thole.Store, error) {
-	return a.openWith(ctx, create, opts, func(b thole.Backend) thole.Backend { return b })
+	return a.openWith(ctx, create, opts, func(b journal.Backend) journal.Backend { return b })
 }
 
 // openWith is open with something around the backend.
-func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, around func(thole.Backend) thole.Backend) (*thole.Store, error) {
+func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, around func(journal.Backend) journal.Backend) (*thole.Store, error) {
 	for _, store := range a.stores {
 		if err := prepare(store, create); err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/look"
+	"github.com/thole-dev/thole/journal"
 )
 
 // ListOptions of [Decisions.List]. The zero value lists all decisions.
@@ -37,7 +38,7 @@ func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	if opts != nil {
 		o = *opts
 	}
-	limit := thole.PageLimit(o.Limit)
+	limit := journal.PageLimit(o.Limit)
 	q := thole.ListQuery{Prefix: all}
 	if o.Incomplete {
 		q.Prefix = open

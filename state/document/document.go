@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // TypeChanged is the type of this package's events; they hold a [Change].
@@ -46,7 +47,7 @@ func (d Document) As(v any) error {
 	if !d.Exists {
 		return nil
 	}
-	return thole.Decode("document "+d.Name, d.Value, v)
+	return journal.Decode("document "+d.Name, d.Value, v)
 }
 
 // Change is the data of document.changed.

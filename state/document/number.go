@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Numbers are kept as they were written, every digit of them. What is computed
@@ -28,7 +28,7 @@ func parseDecimal(n json.Number) (decimal, bool) {
 	text := string(n)
 	const digits = "0123456789"
 	number := text != "" && strings.ContainsAny(text[:1], "-"+digits) && strings.ContainsAny(text[len(text)-1:], digits)
-	if !number || !json.Valid([]byte(text)) || !thole.FitNumber([]byte(text)) {
+	if !number || !json.Valid([]byte(text)) || !journal.FitNumber([]byte(text)) {
 		return decimal{}, false
 	}
 	var d decimal
@@ -66,14 +66,14 @@ func sum(a, by json.Number) (json.Number, error) {
 	if x.digits == "" || y.digits == "" {
 		low = x.exponent + y.exponent // that of zero is 0
 	}
-	if max(x.top(), y.top())-low > thole.MaxNumberBytes {
-		return "", invalid("%.40s + %.40s has more than %d digits", a, by, thole.MaxNumberBytes)
+	if max(x.top(), y.top())-low > journal.MaxNumberBytes {
+		return "", invalid("%.40s + %.40s has more than %d digits", a, by, journal.MaxNumberBytes)
 	}
 	total := x.scaled(low)
 	total.Add(total, y.scaled(low))
 	text := write(total, low)
-	if !thole.FitNumber([]byte(text)) {
-		return "", invalid("%.40s + %.40s has more than %d digits", a, by, thole.MaxNumberBytes)
+	if !journal.FitNumber([]byte(text)) {
+		return "", invalid("%.40s + %.40s has more than %d digits", a, by, journal.MaxNumberBytes)
 	}
 	return json.Number(text), nil
 }

@@ -13,7 +13,7 @@ type Op struct {
 	Path string `json:"path"` // JSON Pointer (RFC 6901); objects on the way are made as needed
 	// By is what increment adds; "" is 1. It is not for append. A missing number counts as 0. The sum is
 	// exact, of integers and decimals of any size; one with more than
-	// thole.MaxNumberBytes digits is ErrInvalid.
+	// journal.MaxNumberBytes digits is ErrInvalid.
 	By json.Number `json:"by,omitempty"`
 	// Value is what append adds to the end of a list. A missing list is empty. It is
 	// not for increment.

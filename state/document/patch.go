@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Operation is one step of a JSON Patch (RFC 6902). Recorded patches hold only
@@ -20,7 +21,7 @@ type Operation struct {
 
 // parsePatch reads a JSON Patch.
 func parsePatch(raw json.RawMessage) ([]Operation, error) {
-	if err := thole.CheckJSON("patch", raw); err != nil {
+	if err := journal.CheckJSON("patch", raw); err != nil {
 		return nil, err
 	}
 	var steps []struct {

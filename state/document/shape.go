@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Shape is what a program expects of a document: a schema, and how documents
@@ -28,7 +28,7 @@ type Schema struct{ compiled *jsonschema.Schema }
 // CompileSchema reads a JSON Schema (draft 2020-12 unless it says otherwise),
 // which refers to nothing outside itself. ErrInvalid: it is not one.
 func CompileSchema(text json.RawMessage) (*Schema, error) {
-	if err := thole.CheckJSON("schema", text); err != nil {
+	if err := journal.CheckJSON("schema", text); err != nil {
 		return nil, err
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
@@ -83,7 +83,7 @@ func (d *Documents) fit(name string, value any, stored int) (int, error) {
 	if shape.Schema != nil {
 		raw, err := encode(value)
 		if err == nil {
-			err = thole.CheckJSON("value", raw) // before a schema computes with its numbers
+			err = journal.CheckJSON("value", raw) // before a schema computes with its numbers
 		}
 		if err != nil {
 			return 0, err

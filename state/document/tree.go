@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // A tree is JSON as map[string]any, []any, string, json.Number, bool or nil.
@@ -16,7 +17,7 @@ import (
 // decode parses JSON from outside. ErrInvalid, ErrTooLarge: it is not fit to be
 // stored.
 func decode(what string, raw json.RawMessage) (any, error) {
-	if err := thole.CheckJSON(what, raw); err != nil {
+	if err := journal.CheckJSON(what, raw); err != nil {
 		return nil, err
 	}
 	return parse(what, raw)
@@ -82,8 +83,8 @@ func parsePointer(s string) ([]string, error) {
 		return nil, invalid("path %.40q does not begin with /", s)
 	}
 	parts := strings.Split(s[1:], "/")
-	if len(parts) > thole.MaxDepth {
-		return nil, invalid("path %.40q… is deeper than %d levels", s, thole.MaxDepth)
+	if len(parts) > journal.MaxDepth {
+		return nil, invalid("path %.40q… is deeper than %d levels", s, journal.MaxDepth)
 	}
 	for i := range parts {
 		parts[i] = strings.ReplaceAll(strings.ReplaceAll(parts[i], "~1", "/"), "~0", "~")

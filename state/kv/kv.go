@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // The types of this package's events; each holds a [Change].
@@ -42,7 +43,7 @@ func (e Entry) As(v any) error {
 	if !e.Exists {
 		return nil
 	}
-	return thole.Decode("value of "+e.Namespace+"/"+e.Key, e.Data, v)
+	return journal.Decode("value of "+e.Namespace+"/"+e.Key, e.Data, v)
 }
 
 // Change is the data of this package's events. A new value's version is the

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // ListOptions of [Store.List]. The zero value lists a namespace from its start.
@@ -34,7 +35,7 @@ func (s *Store) List(ctx context.Context, namespace string, opts *ListOptions) (
 	}
 	base := below(namespace)
 	prefix := base + url.PathEscape(o.Prefix)
-	limit := thole.PageLimit(o.Limit)
+	limit := journal.PageLimit(o.Limit)
 	// One more than asked for tells whether there is a next page.
 	q := thole.ListQuery{Prefix: base, Limit: min(limit+1, thole.MaxPage)}
 	var recs []thole.Record

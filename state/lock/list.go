@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Info is a lock in a listing.
@@ -51,7 +52,7 @@ func (ls *Locks) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	if opts != nil {
 		o = *opts
 	}
-	limit := thole.PageLimit(o.Limit)
+	limit := journal.PageLimit(o.Limit)
 	q := thole.ListQuery{Prefix: "lock/"}
 	if o.After != "" {
 		q.After = q.Prefix + url.PathEscape(o.After) + "0" // the byte after /

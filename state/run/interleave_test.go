@@ -14,13 +14,14 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
 
 // lastGasp takes no commit after the one by which a run crashed.
 type lastGasp struct {
-	thole.Backend
+	journal.Backend
 	over atomic.Bool
 }
 
@@ -76,7 +77,7 @@ func TestTheChildrenOfACrashedRunAreCancelledWithIt(t *testing.T) {
 
 // meddler does something before the first commit with a certain event.
 type meddler struct {
-	thole.Backend
+	journal.Backend
 	event  string
 	before func() // nil: no more
 }
@@ -95,7 +96,7 @@ func TestARunEndsThoughItsThreadIsDestroyedMeanwhile(t *testing.T) {
 	ctx := t.Context()
 	b := memstore.New()
 	m := &meddler{Backend: b, event: "run.finished"}
-	open := func(b thole.Backend) *thole.Space {
+	open := func(b journal.Backend) *thole.Space {
 		store, err := thole.Open(ctx, b, &thole.Options{Sweep: -1})
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -138,7 +139,7 @@ func TestARunThatBeginsAsItsCallerLeavesIsCancelled(t *testing.T) {
 }
 
 // onMemory returns a bench on a backend of the test's own.
-func onMemory(t *testing.T, backend thole.Backend) *bench {
+func onMemory(t *testing.T, backend journal.Backend) *bench {
 	t.Helper()
 	s, err := thole.Open(t.Context(), backend, nil)
 	if err != nil {

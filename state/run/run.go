@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/thread"
 )
 
@@ -363,7 +364,7 @@ func (rs *Runs) List(ctx context.Context, threadID string, opts *ListOptions) (t
 		return page, err
 	}
 	prefix := thread.Key(threadID) + "/run/"
-	q := thole.ListQuery{Prefix: prefix, Limit: thole.PageLimit(o.Limit)}
+	q := thole.ListQuery{Prefix: prefix, Limit: journal.PageLimit(o.Limit)}
 	if o.Cursor != "" {
 		if err := thole.CheckID("run", o.Cursor); err != nil {
 			return page, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/thread"
 )
 
@@ -353,7 +354,7 @@ func (h *Handle) receive(ctx context.Context, name string) (data json.RawMessage
 			return nil, false, fmt.Errorf("run %s: %w: under this idempotency key something else was done before", h.id, thole.ErrInvalid)
 		}
 		var first taken
-		if err := thole.Decode("receipt", json.RawMessage(res.Answer), &first); err != nil {
+		if err := journal.Decode("receipt", json.RawMessage(res.Answer), &first); err != nil {
 			return nil, false, err
 		}
 		h.doubts.settle(name, first.Key)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/thread"
 )
 
@@ -50,7 +51,7 @@ func (q *Request) check() error {
 		return err
 	}
 	if q.Options != nil {
-		if err := thole.CheckJSON("options", q.Options); err != nil {
+		if err := journal.CheckJSON("options", q.Options); err != nil {
 			return err
 		}
 	}

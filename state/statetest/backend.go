@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/wire"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/backend/memstore"
@@ -15,10 +14,11 @@ import (
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/journal"
 )
 
 // opener opens the backend of a test, again and again on the same data.
-type opener func() (thole.Backend, error)
+type opener func() (journal.Backend, error)
 
 // backend is a kind of store to test on.
 type backend struct {
@@ -61,28 +61,28 @@ func (kept) Close() error { return nil }
 
 func mem(testing.TB, *Clock) opener {
 	b := kept{memstore.New()}
-	return func() (thole.Backend, error) { return b, nil }
+	return func() (journal.Backend, error) { return b, nil }
 }
 
 func sqlite(t testing.TB, _ *Clock) opener {
 	path := filepath.Join(t.TempDir(), "store.db")
-	return func() (thole.Backend, error) { return sqlitestore.Open(context.Background(), path, nil) }
+	return func() (journal.Backend, error) { return sqlitestore.Open(context.Background(), path, nil) }
 }
 
 func file(t testing.TB, _ *Clock) opener {
 	dir := t.TempDir()
-	return func() (thole.Backend, error) { return filestore.Open(context.Background(), dir, nil) }
+	return func() (journal.Backend, error) { return filestore.Open(context.Background(), dir, nil) }
 }
 
 func postgres(t testing.TB, _ *Clock) opener {
 	dsn := pgtest.Start(t).Database(t)
-	return func() (thole.Backend, error) { return pgstore.Open(context.Background(), dsn) }
+	return func() (journal.Backend, error) { return pgstore.Open(context.Background(), dsn) }
 }
 
 func pgbouncer(t testing.TB, _ *Clock) opener {
 	s := pgtest.Start(t)
 	dsn := s.Pooled(t, s.Database(t))
-	return func() (thole.Backend, error) { return pgstore.Open(context.Background(), dsn) }
+	return func() (journal.Backend, error) { return pgstore.Open(context.Background(), dsn) }
 }
 
 // over is a server in this process on the backend, which it keeps open.
@@ -101,6 +101,6 @@ func over(prepare func(testing.TB, *Clock) opener) func(testing.TB, *Clock) open
 				t.Errorf("close the server's store: %v", err)
 			}
 		})
-		return func() (thole.Backend, error) { return remote.Open(context.Background(), server.URL, nil) }
+		return func() (journal.Backend, error) { return remote.Open(context.Background(), server.URL, nil) }
 	}
 }

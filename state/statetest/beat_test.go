@@ -11,6 +11,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/kv"
 	"github.com/thole-dev/thole/state/lock"
 	"github.com/thole-dev/thole/state/run"
@@ -18,12 +19,12 @@ import (
 )
 
 // shared is a backend that several Stores are on.
-type shared struct{ thole.Backend }
+type shared struct{ journal.Backend }
 
 func (shared) Close() error { return nil }
 
 // machine opens a Store whose machine's clock is off, and which sweeps.
-func machine(t *testing.T, b thole.Backend, off time.Duration) *thole.Store {
+func machine(t *testing.T, b journal.Backend, off time.Duration) *thole.Store {
 	t.Helper()
 	s, err := thole.Open(context.Background(), shared{b}, &thole.Options{
 		Now: func() time.Time { return time.Now().Add(off) }, Logger: slog.New(slog.DiscardHandler),
@@ -136,7 +137,7 @@ func TestAKvEntryCalledBeatLivesAsLongAsItWasSetFor(t *testing.T) {
 
 // lists counts what is listed.
 type lists struct {
-	thole.Backend
+	journal.Backend
 	n atomic.Int64
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/document"
 	"github.com/thole-dev/thole/state/kv"
@@ -24,7 +25,7 @@ func nested(levels int) json.RawMessage {
 // deepest calls enter with ever shallower JSON, until it takes one.
 func deepest(t *testing.T, what string, enter func(v json.RawMessage) error) {
 	t.Helper()
-	for levels := thole.MaxDepth + 2; levels > thole.MaxDepth-20; levels-- {
+	for levels := journal.MaxDepth + 2; levels > journal.MaxDepth-20; levels-- {
 		err := enter(nested(levels))
 		if err == nil {
 			return

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // ErrDead is what a process sees of its store from its death on.
@@ -23,7 +24,7 @@ type Cut struct {
 // Mortal is the backend of a process that dies when it is told to: from then on
 // whatever it reads or commits is ErrDead.
 type Mortal struct {
-	thole.Backend
+	journal.Backend
 
 	mu    sync.Mutex
 	cut   Cut
@@ -113,7 +114,7 @@ func AtEachCut(what func(cut Cut) (died bool)) {
 
 // meddled is a backend on which something happens right before a commit.
 type meddled struct {
-	thole.Backend
+	journal.Backend
 	event string
 	do    func()
 	once  sync.Once

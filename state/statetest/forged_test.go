@@ -21,6 +21,7 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/all"
 	"github.com/thole-dev/thole/state/kv"
 	"github.com/thole-dev/thole/state/lock"
@@ -31,7 +32,7 @@ import (
 
 // watched is a backend that counts its commits and keeps the keys of what they write.
 type watched struct {
-	thole.Backend
+	journal.Backend
 	mu      sync.Mutex
 	commits int
 	keys    map[string]bool
@@ -165,7 +166,7 @@ func values(records []thole.Record) map[string]func(key string) json.RawMessage 
 	}
 	out := map[string]func(string) json.RawMessage{
 		"null": of(`null`), "array": of(`[]`), "object": of(`{}`), "number": of(`1e300`), "text": of(`"x"`),
-		"deep": of(strings.Repeat("[", thole.MaxDepth) + strings.Repeat("]", thole.MaxDepth)),
+		"deep": of(strings.Repeat("[", journal.MaxDepth) + strings.Repeat("]", journal.MaxDepth)),
 		"themselves": func(key string) json.RawMessage {
 			id := anID.FindString(key)
 			v := map[string]any{"children": 3, "status": "queued", "active": id, "queue": []string{id, id}, "others": []string{id}, "slot": "slot/" + id}
@@ -213,7 +214,7 @@ func TestWhateverIsForgedTheExpiryOfOthersGoesOn(t *testing.T) {
 
 // forgeAll fills spaces with forged records and lets time go by. Unless all tests are to
 // run, it does so for some of the values only; none stand for all.
-func forgeAll(t *testing.T, backend thole.Backend, opts *thole.Options, wait func(time.Duration), records []thole.Record, keys []string, some ...string) {
+func forgeAll(t *testing.T, backend journal.Backend, opts *thole.Options, wait func(time.Duration), records []thole.Record, keys []string, some ...string) {
 	b := &watched{Backend: backend, keys: make(map[string]bool)}
 	s, err := thole.Open(t.Context(), b, opts)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/document"
 	"github.com/thole-dev/thole/state/file"
@@ -49,7 +50,7 @@ var (
 
 var goldenTime = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 
-func openGolden(t *testing.T, b thole.Backend) *thole.Space {
+func openGolden(t *testing.T, b journal.Backend) *thole.Space {
 	t.Helper()
 	s, err := thole.Open(t.Context(), b, &thole.Options{Now: func() time.Time { return goldenTime }, Sweep: -1})
 	if err != nil {

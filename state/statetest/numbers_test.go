@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/document"
 	"github.com/thole-dev/thole/state/kv"
 	"github.com/thole-dev/thole/state/statetest"
@@ -20,7 +21,7 @@ var oddNumbers = []string{
 	"1e999", "1E400", "1E+400", "-1e-999", "1.0", "1.50", "-0", "-0.0", "0e5", "1e0",
 	"9007199254740993", "-9223372036854775809", "18446744073709551616", "1000000000000000000000000000001",
 	"0.1000000000000000055511151231257827", "123456789012345678901234567890.123456789012345678901234567890",
-	strings.Repeat("9", thole.MaxNumberBytes),
+	strings.Repeat("9", journal.MaxNumberBytes),
 }
 
 // TestNumbersAreKeptDigitForDigit writes odd numbers wherever JSON goes in, and
@@ -105,7 +106,7 @@ func TestNumbersAreKeptDigitForDigit(t *testing.T) {
 func TestNumbersTooLargeToComputeWithAreRefused(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx, sp := t.Context(), e.Space("project:shop")
-		for _, n := range []string{"1e999999999", "1e-1001", "1E+1001", "-1.5e99999999999999999999999", strings.Repeat("1", thole.MaxNumberBytes+1)} {
+		for _, n := range []string{"1e999999999", "1e-1001", "1E+1001", "-1.5e99999999999999999999999", strings.Repeat("1", journal.MaxNumberBytes+1)} {
 			value := json.RawMessage(`{"s":"\\\"1e5000\\","n":[` + n + `]}`)
 			_, kvErr := kv.In(sp).Set(ctx, "n", "k", value, nil)
 			_, putErr := document.In(sp).Put(ctx, "d", value, nil)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Env is one store under test.
@@ -15,7 +16,7 @@ type Env struct {
 	*thole.Store
 	Clock *Clock
 	// Wrap, if set, is put around the backend from the next [Env.Reopen] on.
-	Wrap func(thole.Backend) thole.Backend
+	Wrap func(journal.Backend) journal.Backend
 
 	name string // of its backend
 	t    *testing.T
@@ -112,7 +113,7 @@ func (e *Env) Second(opts *thole.Options) *thole.Store {
 }
 
 // openStore opens a store that sweeps only when told to.
-func openStore(t testing.TB, b thole.Backend, clock *Clock) *thole.Store {
+func openStore(t testing.TB, b journal.Backend, clock *Clock) *thole.Store {
 	t.Helper()
 	s, err := thole.Open(t.Context(), b, &thole.Options{Now: clock.Now, Sweep: -1})
 	if err != nil {

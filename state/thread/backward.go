@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // maxEvents bounds how many events one read of a history takes in, once it has
@@ -78,7 +79,7 @@ func (b *backward) page(ctx context.Context, before thole.Position, limit int) (
 	}
 	out := newest{older: !p.Next.IsZero(), next: p.Next, facts: make([]fact, 0, len(p.Events))}
 	for _, e := range slices.Backward(p.Events) {
-		if !thole.MatchType(folded, e.Type) {
+		if !journal.MatchType(folded, e.Type) {
 			continue // few are not: a filter of the backend costs more
 		}
 		f, err := factOf(e)

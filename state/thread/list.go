@@ -8,6 +8,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/look"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Entry is a thread in a list: what a list shows, without what was said.
@@ -42,7 +43,7 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 	if opts != nil {
 		o = *opts
 	}
-	o.Limit = thole.PageLimit(o.Limit)
+	o.Limit = journal.PageLimit(o.Limit)
 	q := thole.ListQuery{Prefix: "thread/"}
 	if o.Cursor != "" {
 		if err := thole.CheckID("thrd", o.Cursor); err != nil {

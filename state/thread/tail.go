@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // fact is an event of a thread, decoded. It is shared and never changed.
@@ -66,7 +67,7 @@ const (
 var tail = thole.Memo[newest]{
 	Name: "thread.tail",
 	Apply: func(s newest, e thole.Event) (newest, error) {
-		if !thole.MatchType(folded, e.Type) {
+		if !journal.MatchType(folded, e.Type) {
 			return s, nil
 		}
 		f, err := factOf(e)

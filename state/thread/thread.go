@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Status of a thread.
@@ -241,7 +242,7 @@ func (t *Thread) check() error {
 	size := 0
 	for k, v := range t.Metadata {
 		size += len(k) + len(v)
-		if err := thole.CheckJSON("metadata "+k, v); err != nil {
+		if err := journal.CheckJSON("metadata "+k, v); err != nil {
 			return err
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // Observe reads all that a store holds.
-func Observe(ctx context.Context, s thole.Backend) (World, error) {
-	names, err := s.Spaces(ctx, thole.SpacesQuery{})
+func Observe(ctx context.Context, s journal.Backend) (World, error) {
+	names, err := s.Spaces(ctx, journal.SpacesQuery{})
 	if err != nil {
 		return nil, err
 	}
@@ -27,24 +27,24 @@ func Observe(ctx context.Context, s thole.Backend) (World, error) {
 }
 
 // ObserveSpace reads all that a store holds of a space that exists.
-func ObserveSpace(ctx context.Context, s thole.Backend, name string) (*Space, error) {
+func ObserveSpace(ctx context.Context, s journal.Backend, name string) (*Space, error) {
 	heads, err := s.Heads(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	h := heads[0]
-	r := &Space{Epoch: h.Last.Epoch, Oldest: h.Oldest.Seq, Last: h.Last.Seq, Records: map[string]thole.Record{}}
-	strip := func(what string, p *thole.Position) error {
+	r := &Space{Epoch: h.Last.Epoch, Oldest: h.Oldest.Seq, Last: h.Last.Seq, Records: map[string]journal.Record{}}
+	strip := func(what string, p *journal.Position) error {
 		if p.Epoch != r.Epoch {
 			return fmt.Errorf("%s: %s is at %s, the epoch is %s", name, what, *p, r.Epoch)
 		}
 		p.Epoch = anEpoch
 		return nil
 	}
-	if want := []thole.Epoch{{Name: r.Epoch, First: 1, Last: r.Last}}; !slices.Equal(h.Epochs, want) || h.Oldest.Epoch != r.Epoch {
+	if want := []journal.Epoch{{Name: r.Epoch, First: 1, Last: r.Last}}; !slices.Equal(h.Epochs, want) || h.Oldest.Epoch != r.Epoch {
 		return nil, fmt.Errorf("%s: head: got %+v, want one epoch %+v", name, h, want)
 	}
-	for q := (thole.ReadQuery{}); ; {
+	for q := (journal.ReadQuery{}); ; {
 		page, err := s.Read(ctx, name, q)
 		if err != nil {
 			return nil, err
@@ -59,7 +59,7 @@ func ObserveSpace(ctx context.Context, s thole.Backend, name string) (*Space, er
 			break
 		}
 	}
-	for q := (thole.ListQuery{Limit: 100}); ; {
+	for q := (journal.ListQuery{Limit: 100}); ; {
 		page, err := s.List(ctx, name, q)
 		if err != nil {
 			return nil, err
@@ -125,7 +125,7 @@ func (w *Space) Differs(g *Space) error {
 	return nil
 }
 
-func sameEvent(got, want thole.Event) error {
+func sameEvent(got, want journal.Event) error {
 	if !reflect.DeepEqual(got, want) {
 		return fmt.Errorf("event: got %.200s, want %.200s", text(got), text(want))
 	}

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 // World is what a store must hold. All its positions are in one made-up epoch: the
@@ -20,8 +20,8 @@ type Space struct {
 	Epoch   string
 	Oldest  uint64
 	Last    uint64
-	Events  []thole.Event
-	Records map[string]thole.Record
+	Events  []journal.Event
+	Records map[string]journal.Record
 }
 
 // Clone returns a copy that shares only what is never changed.
@@ -39,32 +39,32 @@ func (w World) Clone() World {
 const anEpoch = "epoch"
 
 // At is the position of a seq in the made-up epoch.
-func At(seq uint64) thole.Position { return thole.Position{Epoch: anEpoch, Seq: seq} }
+func At(seq uint64) journal.Position { return journal.Position{Epoch: anEpoch, Seq: seq} }
 
 // Version returns the position of a stream's last event.
-func (r *Space) Version(stream string) thole.Position {
+func (r *Space) Version(stream string) journal.Position {
 	for i := len(r.Events) - 1; i >= 0; i-- {
 		if r.Events[i].Stream == stream {
 			return r.Events[i].Position
 		}
 	}
-	return thole.Position{}
+	return journal.Position{}
 }
 
 // Commit applies c, whose checks have no epochs, and returns its result.
-func (w World) Commit(c thole.Commit) (thole.Result, error) {
+func (w World) Commit(c journal.Commit) (journal.Result, error) {
 	r := w[c.Space]
 	if r == nil {
-		r = &Space{Oldest: 1, Records: map[string]thole.Record{}}
+		r = &Space{Oldest: 1, Records: map[string]journal.Record{}}
 	}
 	conflict, err := c.Conflict(
-		func(stream string) (thole.Position, error) { return r.Version(stream), nil },
-		func(key string) (thole.Record, error) { return r.Records[key], nil })
+		func(stream string) (journal.Position, error) { return r.Version(stream), nil },
+		func(key string) (journal.Record, error) { return r.Records[key], nil })
 	if err != nil || conflict != nil {
-		return thole.Result{Conflict: conflict}, err
+		return journal.Result{Conflict: conflict}, err
 	}
 	w[c.Space] = r
-	result := thole.Result{}
+	result := journal.Result{}
 	for i, e := range c.Events {
 		e.Position, e.Time, e.Actor, e.Cause = At(r.Last+uint64(i)+1), c.Now, c.Actor, c.Cause
 		r.Events = append(r.Events, e)
@@ -77,40 +77,40 @@ func (w World) Commit(c thole.Commit) (thole.Result, error) {
 			delete(r.Records, put.Key)
 			continue
 		}
-		r.Records[put.Key] = thole.Record{Key: put.Key, Value: put.Value, Schema: put.Schema, Version: At(r.Last),
+		r.Records[put.Key] = journal.Record{Key: put.Key, Value: put.Value, Schema: put.Schema, Version: At(r.Last),
 			Updated: c.Now, Expires: put.Expires, Notify: put.Notify}
 	}
 	return result, nil
 }
 
 // Purge removes what p names from a space that exists; p has no epochs.
-func (w World) Purge(name string, p thole.Purge) {
+func (w World) Purge(name string, p journal.Purge) {
 	r := w[name]
 	switch {
 	case p.All:
 		delete(w, name)
 	case !p.Before.IsZero():
 		r.Oldest = max(r.Oldest, p.Before.Seq)
-		r.Events = slices.DeleteFunc(r.Events, func(e thole.Event) bool { return e.Position.Seq < r.Oldest })
+		r.Events = slices.DeleteFunc(r.Events, func(e journal.Event) bool { return e.Position.Seq < r.Oldest })
 	case len(p.Streams) > 0:
 		through := r.Last
 		if !p.UpTo.IsZero() {
 			through = p.UpTo.Seq
 		}
-		r.Events = slices.DeleteFunc(r.Events, func(e thole.Event) bool {
+		r.Events = slices.DeleteFunc(r.Events, func(e journal.Event) bool {
 			return e.Position.Seq <= through && slices.Contains(p.Streams, e.Stream)
 		})
 	}
 	for i := range r.Events {
-		if slices.ContainsFunc(p.Events, func(p thole.Position) bool { return p.Seq == r.Events[i].Position.Seq }) {
+		if slices.ContainsFunc(p.Events, func(p journal.Position) bool { return p.Seq == r.Events[i].Position.Seq }) {
 			r.Events[i].Redact()
 		}
 	}
 }
 
 // Load adds an import that is complete; its head has one epoch.
-func (w World) Load(name string, c thole.Chunk) {
-	r := &Space{Epoch: c.Head.Last.Epoch, Oldest: c.Head.Oldest.Seq, Last: c.Head.Last.Seq, Records: map[string]thole.Record{}}
+func (w World) Load(name string, c journal.Chunk) {
+	r := &Space{Epoch: c.Head.Last.Epoch, Oldest: c.Head.Oldest.Seq, Last: c.Head.Last.Seq, Records: map[string]journal.Record{}}
 	for _, e := range c.Events {
 		e.Position.Epoch = anEpoch
 		r.Events = append(r.Events, e)
@@ -123,7 +123,7 @@ func (w World) Load(name string, c thole.Chunk) {
 }
 
 // Placed returns the batch as the store needs it: checks with true epochs.
-func (w World) Placed(batch []thole.Commit) []thole.Commit {
+func (w World) Placed(batch []journal.Commit) []journal.Commit {
 	out := slices.Clone(batch)
 	for i := range out {
 		out[i].Checks = slices.Clone(out[i].Checks)
@@ -135,14 +135,14 @@ func (w World) Placed(batch []thole.Commit) []thole.Commit {
 }
 
 // Place gives a position of a space its true epoch.
-func (w World) Place(name string, p *thole.Position) {
+func (w World) Place(name string, p *journal.Position) {
 	if !p.IsZero() {
 		p.Epoch = w[name].Epoch
 	}
 }
 
 // Expect checks a result, and takes the epoch of a new space from it.
-func (w World) Expect(space string, got, want thole.Result) error {
+func (w World) Expect(space string, got, want journal.Result) error {
 	if (got.Conflict == nil) != (want.Conflict == nil) {
 		return fmt.Errorf("conflict: got %v, want %v", got.Conflict, want.Conflict)
 	}
@@ -162,8 +162,8 @@ func (w World) Expect(space string, got, want thole.Result) error {
 }
 
 // Answer checks a page against what the space holds.
-func (r *Space) Answer(q thole.ReadQuery, page thole.Page) error {
-	var want []thole.Event
+func (r *Space) Answer(q journal.ReadQuery, page journal.Page) error {
+	var want []journal.Event
 	for _, e := range r.Events {
 		if q.Match(e) {
 			want = append(want, e)
@@ -172,7 +172,7 @@ func (r *Space) Answer(q thole.ReadQuery, page thole.Page) error {
 	if q.Backward {
 		slices.Reverse(want)
 	}
-	want = want[:min(len(want), thole.PageLimit(q.Limit))]
+	want = want[:min(len(want), journal.PageLimit(q.Limit))]
 	if len(page.Events) > len(want) || page.Next.IsZero() && len(page.Events) < len(want) {
 		return fmt.Errorf("read %+v: got %d events, want %d", q, len(page.Events), len(want))
 	}

@@ -1,4 +1,4 @@
-package thole
+package journal
 
 import "bytes"
 

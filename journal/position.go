@@ -1,11 +1,10 @@
-package thole
+package journal
 
 import (
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -67,8 +66,8 @@ func ParsePosition(s string) (Position, error) {
 	return Position{Epoch: epoch, Seq: seq}, nil
 }
 
-// check returns ErrInvalid for a Position that its text form cannot hold.
-func (p Position) check() error {
+// Check returns ErrInvalid for a Position that its text form cannot hold.
+func (p Position) Check() error {
 	if p == (Position{}) {
 		return nil
 	}
@@ -114,59 +113,4 @@ func (p Position) MarshalText() ([]byte, error) { return p.append(nil), nil }
 func (p *Position) UnmarshalText(b []byte) (err error) {
 	*p, err = ParsePosition(string(b))
 	return err
-}
-
-// Epoch is one stretch of a space's history without a lost tail. A cursor that
-// names it resumes at any sequence from First−1 to Last.
-type Epoch struct {
-	Name    string `json:"epoch"`
-	First   uint64 `json:"first"`             // sequence of its first commit
-	Last    uint64 `json:"last"`              // sequence of its newest commit
-	Adopted bool   `json:"adopted,omitempty"` // it began because something else than commits changed the space
-}
-
-// Head describes a space: what is kept of its journal and where it ends. A
-// space that does not exist has a Head with a zero Last.
-type Head struct {
-	Space  string   `json:"space"`
-	Oldest Position `json:"oldest"` // the first position that is kept; cursors before it are trimmed
-	Last   Position `json:"last"`   // position of the newest commit
-	Epochs []Epoch  `json:"epochs"` // in order; the last one is current
-}
-
-// adopted is the name of the newest epoch that was adopted; "": there is none.
-func (h Head) adopted() string {
-	for _, e := range slices.Backward(h.Epochs) {
-		if e.Adopted {
-			return e.Name
-		}
-	}
-	return ""
-}
-
-// Resume reports whether a reader that has seen everything up to p can go on
-// without a gap: nil, or a *TrimmedError that says why not. The zero Position
-// is the start of whatever is kept and always resumes.
-func (h Head) Resume(p Position) error {
-	if p.IsZero() {
-		return nil
-	}
-	trimmed := func(reason string) error {
-		return &TrimmedError{Space: h.Space, Cursor: p, Oldest: h.Oldest, Last: h.Last, Reason: reason}
-	}
-	for _, e := range h.Epochs {
-		if e.Name != p.Epoch {
-			continue
-		}
-		switch {
-		case p.Seq > e.Last:
-			return trimmed("beyond the end of its epoch")
-		case p.Seq+1 < e.First:
-			return trimmed("before the start of its epoch")
-		case p.Seq+1 < h.Oldest.Seq:
-			return trimmed("older than what is kept")
-		}
-		return nil
-	}
-	return trimmed("of an epoch that is not kept")
 }

@@ -1,4 +1,4 @@
-package thole_test
+package journal_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
 func FuzzParsePosition(f *testing.F) {
@@ -16,17 +16,17 @@ func FuzzParsePosition(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		p, err := thole.ParsePosition(s)
+		p, err := journal.ParsePosition(s)
 		if err != nil {
-			if !errors.Is(err, thole.ErrInvalid) || !p.IsZero() {
+			if !errors.Is(err, journal.ErrInvalid) || !p.IsZero() {
 				t.Errorf("%q: got %v, %v; want ErrInvalid", s, p, err)
 			}
 			return
 		}
-		if p.String() != s || p.Seq > thole.MaxSeq {
+		if p.String() != s || p.Seq > journal.MaxSeq {
 			t.Errorf("%q is printed as %q", s, p)
 		}
-		for _, q := range []thole.Position{{}, {Epoch: "0001deadbeef", Seq: 7}} {
+		for _, q := range []journal.Position{{}, {Epoch: "0001deadbeef", Seq: 7}} {
 			if got, text := p.Compare(q), compareText(s, q.String()); got != text {
 				t.Errorf("%q and %q: got %d, as text %d", s, q, got, text)
 			}
@@ -47,14 +47,14 @@ func compareText(a, b string) int {
 // FuzzCommitJSON decodes what travels between processes and is kept in exports:
 // what is taken is written as JSON that reads the same.
 func FuzzCommitJSON(f *testing.F) {
-	at := thole.Position{Epoch: "0001deadbeef", Seq: 7}
+	at := journal.Position{Epoch: "0001deadbeef", Seq: 7}
 	for _, v := range []any{
-		thole.Commit{Space: "user:1", Now: time.Unix(1, 2000).UTC(), Actor: "system", Checks: []thole.Check{{Key: "k", At: at}, {Stream: "s"}},
-			Events: []thole.Event{{Stream: "s", Type: "s.made", Refs: []string{"r"}, Data: json.RawMessage(`{"a":[1,2.50,"é"]}`)}},
-			Writes: []thole.Write{{Key: "k", Value: json.RawMessage(`null`)}, {Key: "l", Expires: time.Unix(9, 0).UTC(), Notify: true}}},
-		thole.Chunk{Head: thole.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []thole.Epoch{{Name: at.Epoch, First: 1, Last: 7}}},
-			Records: []thole.Record{{Key: "k", Value: json.RawMessage(`1`), Version: at}}, Done: true},
-		thole.Signal{Origin: "store_1", Space: "user:1", Event: thole.Event{Stream: "s", Type: "s.progress"}},
+		journal.Commit{Space: "user:1", Now: time.Unix(1, 2000).UTC(), Actor: "system", Checks: []journal.Check{{Key: "k", At: at}, {Stream: "s"}},
+			Events: []journal.Event{{Stream: "s", Type: "s.made", Refs: []string{"r"}, Data: json.RawMessage(`{"a":[1,2.50,"é"]}`)}},
+			Writes: []journal.Write{{Key: "k", Value: json.RawMessage(`null`)}, {Key: "l", Expires: time.Unix(9, 0).UTC(), Notify: true}}},
+		journal.Chunk{Head: journal.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: 7}}},
+			Records: []journal.Record{{Key: "k", Value: json.RawMessage(`1`), Version: at}}, Done: true},
+		journal.Signal{Origin: "store_1", Space: "user:1", Event: journal.Event{Stream: "s", Type: "s.progress"}},
 	} {
 		data, err := json.Marshal(v)
 		if err != nil {
@@ -65,7 +65,7 @@ func FuzzCommitJSON(f *testing.F) {
 	f.Add([]byte(`{"Checks":[{"at":"x"}]}`))
 	f.Add([]byte(`{"Writes":[{"expires":"0000-00-00T00:00:00Z"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, typ := range []reflect.Type{reflect.TypeFor[thole.Commit](), reflect.TypeFor[thole.Chunk](), reflect.TypeFor[thole.Signal]()} {
+		for _, typ := range []reflect.Type{reflect.TypeFor[journal.Commit](), reflect.TypeFor[journal.Chunk](), reflect.TypeFor[journal.Signal]()} {
 			first, second := reflect.New(typ).Interface(), reflect.New(typ).Interface()
 			if json.Unmarshal(data, first) != nil {
 				continue
@@ -80,8 +80,8 @@ func FuzzCommitJSON(f *testing.F) {
 			if twice, err := json.Marshal(second); err != nil || string(twice) != string(once) {
 				t.Errorf("%v: %s\nbecomes %s\nthen    %s (%v)", typ, data, once, twice, err)
 			}
-			if c, ok := first.(*thole.Chunk); ok {
-				if err := c.Validate(); err != nil && !errors.Is(err, thole.ErrInvalid) {
+			if c, ok := first.(*journal.Chunk); ok {
+				if err := c.Validate(); err != nil && !errors.Is(err, journal.ErrInvalid) {
 					t.Errorf("%s: got %v, want ErrInvalid", data, err)
 				}
 			}

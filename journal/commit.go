@@ -1,0 +1,125 @@
+package journal
+
+import (
+	"encoding/json"
+	"iter"
+	"slices"
+	"time"
+)
+
+// Check is a condition on one stream or one record: that its version is At.
+// A stream's version is the position of its last event. A zero At means that
+// it must be absent: no such record, no event in the stream.
+type Check struct {
+	Stream string   `json:"stream,omitempty"` // exactly one of Stream and Key is set
+	Key    string   `json:"key,omitempty"`
+	At     Position `json:"at"`
+}
+
+// Write sets or deletes a record.
+type Write struct {
+	Key     string          `json:"key"`
+	Value   json.RawMessage `json:"value"` // nil deletes
+	Schema  int             `json:"schema,omitempty"`
+	Expires time.Time       `json:"expires,omitzero"` // zero: never
+	Notify  bool            `json:"notify,omitempty"` // its expiry becomes an event, and nothing touches it between
+}
+
+// Commit is what is applied together or not at all. It holds at least one
+// event or write; the keys of its writes are distinct.
+type Commit struct {
+	Space  string
+	Now    time.Time // from the Store's one clock, never decreasing in a process
+	Actor  string
+	Cause  string
+	Checks []Check
+	Events []Event // Position, Time, Actor and Cause are filled on commit
+	Writes []Write
+}
+
+// Result is what became of one Commit.
+type Result struct {
+	First    Position // position of the first event
+	Last     Position // position of the last event, and version of what was written
+	Conflict *ConflictError
+	Err      error  // why it was not acknowledged. Of a Backend and of Store.Apply only
+	Repeated bool   // set by the Store: an earlier call under the same idempotency key did it
+	Answer   string // of a repeat: the JSON that Tx.Answer kept then
+}
+
+// Conflict evaluates the commit's checks, then its writes, against what is
+// there: nil when all of them hold, else the first that does not. The two
+// functions look up a stream's version and a record (zero when absent; expired
+// ones as they are); an error of theirs is returned as it is.
+func (c *Commit) Conflict(stream func(name string) (Position, error), record func(key string) (Record, error)) (*ConflictError, error) {
+	for _, k := range c.Checks {
+		conflict := &ConflictError{Space: c.Space, Check: k}
+		if k.Key == "" {
+			at, err := stream(k.Stream)
+			if err != nil {
+				return nil, err
+			}
+			conflict.Actual = at
+		} else {
+			r, err := record(k.Key)
+			if err != nil {
+				return nil, err
+			}
+			expired := r.Exists() && r.Expired(c.Now)
+			conflict.Expired = expired && r.Notify
+			if !expired || r.Notify {
+				conflict.Actual = r.Version
+			}
+		}
+		if conflict.Expired || conflict.Actual != k.At {
+			return conflict, nil
+		}
+	}
+	for i := range c.Writes {
+		key := c.Writes[i].Key
+		r, err := record(key)
+		if err != nil {
+			return nil, err
+		}
+		if r.Exists() && r.Notify && r.Expired(c.Now) {
+			return &ConflictError{Space: c.Space, Check: Check{Key: key}, Actual: r.Version, Expired: true}, nil
+		}
+	}
+	return nil, nil
+}
+
+// Clone returns a copy of c that shares no bytes with it.
+func (c Commit) Clone() Commit {
+	c.Checks = slices.Clone(c.Checks)
+	c.Events = slices.Clone(c.Events)
+	c.Writes = slices.Clone(c.Writes)
+	for i := range c.Events {
+		c.Events[i].Data = slices.Clone(c.Events[i].Data)
+		c.Events[i].Refs = slices.Clone(c.Events[i].Refs)
+	}
+	for i := range c.Writes {
+		c.Writes[i].Value = slices.Clone(c.Writes[i].Value)
+	}
+	return c
+}
+
+// Names returns every key and stream that c names.
+func (c *Commit) Names() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, k := range c.Checks {
+			if !yield(k.Key + k.Stream) {
+				return
+			}
+		}
+		for i := range c.Events {
+			if !yield(c.Events[i].Stream) {
+				return
+			}
+		}
+		for i := range c.Writes {
+			if !yield(c.Writes[i].Key) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package journal
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	jsonv1 "github.com/go-json-experiment/json/v1"
+)
+
+// Event is an immutable fact in a journal.
+type Event struct {
+	Position Position        `json:"position"`
+	Stream   string          `json:"stream"`
+	Type     string          `json:"type"` // "noun.verb", such as "message.added"
+	Time     time.Time       `json:"time"` // for people; orders nothing. Microseconds, UTC
+	Actor    string          `json:"actor,omitempty"`
+	Cause    string          `json:"cause,omitempty"`   // the request, run or event it came from
+	Subject  string          `json:"subject,omitempty"` // the person whose data it holds
+	Refs     []string        `json:"refs,omitempty"`    // ids it refers to
+	Schema   int             `json:"schema,omitempty"`  // version of Data's shape
+	Data     json.RawMessage `json:"data,omitempty"`    // nil after redaction
+}
+
+// Record is the current value under a key.
+type Record struct {
+	Key     string          `json:"key"`
+	Value   json.RawMessage `json:"value"`
+	Schema  int             `json:"schema,omitempty"`
+	Version Position        `json:"version"`          // Last of the commit that wrote it; zero: absent
+	Updated time.Time       `json:"updated"`          // Commit.Now of that commit
+	Expires time.Time       `json:"expires,omitzero"` // zero: never. Microseconds, UTC
+	Notify  bool            `json:"notify,omitempty"`
+
+	Pending bool `json:"-"` // put by the transaction that reads it, not committed yet
+}
+
+// Exists reports whether there is a record.
+func (r Record) Exists() bool { return r.Pending || !r.Version.IsZero() }
+
+// Expired reports whether the record's time was up at now.
+func (r Record) Expired(now time.Time) bool {
+	return !r.Expires.IsZero() && !r.Expires.After(now)
+}
+
+// Redact removes from e what may say something about a person. Position,
+// stream, type, time and schema stay.
+func (e *Event) Redact() {
+	e.Actor, e.Cause, e.Subject, e.Refs, e.Data = "", "", "", nil, nil
+}
+
+// As reads a record's value into v. See [Decode].
+func (r Record) As(v any) error { return Decode("record "+r.Key, r.Value, v) }
+
+// As reads an event's data into v. See [Decode].
+func (e Event) As(v any) error { return Decode("event "+e.Type+" at "+e.Position.String(), e.Data, v) }
+
+// Decode unmarshals stored JSON into v. A failure is ErrCorrupt and names what
+// was read, never a panic.
+func Decode(what string, data json.RawMessage, v any) error {
+	if err := jsonv1.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%w: %s: %v", ErrCorrupt, what, err)
+	}
+	return nil
+}
+
+// Size is about how many bytes e takes in a journal.
+func (e *Event) Size() int {
+	n := len(e.Stream) + len(e.Type) + len(e.Subject) + len(e.Data)
+	for _, ref := range e.Refs {
+		n += len(ref)
+	}
+	return n
+}

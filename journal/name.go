@@ -1,0 +1,97 @@
+package journal
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// CheckSpaceName returns ErrInvalid for what is no name of a space: "global", or
+// kind:id. A kind is a–z, 0–9, - and _, starting with a letter. An id is any text
+// without white space, control characters, /, * and a comma: patterns and lists of
+// spaces need the last two. The whole has at most MaxNameBytes (ErrTooLarge).
+func CheckSpaceName(name string) error {
+	if err := CheckAnySpaceName(name); err != nil {
+		return err
+	}
+	_, id, _ := strings.Cut(name, ":")
+	if strings.ContainsFunc(id, func(r rune) bool { return r == '*' || r == ',' || unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return invalidf("space %.80q: an id holds no *, comma, white space or control character", name)
+	}
+	return nil
+}
+
+// CheckSpacePattern returns ErrInvalid for what is no pattern of spaces: a space's
+// name, "kind:*" for all spaces of a kind, or "*" for all.
+func CheckSpacePattern(pattern string) error {
+	if pattern == "*" {
+		return nil
+	}
+	name := pattern
+	if kind, ok := strings.CutSuffix(pattern, ":*"); ok {
+		name = kind + ":id"
+	}
+	if CheckSpaceName(name) != nil {
+		return invalidf("space pattern %.80q is not a space, \"kind:*\" or \"*\"", pattern)
+	}
+	return nil
+}
+
+// CheckAnySpaceName is CheckSpaceName as it was in earlier versions, whose spaces can
+// still be opened. No new ones can be made.
+func CheckAnySpaceName(name string) error {
+	if name == "global" {
+		return nil
+	}
+	kind, id, ok := strings.Cut(name, ":")
+	if !ok || kind == "" || id == "" {
+		return invalidf("space %.80q is neither \"global\" nor \"kind:id\"", name)
+	}
+	for i, c := range []byte(kind) {
+		if !('a' <= c && c <= 'z') && (i == 0 || !('0' <= c && c <= '9' || c == '-' || c == '_')) {
+			return invalidf("space %.80q: a kind is a–z, 0–9, - and _, starting with a letter", name)
+		}
+	}
+	if strings.Contains(id, "/") {
+		return invalidf("space %.80q: an id holds no /", name)
+	}
+	return CheckName("space", name)
+}
+
+// CheckName is what holds for every name: of spaces, keys, streams and types.
+func CheckName(what, name string) error {
+	switch {
+	case name == "":
+		return invalidf("%s is empty", what)
+	case len(name) > MaxNameBytes:
+		return fmt.Errorf("%w: %s %.40q… has %d bytes, the limit is %d", ErrTooLarge, what, name, len(name), MaxNameBytes)
+	case !utf8.ValidString(name):
+		return invalidf("%s %q is not UTF-8", what, name)
+	}
+	for _, c := range []byte(name) {
+		if c < 0x20 || c == 0x7f {
+			return invalidf("%s %q holds a control character", what, name)
+		}
+	}
+	return nil
+}
+
+// CheckOptionalName is CheckName for what may be empty.
+func CheckOptionalName(what, name string) error {
+	if name == "" {
+		return nil
+	}
+	return CheckName(what, name)
+}
+
+// CheckPrefix is CheckName for the prefix of a list, which may be empty.
+func CheckPrefix(prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	if !strings.HasSuffix(prefix, "/") {
+		return invalidf("prefix %.80q does not end in /", prefix)
+	}
+	return CheckName("prefix", prefix)
+}
