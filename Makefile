@@ -1,6 +1,6 @@
 # Everything a contributor runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help dev build test check unit race race-postgres race-soak matrix faults fuzz fuzz-api attack soak walk bench stranger install-tools
+.PHONY: help dev build test check unit race full fuzz attack soak walk bench stranger install-tools
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -12,9 +12,9 @@ build: ## Build bin/thole
 	go build -o bin/thole ./cmd/thole
 
 test: install-tools ## Everything; installs what it needs
-	@$(MAKE) --no-print-directory -j2 check race # each compiles everything, often on one core
-	@$(MAKE) --no-print-directory -j2 matrix race-postgres # which wait a lot for PostgreSQL
-	@$(MAKE) --no-print-directory faults attack walk
+	@$(MAKE) --no-print-directory -j2 check race
+	@$(MAKE) --no-print-directory -j2 full attack
+	@$(MAKE) --no-print-directory walk
 
 install-tools:
 	@scripts/install.sh gcc libc6-dev procps curl jq git postgresql pgbouncer
@@ -34,36 +34,22 @@ unit: ## All tests, embedded stores only, no C compiler needed
 # SQLite itself, which was translated from C, and the vendors' SDKs, which were generated
 # and take long to compile, are not looked at; a process does not wait for a second at
 # its end.
-race race-postgres race-soak: export CGO_ENABLED = 1
-race race-postgres race-soak: export GORACE = atexit_sleep_ms=20
-race race-postgres race-soak: export GOFLAGS += -race -vet=off -gcflags=github.com/ncruces/go-sqlite3-wasm/v6/...=-race=false $(SDKS:%='-gcflags=%/...=-race=false -l')
+race: export CGO_ENABLED = 1
+race: export GORACE = atexit_sleep_ms=20
+race: export GOFLAGS += -race -vet=off -gcflags=github.com/ncruces/go-sqlite3-wasm/v6/...=-race=false $(SDKS:%='-gcflags=%/...=-race=false -l')
 SDKS = github.com/openai/openai-go/v3 github.com/anthropics/anthropic-sdk-go
+export THOLE_TEST ?= all
+PACKAGES ?= ./...
 
-race: ## All tests under the race detector, in memory and through a server on SQLite
-	THOLE_TEST=few go test -timeout 30m ./...
+race: ## The tests of PACKAGES (all) under the race detector, in memory and through a server on SQLite
+	go test -timeout 180m -count=1 -parallel 3 $(PACKAGES)
 
-race-postgres: ## The tests of the PostgreSQL store under the race detector
-	THOLE_TEST=all go test -timeout 30m ./internal/pgtest ./backend/pgstore
-
-race-soak: # of make soak: everything, also what is slow under the race detector
-	THOLE_SOAK=1 THOLE_TEST=all go test -tags faults -timeout 180m -count=1 -parallel 3 -v ./...
-
-# The packages whose tests ask for stores, or for how much to do (internal/effort).
-export STORES = . ./agent ./api/rest ./api/wire ./backend/... ./state/... ./examples/...
-matrix: ## The tests of concepts and stores on memory, SQLite, files and PostgreSQL; prints how many ran on each
-	scripts/matrix.sh $(STORES)
-
-faults: ## Kill a real server in every phase, cut its connections, contend, and check what is left
-	THOLE_TEST=all go test -tags faults -vet=off -timeout 60m -parallel 4 -count=1 -v ./cmd/thole
+full: ## The tests of PACKAGES (all) on memory, SQLite, files and PostgreSQL, with servers that are killed and cut off
+	go test -tags faults -vet=off -timeout 180m -count=1 -parallel 4 $(PACKAGES)
 
 FUZZTIME ?= 10s
 fuzz: ## Run every fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh $(FUZZTIME)
-
-fuzz-api: FUZZTIME = 10m
-fuzz-api: FUZZSEED ?= $(shell date +%s)
-fuzz-api: ## Ask a server for everything its OpenAPI document offers for FUZZTIME (10m), from FUZZSEED; prints a table
-	THOLE_FUZZ_TIME=$(FUZZTIME) THOLE_FUZZ_SEED=$(FUZZSEED) go test -count=1 -timeout 60m -v -run TestEveryAnswerIsAsTheDocumentSays ./cmd/thole
 
 attack: build ## Attack a server as a tenant would who wants more than is theirs
 	scripts/attack.sh

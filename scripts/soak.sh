@@ -1,42 +1,43 @@
 #!/bin/bash
-# Runs what make test leaves out because it takes long, and ends with a table of
-# what was run. It goes on after a suite that fails, prints all that the suite
-# said, and then ends with 1. GOFLAGS=-run=NAME makes a trial of it.
+# Runs what make test leaves out because it takes long, suite by suite, and ends with
+# one table of what it did. It goes on after a suite that fails, and then ends with 1.
+# What a suite said is in soak/SUITE.log.
 #
 # usage: make soak [SUITES="NAME …"]
 set -uo pipefail
 cd "$(dirname "$0")/.."
-export THOLE_SOAK=1 THOLE_TEST=all
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
-wanted=" $* "
-code=0
-printf '%-14s %-62s %-20s %s\n' suite what 'how many' time >"$out/table"
+export THOLE_TEST=soak
+stores='./backend/... ./api/wire' binary=./cmd/thole
+concepts=$(go list ./... | grep -vE '/(backend|api/wire|cmd/thole)(/|$)')
+mkdir -p soak
+wanted=" $* " code=0
+row() { printf '%-14s %-58s %-14s %-8s %s\n' "$@"; }
+row suite what 'how many' time result >soak/table
 
-suite() { # NAME WHAT COMMAND…: runs the command, and adds a line to the table
-	local name=$1 what=$2 began=$SECONDS count failed=
+suite() { # NAME WHAT COMMAND…: runs the command, and adds its line to the table
+	local name=$1 what=$2 began=$SECONDS log=soak/$1.log result=ok
 	shift 2
 	[[ $wanted = "  " || $wanted = *" $name "* ]] || return 0
 	echo "$name: $what"
-	if ! "$@" >"$out/log" 2>&1; then
-		code=1 failed=', FAILED'
-		cat "$out/log"
+	if ! "$@" >"$log" 2>&1; then
+		code=1 result=FAILED
+		grep -E -A20 '^ *--- FAIL|^FAIL|^panic|DATA RACE' "$log"
 	fi
-	grep -E 'matrix:|schedules|kills on|linearizable|fired:|^ok ' "$out/log" | sed 's/^/  /'
-	count=$(grep -cE '^ *--- PASS|^== ' "$out/log")
-	printf '%-14s %-62s %-20s %d:%02d\n' "$name" "$what" "$count passed$failed" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60)) >>"$out/table"
+	row "$name" "$what" "$(grep -cE '^ *--- PASS|^== ' "$log") passed" \
+		"$(((SECONDS - began) / 60)):$(printf %02d $(((SECONDS - began) % 60)))" "$result" >>soak/table
+	grep -oE 'matrix: .*|.*schedules.*:.*|kills on .*|linearizable.*' "$log" | sed 's/^ */  /' >>soak/table
 }
+export GOFLAGS="${GOFLAGS:-} -v"
+full() { make --no-print-directory full PACKAGES="$1"; }
+race() { make --no-print-directory race PACKAGES="$1"; }
 
-suite stores "concepts, contract, models, mutants, schedules on every store" \
-	go test -vet=off -timeout 180m -count=1 -v $STORES
-suite faults "kills, cluster, contention, resumption" \
-	go test -tags faults -vet=off -timeout 180m -parallel 4 -count=1 -v ./cmd/thole
-suite race "everything under the race detector, faults too" \
-	make --no-print-directory race-soak
-suite fuzz "each fuzz target for ${FUZZTIME:-1m}" \
-	scripts/fuzz.sh "${FUZZTIME:-1m}"
-suite fuzz-api "requests made from the OpenAPI document for ${FUZZAPITIME:-10m}" \
-	make --no-print-directory fuzz-api FUZZTIME="${FUZZAPITIME:-10m}"
+suite stores "contract, model, mutants and schedules, on every store" full "$stores"
+suite concepts "concepts, library, agent and REST, on every store" full "$concepts"
+suite binary "kills, cluster, contention, resumption, requests at random" full "$binary"
+suite race-stores "stores, under the race detector" race "$stores"
+suite race-concepts "concepts, under the race detector" race "$concepts"
+suite race-binary "binary, under the race detector" race "$binary"
+suite fuzz "each fuzz target for ${FUZZTIME:-1m}" scripts/fuzz.sh "${FUZZTIME:-1m}"
 echo
-cat "$out/table"
+cat soak/table
 exit $code

@@ -122,9 +122,8 @@ func TestWhatBreaksTheContractIsRejectedThroughAServer(t *testing.T) {
 }
 
 func TestOnPostgreSQLAsWell(t *testing.T) {
-	if effort.On() != effort.All {
-		t.Skip("the servers of a cluster on PostgreSQL are tested with THOLE_TEST=all")
-	}
+	effort.AllOnly(t)
+	effort.SlowUnderRace(t)
 	t.Run("contract", func(t *testing.T) { backendtest.Run(t, overPostgres) })
 	t.Run("model", func(t *testing.T) { backendtest.Model(t, overPostgres, 0) })
 	t.Run("broken", func(t *testing.T) {

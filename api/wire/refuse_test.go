@@ -25,7 +25,7 @@ func engines(t *testing.T, test func(t *testing.T, s *server)) {
 			return sqlite(t, filepath.Join(t.TempDir(), "thole.db")), nil
 		},
 	}
-	if effort.On() == effort.All {
+	if effort.All() {
 		open["postgres"] = func(t *testing.T) (journal.Backend, error) {
 			return pgstore.Open(t.Context(), pgtest.Start(t).Database(t))
 		}

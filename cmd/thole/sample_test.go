@@ -30,9 +30,7 @@ export function Button({ label, onClick = () => {} }) {
 // TestDevPlaysTheSampleOnEveryStore plays the sample's turns with the program
 // itself on each kind of store. The events that are told must be the same.
 func TestDevPlaysTheSampleOnEveryStore(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil && effort.On() != effort.All {
-		t.Skip("turns.sh needs curl")
-	}
+	effort.Program(t, "curl") // for turns.sh
 	sqlite := func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") }
 	postgres := func(t *testing.T) string { return pgtest.Start(t).Database(t) }
 	over := func(dsn func(*testing.T) string) func(*testing.T) string {

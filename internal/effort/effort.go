@@ -1,73 +1,73 @@
 // Package effort says how much the tests do. Only it reads the environment
-// variables that choose:
+// variable that chooses:
 //
-//	THOLE_TEST   stores                                              set by
-//	(not set)    memory, SQLite, files, a server on SQLite           go test ./...
-//	few          memory, a server on SQLite                          make race
-//	all          memory, SQLite, files, PostgreSQL                   make matrix, make faults
+//	THOLE_TEST   amounts   needs                            set by
+//	(not set)    quick     only Go                          go test ./...
+//	all          usual     PostgreSQL, pgbouncer, git, …    make test
+//	soak         long      the same, and hours              make soak
 //
-// THOLE_SOAK=1 asks for the long forms beside that, and with all also for pgbouncer
-// and for servers on SQLite and PostgreSQL. `make soak` sets both.
+// Under the race detector, which is many times slower, all amounts are quick, and
+// soak makes them usual.
 package effort
 
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 )
 
-// Stores is a choice of stores to test on.
-type Stores string
+// level is a value of THOLE_TEST, in the order of what it asks for.
+type level int
 
-// The choices; [All] needs programs beside Go, and fails where they are missing.
 const (
-	Embedded Stores = ""
-	Few      Stores = "few"
-	All      Stores = "all"
+	quick level = iota
+	all
+	soak
 )
 
-// On returns the stores to test on. It panics if THOLE_TEST is none of them, so
-// that nobody believes in tests that did not run.
-func On() Stores {
-	switch s := Stores(os.Getenv("THOLE_TEST")); s {
-	case Embedded, Few, All:
-		return s
+// asked returns the level that the environment asks for. It panics if that is none,
+// so that nobody believes in tests that did not run.
+func asked() level {
+	switch text := os.Getenv("THOLE_TEST"); text {
+	case "", "few":
+		return quick
+	case "all":
+		return all
+	case "soak":
+		return soak
 	default:
-		panic(fmt.Sprintf("THOLE_TEST=%s: want nothing, %q or %q", s, Few, All))
+		panic(fmt.Sprintf("THOLE_TEST=%s: want nothing, all or soak", text))
 	}
 }
+
+// All reports whether the tests run that need more than Go: a database server, for
+// instance. What is missing for them then fails them.
+func All() bool { return asked() >= all }
 
 // Soak reports whether tests take their long form.
-func Soak() bool {
-	switch s := os.Getenv("THOLE_SOAK"); s {
-	case "", "0":
-		return false
-	case "1":
-		return true
-	default:
-		panic(fmt.Sprintf("THOLE_SOAK=%s: want 1 or nothing", s))
-	}
-}
+func Soak() bool { return asked() == soak }
 
-// Amount returns how much of something a test does: quick where the stores are
-// not [All], as in a plain go test, else usual, and long with THOLE_SOAK=1. Under
-// the race detector, which is many times slower, usual is the most.
+// Amount returns how much of something a test does.
 func Amount[T any](quick, usual, long T) T {
+	n := asked()
+	if Race {
+		n--
+	}
 	switch {
-	case Soak() && !Race:
+	case n >= soak:
 		return long
-	case Soak() || On() == All:
+	case n >= all:
 		return usual
 	}
 	return quick
 }
 
-// SlowUnderRace skips a test which takes long under the race detector, and has
-// little for it to find: it runs without it, and under it with THOLE_SOAK=1.
-func SlowUnderRace(t testing.TB) {
+// AllOnly skips a test that takes long, or needs more than Go, in a plain go test.
+func AllOnly(t testing.TB) {
 	t.Helper()
-	if Race && !Soak() {
-		t.Skip("runs without the race detector; under it with THOLE_SOAK=1")
+	if !All() {
+		t.Skip("runs with THOLE_TEST=all, as in make test")
 	}
 }
 
@@ -75,6 +75,27 @@ func SlowUnderRace(t testing.TB) {
 func SoakOnly(t testing.TB) {
 	t.Helper()
 	if !Soak() {
-		t.Skip("runs with THOLE_SOAK=1")
+		t.Skip("runs with THOLE_TEST=soak, as in make soak")
+	}
+}
+
+// SlowUnderRace skips a test that takes long under the race detector and has little
+// for it to find: it runs without it, and under it in make soak.
+func SlowUnderRace(t testing.TB) {
+	t.Helper()
+	if Race && !Soak() {
+		t.Skip("runs without the race detector; under it with THOLE_TEST=soak")
+	}
+}
+
+// Program skips a test where the program that it needs is not installed, or fails
+// it if all tests must run.
+func Program(t testing.TB, name string) {
+	t.Helper()
+	switch _, err := exec.LookPath(name); {
+	case err != nil && All():
+		t.Fatal(err)
+	case err != nil:
+		t.Skip(err)
 	}
 }

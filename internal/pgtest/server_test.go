@@ -151,7 +151,7 @@ func TestServersAreSkippedUnlessAllMustBeTested(t *testing.T) {
 	for _, tt := range []struct {
 		all  string
 		want string
-	}{{"", "skip"}, {"all", ""}} {
+	}{{"", "skip"}, {"all", ""}, {"soak", ""}} {
 		t.Setenv("THOLE_TEST", tt.all)
 		r := &outcome{TB: t}
 		asked(r)

@@ -64,9 +64,7 @@ func (s *Server) Pooled(t testing.TB, dsn string) string {
 
 func asked(t testing.TB) {
 	t.Helper()
-	if effort.On() != effort.All {
-		t.Skip("what needs PostgreSQL is tested with THOLE_TEST=all, as make test does")
-	}
+	effort.AllOnly(t)
 }
 
 func require(t testing.TB, err error) {

@@ -32,14 +32,13 @@ func backends() []backend {
 		{"mem", mem}, {"sqlite", sqlite}, {"file", file}, {"postgres", postgres},
 		{"remote", over(sqlite)}, {"pgbouncer", pgbouncer}, {"remote-postgres", over(postgres)},
 	}
-	switch effort.On() {
-	case effort.All:
-		if effort.Soak() {
-			return all
-		}
-		return all[:4] // remote ran with effort.Few
-	case effort.Few:
+	switch {
+	case effort.Soak():
+		return all
+	case effort.Race:
 		return []backend{all[0], all[4]}
+	case effort.All():
+		return all[:4]
 	}
 	return append(all[:3:3], all[4])
 }
