@@ -40,6 +40,7 @@ var exceptions = map[string][]string{
 	"state/all":           {"state/*"},               // declares them to a store
 	"internal/pgtest":     {"internal/effort"},       // whether its programs must be there
 	"state/run":           {"state/thread"},          // a run belongs to a thread
+	"state/todo":          {"state/thread"},          // a list belongs to a thread
 	"state/decision":      {"state/run"},             // a run that is to end begins nothing
 	"state/statetest":     {"backend/*", "api/wire"}, // stores to test concepts on
 }

@@ -12,6 +12,9 @@ import (
 
 // Options tune a Store. The zero value is the default.
 type Options struct {
+	// Concepts are what the Store is given: see [Concept]. What they need comes with
+	// them. Package state/all lists those of Thole.
+	Concepts []*Concept
 	// Now is the wall clock; nil is the system's, moved on by the monotonic clock
 	// when that is ahead, so that setting it back moves nothing.
 	Now func() time.Time
@@ -37,18 +40,19 @@ type Options struct {
 // validation, group commit, idempotency, expiry, watching. It is safe for
 // concurrent use.
 type Store struct {
-	backend journal.Backend
-	opts    Options
-	log     *slog.Logger
-	clock   *clock
-	ahead   ahead // what was seen of clocks that are ahead of this machine's
-	beats   beats // of such clocks
-	batch   *shards
-	cache   *recordCache
-	memo    *memo
-	turns   turns
-	hubs    *hubs
-	expiry  *expiry
+	backend  journal.Backend
+	opts     Options
+	log      *slog.Logger
+	clock    *clock
+	ahead    ahead // what was seen of clocks that are ahead of this machine's
+	beats    beats // of such clocks
+	batch    *shards
+	cache    *recordCache
+	memo     *memo
+	turns    turns
+	hubs     *hubs
+	expiry   *expiry
+	concepts *Concepts
 
 	exchange *exchange // of signals
 	taps     taps      // who hears of every space
@@ -75,10 +79,14 @@ func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	concepts, err := NewConcepts(o.Concepts...)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
 	background, stop := context.WithCancel(context.Background())
 	s := &Store{
 		backend: b, opts: o, log: o.Logger, stop: stop,
-		clock: newClock(o.Now),
+		concepts: concepts, clock: newClock(o.Now),
 		cache: newRecordCache(o.CacheRecords),
 		memo:  newMemo(o.MemoBytes),
 		hubs:  newHubs(),
@@ -120,6 +128,9 @@ func setDefault[T comparable](v *T, def T) {
 // Backend returns the backend, for tools that check or copy it. Committing to
 // it directly bypasses everything that the Store promises.
 func (s *Store) Backend() journal.Backend { return s.backend }
+
+// Concepts returns what the Store was given.
+func (s *Store) Concepts() *Concepts { return s.concepts }
 
 // Durability says what an acknowledged commit survives.
 func (s *Store) Durability() journal.Durability {

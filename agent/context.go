@@ -62,10 +62,7 @@ func (c *Context) FilesTouched() []string { return c.work.files() }
 func (c *Context) HasFileOperations() bool { return c.work.pending() }
 
 // FilesDone is the data of the event file.done.
-type FilesDone struct {
-	Run   string   `json:"run"`
-	Files []string `json:"files"` // touched so far, by sub-agents as well
-}
+type FilesDone = file.Done
 
 // MarkFileOperationsDone emits file.done in the thread's stream, so that
 // screens know the files are whole: time to build, to show, to commit.

@@ -26,10 +26,7 @@ func BashTool() Tool {
 
 // OutputSignal is the data of the signal tool.output: what a command has
 // printed since the last one.
-type OutputSignal struct {
-	Block string `json:"block"`
-	Text  string `json:"text"`
-}
+type OutputSignal = thread.ToolOutput
 
 func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, error) {
 	if in.TimeoutSeconds == 0 {

@@ -39,8 +39,13 @@ type stored struct {
 // The types of this package's events, which are in the stream token of global.
 const (
 	TypeCreated = "token.created" // holds a [Token]
-	TypeRevoked = "token.revoked" // holds its id
+	TypeRevoked = "token.revoked" // holds a [Revoked]
 )
+
+// Revoked is the data of token.revoked.
+type Revoked struct {
+	ID string `json:"id"`
+}
 
 var tokenName = thole.NameKind{What: "token"}
 
@@ -126,7 +131,7 @@ func Revoke(ctx context.Context, store *thole.Store, id string) error {
 			return thole.ErrNotFound
 		}
 		tx.Delete(rec.Key)
-		tx.Emit("token", TypeRevoked, map[string]string{"id": id})
+		tx.Emit("token", TypeRevoked, Revoked{ID: id})
 		return nil
 	})
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/thole-dev/thole"
 )
 
 // root is the project's folder.
@@ -85,8 +87,8 @@ func parse(t *testing.T, dir string) []*ast.File {
 	}
 	var files []*ast.File
 	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
+		if base := filepath.Base(name); strings.HasSuffix(base, "_test.go") || base == "concept.go" || base == "kernel.go" {
+			continue // tests, and declarations
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -147,6 +149,27 @@ func TestNoEventOfTholesOwnCanBeForged(t *testing.T) {
 		if !slices.Contains(ownNouns(), noun) {
 			t.Errorf("%s can be posted from outside", typ)
 		}
+	}
+}
+
+func TestWhatIsEmittedIsDeclared(t *testing.T) {
+	cs, err := thole.NewConcepts(Concepts()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared []string
+	for _, e := range cs.EventTypes() {
+		declared = append(declared, e.Type)
+	}
+	all := append(emitted(t), "app.expired", "space.adopted") // of sweep.go, for what applications keep, and of package filestore
+	slices.Sort(all)
+	if !slices.Equal(declared, slices.Compact(all)) {
+		t.Errorf("declared are %q, emitted are %q", declared, all)
+	}
+	own := ownNouns()
+	slices.Sort(own)
+	if got := cs.Nouns(); !slices.Equal(got, own) {
+		t.Errorf("the nouns of concepts are %q, those that are refused from outside %q", got, own)
 	}
 }
 

@@ -10,7 +10,31 @@ import (
 	"github.com/thole-dev/thole/state/kv"
 	"github.com/thole-dev/thole/state/lock"
 	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
+	"github.com/thole-dev/thole/state/todo"
 )
+
+// Concepts returns the concepts of Thole, for [thole.Options.Concepts].
+func Concepts() []*thole.Concept {
+	return []*thole.Concept{
+		decision.Concept,
+		document.Concept,
+		file.Concept,
+		kv.Concept,
+		lock.Concept,
+		run.Concept,
+		thread.Concept,
+		todo.Concept,
+		toCome,
+	}
+}
+
+// toCome keeps the nouns of concepts that are not there yet.
+var toCome = &thole.Concept{
+	Name:  "to come",
+	About: "concepts that are not there yet",
+	Nouns: []string{"agent", "credits", "memory", "task"},
+}
 
 // Register tells the store how the records of every concept end whose time is up.
 // Every process that sweeps a store does so when it opens the store. Doing it

@@ -28,6 +28,7 @@ const (
 	Stream       = "file"
 	TypeChanged  = "file.changed"  // holds a [Change]
 	TypeConflict = "file.conflict" // holds a [Conflict]
+	TypeDone     = "file.done"     // holds a [Done]; in the stream of a thread
 )
 
 // Outside is the actor of a change that was found, not made: someone edited the
@@ -55,6 +56,12 @@ type Conflict struct {
 	Theirs   string          `json:"theirs_hash"`        // what was there
 	Rejected json.RawMessage `json:"rejected,omitempty"` // what was not applied
 	Actor    string          `json:"actor"`
+}
+
+// Done is the data of file.done: an agent's changes of files are whole for now.
+type Done struct {
+	Run   string   `json:"run"`
+	Files []string `json:"files"` // touched so far, by sub-agents as well
 }
 
 // File is what is known of a file.

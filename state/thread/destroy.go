@@ -47,20 +47,17 @@ const GoneNotice = "thread-gone"
 // again changes nothing.
 func Register(s *thole.Store) {
 	s.OnExpire("thread", expire)
-	s.LivesOn("thread", func(rec thole.Record) time.Duration {
-		var t Thread
-		if rec.As(&t) != nil {
-			return 0
-		}
-		return time.Duration(min(t.TTL, maxTTL)) * time.Second
-	})
-	s.OnExpire(goneKind, func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
-		id := strings.TrimPrefix(rec.Key, goneKind+"/")
-		if err := thole.CheckID("thrd", id); err != nil {
-			return fmt.Errorf("%w: key %s: %w", thole.ErrCorrupt, rec.Key, err)
-		}
-		return burial{work: sp.Store().Space(sp.Name()), last: sp}.of(ctx, id)
-	})
+	s.LivesOn("thread", livesOn)
+	s.OnExpire(goneKind, expireGrave)
+}
+
+// expireGrave buries a thread that a crash left.
+func expireGrave(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+	id := strings.TrimPrefix(rec.Key, goneKind+"/")
+	if err := thole.CheckID("thrd", id); err != nil {
+		return fmt.Errorf("%w: key %s: %w", thole.ErrCorrupt, rec.Key, err)
+	}
+	return burial{work: sp.Store().Space(sp.Name()), last: sp}.of(ctx, id)
 }
 
 // DestroyOptions of [Threads.Destroy].

@@ -71,6 +71,13 @@ type ToolEnded struct {
 	DurationMS  int64                      `json:"duration_ms"`
 }
 
+// ToolOutput is the data of the broadcast tool.output: what a command has printed
+// since the last one.
+type ToolOutput struct {
+	Block string `json:"block"`
+	Text  string `json:"text"`
+}
+
 // Completed is the data of message.completed: the turn's response has ended.
 type Completed struct {
 	Turn   string `json:"turn"`

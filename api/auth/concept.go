@@ -1,0 +1,17 @@
+package auth
+
+import "github.com/thole-dev/thole"
+
+// Concept is what tokens keep and tell, in the space global. Its records are
+// reserved: see [thole.Reserved].
+var Concept = &thole.Concept{
+	Name:  "token",
+	About: "tokens and what they grant",
+	Events: []thole.EventType{
+		{Type: TypeCreated, Data: Token{}, Streams: []string{"token"}, About: "a token was made; never the secret"},
+		{Type: TypeRevoked, Data: Revoked{}, Streams: []string{"token"}, About: "it is worth nothing any more"},
+	},
+	Records: []thole.RecordType{
+		{Key: "token/{token}", Value: stored{}, Private: true, About: "a token, with the hash of its secret"},
+	},
+}

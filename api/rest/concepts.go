@@ -1,0 +1,11 @@
+package rest
+
+import (
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/state/all"
+)
+
+// Concepts returns what the store of an [API] is given: those of package state/all,
+// and tokens.
+func Concepts() []*thole.Concept { return append(all.Concepts(), auth.Concept) }

@@ -1,0 +1,214 @@
+package thole
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Concepts are the concepts that a Store was given, those that they need, and what
+// the kernel declares itself.
+type Concepts struct {
+	all     []*Concept // the kernel first, and each behind those that it needs
+	names   map[string]*Concept
+	events  map[string]*EventType
+	streams map[string][]pattern // by their first part
+	records map[string][]*record // by the first part of their keys
+	lives   map[string]*RecordType
+	ids     map[string]*RecordType
+	nouns   []string
+}
+
+// record is a declared RecordType.
+type record struct {
+	RecordType
+	pattern pattern
+	owner   *Concept
+	above   *record // the nearest record above it in the key; nil: there is none
+}
+
+// NewConcepts returns what declared and those that they need declare together.
+// ErrInvalid: a declaration is malformed, or two of them contradict each other.
+func NewConcepts(declared ...*Concept) (*Concepts, error) {
+	cs := &Concepts{
+		names: make(map[string]*Concept), events: make(map[string]*EventType),
+		streams: make(map[string][]pattern), records: make(map[string][]*record),
+		lives: make(map[string]*RecordType), ids: make(map[string]*RecordType),
+	}
+	for _, c := range append([]*Concept{kernel()}, declared...) {
+		if err := cs.add(c, nil); err != nil {
+			return nil, err
+		}
+	}
+	cs.join()
+	return cs, nil
+}
+
+// add declares c behind those that it needs.
+func (cs *Concepts) add(c *Concept, above []*Concept) error {
+	if c == nil || c.Name == "" {
+		return invalidf("a concept has no name")
+	}
+	if was := cs.names[c.Name]; was != nil {
+		if was != c {
+			return invalidf("two concepts are named %s", c.Name)
+		}
+		return nil
+	}
+	if slices.Contains(above, c) {
+		return invalidf("concept %s needs itself", c.Name)
+	}
+	for _, needed := range c.Needs {
+		if err := cs.add(needed, append(slices.Clip(above), c)); err != nil {
+			return err
+		}
+	}
+	cs.names[c.Name] = c
+	cs.all = append(cs.all, c)
+	if err := cs.declare(c); err != nil {
+		return fmt.Errorf("concept %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+func (cs *Concepts) declare(c *Concept) error {
+	for i := range c.Events {
+		if err := cs.event(&c.Events[i]); err != nil {
+			return err
+		}
+	}
+	records := slices.Clone(c.Records)
+	for _, l := range c.Leases {
+		records = append(records, l.records()...)
+	}
+	for _, r := range records {
+		if err := cs.record(c, r); err != nil {
+			return err
+		}
+	}
+	cs.nouns = append(cs.nouns, c.Nouns...)
+	return nil
+}
+
+func (cs *Concepts) event(e *EventType) error {
+	noun, verb, ok := strings.Cut(e.Type, ".")
+	switch {
+	case !ok || noun == "" || verb == "":
+		return invalidf("event type %q is not noun.verb", e.Type)
+	case cs.events[e.Type] != nil:
+		return invalidf("event type %s is declared twice", e.Type)
+	case e.About == "":
+		return invalidf("event type %s has no line that says when it is told", e.Type)
+	case len(e.Streams) == 0:
+		return invalidf("event type %s goes to no stream", e.Type)
+	}
+	for _, s := range e.Streams {
+		p, err := parsePattern(s)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(cs.streams[p.noun()], func(q pattern) bool { return q.text == s }) {
+			cs.streams[p.noun()] = append(cs.streams[p.noun()], p)
+		}
+	}
+	cs.events[e.Type] = e
+	if noun != "app" { // which belongs to applications
+		cs.nouns = append(cs.nouns, noun)
+	}
+	return nil
+}
+
+func (cs *Concepts) record(c *Concept, r RecordType) error {
+	p, err := parsePattern(r.Key)
+	if err != nil {
+		return err
+	}
+	for _, other := range cs.records[p.noun()] {
+		if p.overlaps(other.pattern) {
+			return invalidf("records %s overlap with %s of concept %s", p.text, other.pattern.text, other.owner.Name)
+		}
+	}
+	if r.LivesOn != nil {
+		if len(p.parts) != 2 || p.parts[1] != any1 {
+			return invalidf("records %s cannot live on: their keys are not noun/{name}", p.text)
+		}
+		cs.lives[p.noun()] = &r
+	}
+	if r.ID != "" {
+		if cs.ids[r.ID] != nil || p.parts[len(p.parts)-1] != any1 {
+			return invalidf("records %s cannot have the ids %s_…: others have, or the last part of their keys is fixed", p.text, r.ID)
+		}
+		cs.ids[r.ID] = &r
+	}
+	if r.Expire == nil {
+		r.Expire = DeleteExpired
+	}
+	cs.records[p.noun()] = append(cs.records[p.noun()], &record{RecordType: r, pattern: p, owner: c})
+	return nil
+}
+
+// join finds the record above each.
+func (cs *Concepts) join() {
+	for _, records := range cs.records {
+		for _, r := range records {
+			for _, other := range records {
+				if other.pattern.above(r.pattern) && (r.above == nil || r.above.pattern.above(other.pattern)) {
+					r.above = other
+				}
+			}
+		}
+	}
+	slices.Sort(cs.nouns)
+	cs.nouns = slices.Compact(cs.nouns)
+}
+
+// All returns the concepts, each behind those that it needs. The first is the
+// kernel's own.
+func (cs *Concepts) All() []*Concept { return slices.Clone(cs.all) }
+
+// EventTypes returns all types of events, sorted.
+func (cs *Concepts) EventTypes() []EventType {
+	var out []EventType
+	for _, e := range cs.events {
+		out = append(out, *e)
+	}
+	slices.SortFunc(out, func(a, b EventType) int { return cmp.Compare(a.Type, b.Type) })
+	return out
+}
+
+// Nouns returns what the types of the concepts' events begin with, sorted.
+func (cs *Concepts) Nouns() []string { return slices.Clone(cs.nouns) }
+
+// Record returns how the record under key is declared, and by which concept; nil:
+// it is not.
+func (cs *Concepts) Record(key string) (*RecordType, *Concept) {
+	r := cs.recordOf(key)
+	if r == nil {
+		return nil, nil
+	}
+	return &r.RecordType, r.owner
+}
+
+func (cs *Concepts) recordOf(key string) *record {
+	noun, _, _ := strings.Cut(key, "/")
+	for _, r := range cs.records[noun] {
+		if r.pattern.matches(key) {
+			return r
+		}
+	}
+	return nil
+}
+
+// Above returns the key of the record to which the one under key belongs by its
+// name, such as that of a thread; "": there is none.
+func (cs *Concepts) Above(key string) string {
+	r := cs.recordOf(key)
+	if r == nil || r.above == nil {
+		return ""
+	}
+	return firstParts(key, len(r.above.pattern.parts))
+}
+
+// has reports whether the Store was given the concept.
+func (cs *Concepts) has(name string) bool { return cs.names[name] != nil }

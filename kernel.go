@@ -1,0 +1,62 @@
+package thole
+
+import "context"
+
+// kernelRecords are the records that the kernel keeps, how they end left aside.
+// Their first parts are [Reserved].
+var kernelRecords = []RecordType{
+	{Key: "outbox/{message}", About: "a commit to another space, until that has decided", Value: message{}},
+	{Key: "sent/{message}", About: "what this space decided on a commit from another", Value: verdict{}},
+	{Key: "idem/**", About: "receipt of an idempotency key", Value: receipt{}},
+	{Key: "snap/**", About: "snapshot of a stream"},
+	{Key: "erased", About: "its version tells when something was last purged"},
+	{Key: "erased/{erasure}", About: "a purge that goes on", Value: erasure{}},
+	{Key: "blob/{hash}", About: "the chunks of a blob", Value: blobHead{}},
+	{Key: "chunk/{hash}", About: "a part of blobs", Value: []byte{}},
+	{Key: "upload", About: "its version tells when a blob last relied on a chunk that was there"},
+	{Key: "upload/{upload}", About: "the chunks of a blob on its way in", Value: upload{}},
+}
+
+// kernel declares what the kernel keeps and tells itself, and app/, which belongs to
+// applications.
+func kernel() *Concept {
+	k := &Concept{
+		Name:  "kernel",
+		About: "what the Store itself keeps, and what belongs to applications",
+		Events: []EventType{
+			{Type: "outbox.refused", Data: Refused{}, Streams: []string{"outbox/{message}"},
+				About: "what was sent to space `to` was refused there, and its sender named no event for that"},
+			{Type: "app.expired", Data: Expired{}, Streams: []string{"app/**"},
+				About: "a record that an application wrote with `notify` has expired"},
+			{Type: "space.adopted", Data: Adopted{}, Streams: []string{"space"},
+				About: "people or git changed the files of the space; `changed` and `deleted` name records"},
+		},
+		Records: []RecordType{{Key: "app/**", About: "what applications keep", Expire: expireRecord}},
+		Leases: []LeaseType{
+			{Base: "sweeper/{concept}", About: "which process ends what expired of a concept"},
+			{Base: "sweeper/{concept}/{shard}", About: "the same, of one of several stores"},
+		},
+	}
+	ends := map[string]Expirer{
+		"outbox/{message}": deliver,
+		"erased":           finishErasure,
+		"erased/{erasure}": finishErasure,
+		"upload/{upload}":  dropUpload,
+	}
+	for _, r := range kernelRecords {
+		r.Private, r.Expire = true, ends[r.Key]
+		k.Records = append(k.Records, r)
+	}
+	return k
+}
+
+// deliver is the Expirer of outbox records.
+func deliver(ctx context.Context, sp *Space, rec Record) error { return sp.store.deliver(ctx, sp, rec) }
+
+// Adopted is the data of space.adopted.
+type Adopted struct {
+	Reasons []string `json:"reasons"`
+	Changed []string `json:"changed,omitempty"`
+	Deleted []string `json:"deleted,omitempty"`
+	Total   int      `json:"total"`
+}

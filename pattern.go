@@ -1,0 +1,94 @@
+package thole
+
+import (
+	"slices"
+	"strings"
+)
+
+// pattern is a pattern of keys or streams: see [Concept].
+type pattern struct {
+	text   string
+	parts  []string // any1 for {name}
+	thread int      // which of them is {thread}; -1: none
+	rest   bool     // it ends with **: one part or more come behind parts
+}
+
+// any1 stands for any one part.
+const any1 = "{}"
+
+func parsePattern(text string) (pattern, error) {
+	p := pattern{text: text, parts: strings.Split(text, "/"), thread: -1}
+	if p.rest = len(p.parts) > 1 && p.parts[len(p.parts)-1] == "**"; p.rest {
+		p.parts = p.parts[:len(p.parts)-1]
+	}
+	for i, part := range p.parts {
+		switch {
+		case part == "{thread}" && p.thread < 0:
+			p.thread = i
+			p.parts[i] = any1
+		case i > 0 && len(part) > 2 && part[0] == '{' && part[len(part)-1] == '}':
+			p.parts[i] = any1
+		case part == "" || strings.ContainsAny(part, "{}*"):
+			return p, invalidf("pattern %q: part %q is neither fixed nor {name}, and ** may only end it", text, part)
+		}
+	}
+	if p.thread == 0 {
+		return p, invalidf("pattern %q begins with {thread}", text)
+	}
+	return p, nil
+}
+
+// noun is the first part, which is fixed.
+func (p *pattern) noun() string { return p.parts[0] }
+
+// matches reports whether name is of the pattern.
+func (p *pattern) matches(name string) bool {
+	for i, part := range p.parts {
+		head, below, more := strings.Cut(name, "/")
+		if part != any1 && part != head || head == "" {
+			return false
+		}
+		if last := i == len(p.parts)-1; last {
+			return more == p.rest
+		}
+		if !more {
+			return false
+		}
+		name = below
+	}
+	return false
+}
+
+// threadIn returns the part of a name of the pattern that is the id of its thread.
+func (p *pattern) threadIn(name string) (id string, ok bool) {
+	if p.thread < 0 {
+		return "", false
+	}
+	return strings.Split(name, "/")[p.thread], true
+}
+
+// overlaps reports whether a name may be of both patterns.
+func (p *pattern) overlaps(q pattern) bool {
+	n := min(len(p.parts), len(q.parts))
+	for i := range n {
+		if a, b := p.parts[i], q.parts[i]; a != b && a != any1 && b != any1 {
+			return false
+		}
+	}
+	switch len(p.parts) - len(q.parts) {
+	case 0:
+		return p.rest == q.rest
+	default:
+		return len(p.parts) > len(q.parts) && q.rest || len(p.parts) < len(q.parts) && p.rest
+	}
+}
+
+// above reports whether names of p are above those of q.
+func (p *pattern) above(q pattern) bool {
+	return !p.rest && len(p.parts) < len(q.parts) && slices.Equal(p.parts, q.parts[:len(p.parts)])
+}
+
+// firstParts returns the first n parts of a name.
+func firstParts(name string, n int) string {
+	return strings.Join(strings.SplitN(name, "/", n+1)[:n], "/")
+}

@@ -1,0 +1,20 @@
+package document
+
+import "github.com/thole-dev/thole"
+
+// Name is the concept's.
+const Name = "document"
+
+// Concept is what documents keep and tell.
+var Concept = &thole.Concept{
+	Name:  Name,
+	About: "named JSON documents with versions, of a space or of a thread",
+	Events: []thole.EventType{
+		{Type: TypeChanged, Data: Change{}, Streams: []string{"document/{name}", "thread/{thread}"},
+			About: "`patch` (RFC 6902) leads from version `previous` to this one; a thread's state changes in the thread's stream"},
+	},
+	Records: []thole.RecordType{
+		{Key: "document/{name}", Value: record{}, About: "a document"},
+		{Key: "thread/{thread}/state", Value: record{}, About: "a thread's state"},
+	},
+}

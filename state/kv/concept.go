@@ -1,0 +1,22 @@
+package kv
+
+import "github.com/thole-dev/thole"
+
+// Name is the concept's.
+const Name = "kv"
+
+var streams = []string{"kv/{namespace}"}
+
+// Concept is what key-value storage keeps and tells.
+var Concept = &thole.Concept{
+	Name:  Name,
+	About: "plain values under a namespace and a key",
+	Events: []thole.EventType{
+		{Type: TypeSet, Data: Change{}, Streams: streams, About: "a value was set; it is not in the event"},
+		{Type: TypeDeleted, Data: Change{}, Streams: streams, About: "a value was deleted"},
+		{Type: TypeExpired, Data: Change{}, Streams: streams, About: "its time ran out"},
+	},
+	Records: []thole.RecordType{
+		{Key: "kv/{namespace}/{key}", Expire: expire, About: "a value"},
+	},
+}
