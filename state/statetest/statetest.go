@@ -29,6 +29,9 @@ type Clock struct {
 	now time.Time
 }
 
+// ClockAt returns a clock that shows now.
+func ClockAt(now time.Time) *Clock { return &Clock{now: now} }
+
 // Now returns the clock's time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
