@@ -1,0 +1,196 @@
+// Command chat is the program of docs/guide.md: a page on which several people talk
+// with an agent that streams, uses a tool, asks before it acts, and can be cancelled.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/rest"
+	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	l, err := net.Listen("tcp", "127.0.0.1:8080")
+	if err == nil {
+		err = chat(ctx, l, "chat.db")
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// chat serves the page on l until ctx ends, and keeps everything in the file at path.
+func chat(ctx context.Context, l net.Listener, path string) error {
+	store, err := open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	var worker sync.WaitGroup
+	worker.Go(func() { work(working, store.Space("project:chat")) })
+	defer worker.Wait()
+
+	fmt.Println("listening on http://" + l.Addr().String())
+	return serve(ctx, l, store)
+}
+
+func open(ctx context.Context, path string) (*thole.Store, error) {
+	file, err := sqlitestore.Open(ctx, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return thole.Open(ctx, file, nil)
+}
+
+// talk is a conversation without a page: one question and its answer.
+func talk(ctx context.Context, space *thole.Space, question string) ([]*thread.Message, error) {
+	talk, err := thread.In(space).Create(ctx, &thread.CreateOptions{Title: "A first try"})
+	if err != nil {
+		return nil, err
+	}
+	err = run.In(space, nil).Do(ctx, talk.ID, run.Request{Prompt: question}, answer)
+	if err != nil {
+		return nil, err
+	}
+	page, err := thread.In(space).Messages(ctx, talk.ID, nil)
+	return page.Items, err
+}
+
+// work answers in every thread of the space until ctx ends.
+func work(ctx context.Context, space *thole.Space) {
+	group := &run.Group{}
+	runs := run.In(space, &run.Options{Group: group})
+	var answers sync.WaitGroup
+	for ctx.Err() == nil {
+		h, err := runs.Claim(ctx, &run.ClaimOptions{Name: "dealer", Wait: time.Minute})
+		switch {
+		case err == nil:
+			answers.Go(func() {
+				if err := h.Do(context.WithoutCancel(ctx), answer); err != nil {
+					log.Printf("%s: %v", h.ID(), err)
+				}
+			})
+		case !errors.Is(err, thole.ErrNotFound) && ctx.Err() == nil:
+			log.Print(err)
+			time.Sleep(time.Second)
+		}
+	}
+	ending, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	group.Drain(ending) // what is at work may end, or is cancelled with cause shutdown
+	answers.Wait()
+}
+
+// answer is the agent. Yours asks a model here.
+func answer(ctx context.Context, h *run.Handle) error {
+	switch question := text(h.Request()); {
+	case strings.HasPrefix(question, "roll"):
+		return roll(ctx, h)
+	case strings.HasPrefix(question, "bet"):
+		return bet(ctx, h, question)
+	case strings.HasPrefix(question, "count"):
+		return say(ctx, h, strings.Repeat("tick tock ", 500))
+	default:
+		return say(ctx, h, "You said: "+question+". Ask me to roll, to bet, or to count.")
+	}
+}
+
+// say streams words as a model does. It ends when the run is cancelled: then ctx ends.
+func say(ctx context.Context, h *run.Handle, words string) error {
+	for word := range strings.SplitAfterSeq(words, " ") {
+		if err := h.Text(ctx, word); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(30 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// roll uses a tool. Before the tool acts, the journal says that it will; a run that is
+// to end starts none.
+func roll(ctx context.Context, h *run.Handle) error {
+	call, err := h.StartTool(ctx, "dice", json.RawMessage(`{"sides": 6}`), "")
+	if err != nil {
+		return err
+	}
+	n := rand.IntN(6) + 1
+	result := thread.ToolResult{Result: json.RawMessage(fmt.Sprint(n))}
+	if err := h.FinishTool(ctx, call, result); err != nil {
+		return err
+	}
+	return say(ctx, h, fmt.Sprintf("You rolled %d.", n))
+}
+
+// bet asks a person first. The wait is durable: the answer may come a day later.
+func bet(ctx context.Context, h *run.Handle, what string) error {
+	if err := say(ctx, h, "Shall I really "+what+"? "); err != nil {
+		return err
+	}
+	data, err := h.Wait(ctx, "approval")
+	if err != nil {
+		return err
+	}
+	var approval struct{ Yes bool }
+	if json.Unmarshal(data, &approval) != nil || !approval.Yes {
+		return say(ctx, h, "Then I will not.")
+	}
+	return say(ctx, h, "Done.")
+}
+
+func text(blocks []thread.Block) string {
+	var all []string
+	for _, b := range blocks {
+		all = append(all, b.Content)
+	}
+	return strings.Join(all, " ")
+}
+
+//go:embed index.html
+var page []byte
+
+// serve offers the page and the store's API.
+func serve(ctx context.Context, l net.Listener, store *thole.Store) error {
+	api := rest.New(store, nil)
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", api)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Write(page)
+	})
+	server := &http.Server{Handler: mux}
+	context.AfterFunc(ctx, func() {
+		api.Drain() // event streams end; browsers come back
+		ending, stop := context.WithTimeout(context.Background(), 10*time.Second)
+		defer stop()
+		server.Shutdown(ending)
+	})
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
