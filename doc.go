@@ -11,7 +11,7 @@
 //     commit that wrote it as its version.
 //   - A [Commit] is checks, events and record writes, applied together or not
 //     at all.
-//   - A [Watch] is a cursor in motion. A [Signal] is live only and never
+//   - A [Watch] is a cursor in motion. A [Broadcast] is live only and never
 //     replayed.
 //
 // Open a backend (package backend, or one of its engines directly), hand it to

@@ -136,7 +136,11 @@ func (h hinting) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resu
 	return res, err
 }
 
-func (h hinting) Watch(ctx context.Context, wake func(string)) error {
+func (h hinting) Capabilities() journal.Capabilities {
+	return journal.Capabilities{Durability: journal.None, Hints: h.hints}
+}
+
+func (h hinting) hints(ctx context.Context, wake func(string)) error {
 	h.mu.Lock()
 	h.hinted = append(h.hinted, wake)
 	h.mu.Unlock()

@@ -112,7 +112,7 @@ func (h *hub) append(era int, page Page, last Position) bool {
 	}
 	for _, e := range page.Events {
 		// An epoch that began since may be an adopted one, and an event that was
-		// committed since may be of this Store, behind signals that wait.
+		// committed since may be of this Store, behind broadcasts that wait.
 		if e.Position.Epoch > last.Epoch || len(h.held) > 0 && e.Position.Compare(last) > 0 {
 			h.space.store.hubs.hint(h.space.name)
 			h.announce()

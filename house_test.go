@@ -9,9 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 const module = "github.com/thole-dev/thole"
@@ -171,5 +174,91 @@ func goFiles(t *testing.T, check func(path string, text []byte)) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A backend around backends decides on each capability: what it does not name it
+// would take from its users without a word, or give them past itself.
+func TestAWrapperDecidesOnEachCapability(t *testing.T) {
+	wrappers := 0
+	goFiles(t, func(path string, text []byte) {
+		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "backend/backendtest/") {
+			return // which break one capability and keep the others
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv == nil || f.Name.Name != "Capabilities" || isEngine(path) {
+				continue
+			}
+			wrappers++
+			named := map[string]bool{}
+			ast.Inspect(f.Body, func(n ast.Node) bool {
+				if kv, ok := n.(*ast.KeyValueExpr); ok {
+					if key, ok := kv.Key.(*ast.Ident); ok {
+						named[key.Name] = true
+					}
+				}
+				return true
+			})
+			for field := range reflect.TypeFor[journal.Capabilities]().Fields() {
+				if !named[field.Name] {
+					t.Errorf("%s: the literal does not say what becomes of %s", files.Position(f.Pos()), field.Name)
+				}
+			}
+		}
+	})
+	if wrappers < 4 {
+		t.Errorf("looked at %d wrappers, want the router, its late backends, remote and the meter", wrappers)
+	}
+}
+
+// isEngine reports whether a file belongs to a backend that keeps bytes itself; what
+// its Capabilities do not name it cannot do.
+func isEngine(path string) bool {
+	return slices.Contains([]string{"memstore", "sqlitestore", "filestore", "pgstore"}, filepath.Base(filepath.Dir(path)))
+}
+
+// Without a Capabilities of its own a struct that embeds a Backend would hand out
+// those of the one within.
+func TestAWrapperHasCapabilitiesOfItsOwn(t *testing.T) {
+	embeds, has := map[string]string{}, map[string]bool{}
+	goFiles(t, func(path string, text []byte) {
+		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "backend/backendtest/") || strings.HasPrefix(path, "state/statetest/") {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := func(name string) string { return filepath.Dir(path) + "." + name }
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.TypeSpec:
+				if s, ok := n.Type.(*ast.StructType); ok && slices.ContainsFunc(s.Fields.List, func(f *ast.Field) bool {
+					return len(f.Names) == 0 && named(f.Type, "journal", "Backend")
+				}) {
+					embeds[in(n.Name.Name)] = path
+				}
+			case *ast.FuncDecl:
+				if n.Recv != nil && n.Name.Name == "Capabilities" {
+					of := n.Recv.List[0].Type
+					if star, ok := of.(*ast.StarExpr); ok {
+						of = star.X
+					}
+					has[in(of.(*ast.Ident).Name)] = true
+				}
+			}
+			return true
+		})
+	})
+	for name, path := range embeds {
+		if !has[name] {
+			t.Errorf("%s: %s embeds a Backend and has no Capabilities of its own", path, name)
+		}
 	}
 }

@@ -65,7 +65,7 @@ func (hs *hubs) hints() []string {
 	return names
 }
 
-// hub is the newest part of one space's journal, with the signals between,
+// hub is the newest part of one space's journal, with the broadcasts between,
 // shared by its watchers. Events enter it in journal order without a gap: from
 // the batcher while this process is the only writer, otherwise from the
 // journal.
@@ -75,26 +75,26 @@ type hub struct {
 
 	watchers int // guarded by hubs.mu
 
-	mu      sync.Mutex
-	erased  Position // the space's last purge at the last look
-	looks   int      // for it
-	era     int      // counts resets; a watch is live only in the era its place was checked in
-	begun   bool     // in this era, base and head are known
-	missed  bool     // something was committed before that
-	closed  bool
-	ring    []*Delivery
-	start   uint64      // index of ring[0]; only grows
-	bytes   int         // in the ring
-	base    Position    // the place before ring[0]: whoever is there may join
-	head    Position    // everything up to here is in the ring or before it
-	known   Position    // everything between head and here is in held
-	held    []*Delivery // signals that wait for a look at the journal, and this Store's events behind them
-	events  int         // events in held
-	waits   int         // bytes in held
-	batch   uint64      // for whose end the looks at the journal wait that are to release what is held; 0: none
-	signals uint64      // that came in so far
-	changed chan struct{}
-	waiting bool // someone has got changed
+	mu         sync.Mutex
+	erased     Position // the space's last purge at the last look
+	looks      int      // for it
+	era        int      // counts resets; a watch is live only in the era its place was checked in
+	begun      bool     // in this era, base and head are known
+	missed     bool     // something was committed before that
+	closed     bool
+	ring       []*Delivery
+	start      uint64      // index of ring[0]; only grows
+	bytes      int         // in the ring
+	base       Position    // the place before ring[0]: whoever is there may join
+	head       Position    // everything up to here is in the ring or before it
+	known      Position    // everything between head and here is in held
+	held       []*Delivery // broadcasts that wait for a look at the journal, and this Store's events behind them
+	events     int         // events in held
+	waits      int         // bytes in held
+	batch      uint64      // for whose end the looks at the journal wait that are to release what is held; 0: none
+	broadcasts uint64      // that came in so far
+	changed    chan struct{}
+	waiting    bool // someone has got changed
 }
 
 func (hs *hubs) attach(sp *Space) (*hub, error) {
@@ -212,16 +212,16 @@ func (h *hub) begin(head Head, era int) {
 
 // place is up to where the hub knows the journal.
 type place struct {
-	head    Position
-	era     int
-	begun   bool
-	signals uint64 // that had come in
+	head       Position
+	era        int
+	begun      bool
+	broadcasts uint64 // that had come in
 }
 
 func (h *hub) place() place {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return place{head: h.head, era: h.era, begun: h.begun, signals: h.signals}
+	return place{head: h.head, era: h.era, begun: h.begun, broadcasts: h.broadcasts}
 }
 
 // gone reports whether what a hub held at the place is none of the journal's any
@@ -260,31 +260,31 @@ func (h *hub) committed(c *Commit, res Result) bool {
 	return len(c.Events) > 0
 }
 
-// signal takes in a live message, of this Store or another. It waits for a look
+// broadcast takes in a live message, of this Store or another. It waits for a look
 // at the journal that begins after it came: that look finds every event that was
 // acknowledged, by any process, before the message was sent, and the message goes
 // behind them. This is the only order there is between messages and events.
-func (h *hub) signal(d *Delivery) {
+func (h *hub) broadcast(d *Delivery) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.begun || h.waits >= maxHeldSignals {
+	if !h.begun || h.waits >= maxHeldBroadcasts {
 		return
 	}
-	h.signals++
-	d.nth = h.signals
+	h.broadcasts++
+	d.nth = h.broadcasts
 	h.held = append(h.held, d)
 	h.waits += weight(d)
 	h.space.store.hubs.hint(h.space.name)
 }
 
-// queue puts an event of this Store, which follows directly, behind the signals
+// queue puts an event of this Store, which follows directly, behind the broadcasts
 // that wait: it was committed after they were sent. Too much that waits costs
-// the signals.
+// the broadcasts.
 func (h *hub) queue(d *Delivery) {
 	switch {
 	case len(h.held) == 0:
 		h.push(d)
-	case h.waits >= maxHeldSignals:
+	case h.waits >= maxHeldBroadcasts:
 		h.overtake()
 		h.held, h.waits = nil, 0
 		h.push(d)
@@ -295,14 +295,14 @@ func (h *hub) queue(d *Delivery) {
 	}
 }
 
-// overtake lets the events that wait go before the signals that wait: another
-// process's event, which may be older than the signals, comes behind those events.
+// overtake lets the events that wait go before the broadcasts that wait: another
+// process's event, which may be older than the broadcasts, comes behind those events.
 func (h *hub) overtake() {
 	if h.events == 0 {
 		return
 	}
 	h.held = slices.DeleteFunc(h.held, func(d *Delivery) bool {
-		if d.IsSignal() {
+		if d.IsBroadcast() {
 			return false
 		}
 		h.waits -= weight(d)
@@ -313,7 +313,7 @@ func (h *hub) overtake() {
 	h.settle()
 }
 
-// looked lets go, in their order, the signals that waited when a look at the
+// looked lets go, in their order, the broadcasts that waited when a look at the
 // journal began, and the events between them.
 func (h *hub) looked(at place) {
 	h.mu.Lock()
@@ -323,12 +323,12 @@ func (h *hub) looked(at place) {
 	}
 	n := 0
 	for _, d := range h.held {
-		if d.nth > at.signals {
+		if d.nth > at.broadcasts {
 			break
 		}
 		h.push(d)
 		h.waits -= weight(d)
-		if n++; !d.IsSignal() {
+		if n++; !d.IsBroadcast() {
 			h.head = d.Position
 			h.events--
 		}
@@ -341,7 +341,7 @@ func (h *hub) looked(at place) {
 
 // beyond reports whether the journal, up to last, has more than the hub, and
 // whether to wait before it is read: it may be this Store's own, committed after
-// the signals that wait, and then the hub hears of it when the batch at hand ends.
+// the broadcasts that wait, and then the hub hears of it when the batch at hand ends.
 // One batch is waited for, not those behind it.
 func (h *hub) beyond(last Position) (more, wait bool) {
 	h.mu.Lock()
@@ -373,7 +373,7 @@ func (h *hub) push(d *Delivery) {
 	h.bytes += weight(d)
 	for h.bytes > h.limit && len(h.ring) > 1 {
 		old := h.ring[0]
-		if !old.IsSignal() {
+		if !old.IsBroadcast() {
 			h.base = old.Position
 		}
 		h.bytes -= weight(old)
@@ -424,7 +424,7 @@ func (h *hub) take(w *Watch) ([]*Delivery, <-chan struct{}, error) {
 	out := w.batch[:0]
 	for _, d := range w.batch {
 		switch {
-		case d.IsSignal():
+		case d.IsBroadcast():
 			if d.nth <= w.since {
 				continue
 			}
@@ -449,9 +449,9 @@ func (h *hub) join(w *Watch) bool {
 	}
 	w.live = true
 	w.next = h.start
-	// Signals older than the watch's place are not for it.
+	// Broadcasts older than the watch's place are not for it.
 	for i, d := range h.ring {
-		if !d.IsSignal() && d.Position.Compare(w.pos) <= 0 {
+		if !d.IsBroadcast() && d.Position.Compare(w.pos) <= 0 {
 			w.next = h.start + uint64(i) + 1
 		}
 	}

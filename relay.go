@@ -11,48 +11,54 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Bounds of passing signals on. What does not fit is dropped, the oldest first.
+// Bounds of passing broadcasts on. What does not fit is dropped, the oldest first.
 const (
-	maxQueuedSignals = 4 << 20 // bytes that wait for one who does not keep up
-	maxSignalSlice   = 1 << 20 // bytes that go out at once, if more than one signal
-	maxHeldSignals   = 1 << 20 // bytes that wait in a hub for events
-	maxOrigin        = 1 << 10 // bytes of the names of all Stores on a signal's way
+	maxQueuedBroadcasts = 4 << 20 // bytes that wait for one who does not keep up
+	maxBroadcastSlice   = 1 << 20 // bytes that go out at once, if more than one broadcast
+	maxHeldBroadcasts   = 1 << 20 // bytes that wait in a hub for events
+	maxOrigin           = 1 << 10 // bytes of the names of all Stores on a broadcast's way
 
 	sendTimeout    = 5 * time.Second
 	receiveRetries = time.Second // how long until a Receive that ended is called again
 )
 
-// exchange passes signals on between the watchers of a Store, the backend, if
-// that is a Relay, and those who receive from [Store.Signals].
+// exchange passes broadcasts on between the watchers of a Store, the backend, if
+// that is a Relay, and those who receive from [Store.Broadcasts].
 type exchange struct {
 	store  *Store
 	origin string          // the Store's name
 	over   <-chan struct{} // closed when the Store closes
 
 	mu   sync.Mutex
-	outs []*signalQueue // where signals go; never changed, only replaced
+	outs []*broadcastQueue // where broadcasts go; never changed, only replaced
 }
 
 func newExchange(s *Store, over <-chan struct{}) *exchange {
 	return &exchange{store: s, origin: NewID("store"), over: over}
 }
 
-// Signals returns the way by which other Stores share this one's signals, for a
-// server that offers it to them. What is sent reaches the watchers of this
-// Store, other processes and whoever receives here, with its Origin and this
-// Store's added; ErrInvalid: one of the signals is malformed, the others were
-// sent. What is received is every signal, from anywhere, in the order of
-// each sender; who does not keep up misses some. A Store passes over what bears
-// its own name. Both are ErrClosed once the Store is closed.
-func (s *Store) Signals() journal.Relay { return s.exchange }
+// SendBroadcasts takes in what other Stores, which use this one as their backend,
+// broadcast. It reaches the watchers of this Store, other processes and whoever
+// receives here, with its Origin and this Store's added. ErrInvalid: one of the
+// broadcasts is malformed, the others were sent. ErrClosed once the Store is closed.
+func (s *Store) SendBroadcasts(ctx context.Context, list []journal.Broadcast) error {
+	return s.exchange.send(ctx, list)
+}
 
-// Send implements [Relay].
-func (x *exchange) Send(ctx context.Context, signals []journal.Signal) error {
+// ReceiveBroadcasts calls hear with every broadcast, from anywhere, in the order of
+// each sender, until ctx ends; then it returns nil. A receiver that does not keep up
+// misses some. A Store passes over what bears its own name. ErrClosed once the Store
+// is closed.
+func (s *Store) ReceiveBroadcasts(ctx context.Context, hear func(journal.Broadcast)) error {
+	return s.exchange.receive(ctx, hear)
+}
+
+func (x *exchange) send(ctx context.Context, broadcasts []journal.Broadcast) error {
 	var malformed error
-	for _, sig := range signals {
+	for _, sig := range broadcasts {
 		select {
 		case <-x.over:
-			return fmt.Errorf("send signals: %w", ErrClosed)
+			return fmt.Errorf("send broadcasts: %w", ErrClosed)
 		default:
 		}
 		err := journal.CheckAnySpaceName(sig.Space)
@@ -63,7 +69,7 @@ func (x *exchange) Send(ctx context.Context, signals []journal.Signal) error {
 			err = checkEvent(&sig.Event)
 		}
 		if err != nil {
-			malformed = fmt.Errorf("send a signal to %.80q: %w", sig.Space, err)
+			malformed = fmt.Errorf("send a broadcast to %.80q: %w", sig.Space, err)
 			continue
 		}
 		sig.Origin = strings.TrimSpace(sig.Origin + " " + x.origin)
@@ -74,8 +80,7 @@ func (x *exchange) Send(ctx context.Context, signals []journal.Signal) error {
 	return malformed
 }
 
-// Receive implements [Relay].
-func (x *exchange) Receive(ctx context.Context, hear func(journal.Signal)) error {
+func (x *exchange) receive(ctx context.Context, hear func(journal.Broadcast)) error {
 	q := x.open()
 	defer x.shut(q)
 	for {
@@ -91,40 +96,40 @@ func (x *exchange) Receive(ctx context.Context, hear func(journal.Signal)) error
 		case ctx.Err() != nil:
 			return nil
 		default:
-			return fmt.Errorf("receive signals: %w", ErrClosed)
+			return fmt.Errorf("receive broadcasts: %w", ErrClosed)
 		}
 	}
 }
 
-// attach makes the backend's relay one way out, and the way in.
-func (x *exchange) attach(ctx context.Context, r journal.Relay, tasks *sync.WaitGroup) {
+// attach makes the backend one way out, and the way in.
+func (x *exchange) attach(ctx context.Context, can journal.Capabilities, tasks *sync.WaitGroup) {
 	q := x.open()
-	tasks.Go(func() { x.drain(ctx, r, q) })
-	tasks.Go(func() { x.listen(ctx, r, q) })
+	tasks.Go(func() { x.drain(ctx, can.SendBroadcasts, q) })
+	tasks.Go(func() { x.listen(ctx, can.ReceiveBroadcasts, q) })
 }
 
-// drain sends what is in q until ctx ends. A relay that hangs or fails costs the
-// signals that it was given.
-func (x *exchange) drain(ctx context.Context, to journal.Relay, q *signalQueue) {
+// drain sends what is in q until ctx ends. A backend that hangs or fails costs the
+// broadcasts that it was given.
+func (x *exchange) drain(ctx context.Context, to func(context.Context, []journal.Broadcast) error, q *broadcastQueue) {
 	for failing := false; ; {
 		slice := q.take(ctx.Done(), nil)
 		if slice == nil {
 			return
 		}
 		limited, cancel := context.WithTimeout(ctx, sendTimeout)
-		err := to.Send(limited, slice)
+		err := to(limited, slice)
 		cancel()
 		if err != nil && !failing && ctx.Err() == nil {
-			x.store.log.Warn("signals do not reach other processes", "error", err)
+			x.store.log.Warn("broadcasts do not reach other processes", "error", err)
 		}
 		failing = err != nil
 	}
 }
 
 // listen takes in what other processes send until ctx ends.
-func (x *exchange) listen(ctx context.Context, from journal.Relay, own *signalQueue) {
+func (x *exchange) listen(ctx context.Context, from func(context.Context, func(journal.Broadcast)) error, own *broadcastQueue) {
 	for ctx.Err() == nil {
-		err := from.Receive(ctx, func(sig journal.Signal) {
+		err := from(ctx, func(sig journal.Broadcast) {
 			if strings.Contains(sig.Origin, x.origin) {
 				return // it began here or came through here
 			}
@@ -132,22 +137,22 @@ func (x *exchange) listen(ctx context.Context, from journal.Relay, own *signalQu
 			x.publish(sig, own)
 		})
 		if ctx.Err() == nil {
-			x.store.log.Warn("signals of other processes are not heard; will try again", "error", err)
+			x.store.log.Warn("broadcasts of other processes are not heard; will try again", "error", err)
 			pause(ctx, receiveRetries)
 		}
 	}
 }
 
-// show delivers a signal of another Store to the watchers here.
-func (x *exchange) show(sig journal.Signal) {
+// show delivers a broadcast of another Store to the watchers here.
+func (x *exchange) show(sig journal.Broadcast) {
 	if h := x.store.hubs.find(sig.Space); h != nil {
 		sig.Event.Position = Position{}
-		h.signal(&Delivery{Event: sig.Event})
+		h.broadcast(&Delivery{Event: sig.Event})
 	}
 }
 
-// publish queues a signal for everyone but from.
-func (x *exchange) publish(sig journal.Signal, from *signalQueue) {
+// publish queues a broadcast for everyone but from.
+func (x *exchange) publish(sig journal.Broadcast, from *broadcastQueue) {
 	x.mu.Lock()
 	outs := x.outs
 	x.mu.Unlock()
@@ -158,48 +163,48 @@ func (x *exchange) publish(sig journal.Signal, from *signalQueue) {
 	}
 }
 
-// busy reports whether signals go anywhere but to watchers.
+// busy reports whether broadcasts go anywhere but to watchers.
 func (x *exchange) busy() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.outs) > 0
 }
 
-func (x *exchange) open() *signalQueue {
-	q := &signalQueue{wake: make(chan struct{}, 1)}
+func (x *exchange) open() *broadcastQueue {
+	q := &broadcastQueue{wake: make(chan struct{}, 1)}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.outs = append(slices.Clone(x.outs), q)
 	return q
 }
 
-func (x *exchange) shut(q *signalQueue) {
+func (x *exchange) shut(q *broadcastQueue) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.outs = slices.DeleteFunc(slices.Clone(x.outs), func(o *signalQueue) bool { return o == q })
+	x.outs = slices.DeleteFunc(slices.Clone(x.outs), func(o *broadcastQueue) bool { return o == q })
 }
 
-// signalQueue holds signals for one who takes them at their own speed.
-type signalQueue struct {
+// broadcastQueue holds broadcasts for one who takes them at their own speed.
+type broadcastQueue struct {
 	mu    sync.Mutex
-	list  []journal.Signal
+	list  []journal.Broadcast
 	bytes int
 
 	wake chan struct{} // capacity 1: list is not empty
 }
 
-func signalWeight(sig *journal.Signal) int {
+func broadcastWeight(sig *journal.Broadcast) int {
 	return len(sig.Origin) + len(sig.Space) + sig.Event.Size() + 16*len(sig.Event.Refs) + 256
 }
 
 // put never waits: the oldest make room.
-func (q *signalQueue) put(sig journal.Signal) {
+func (q *broadcastQueue) put(sig journal.Broadcast) {
 	q.mu.Lock()
 	q.list = append(q.list, sig)
-	q.bytes += signalWeight(&sig)
-	for q.bytes > maxQueuedSignals {
-		q.bytes -= signalWeight(&q.list[0])
-		q.list[0] = journal.Signal{}
+	q.bytes += broadcastWeight(&sig)
+	for q.bytes > maxQueuedBroadcasts {
+		q.bytes -= broadcastWeight(&q.list[0])
+		q.list[0] = journal.Broadcast{}
 		q.list = q.list[1:]
 	}
 	q.mu.Unlock()
@@ -209,14 +214,14 @@ func (q *signalQueue) put(sig journal.Signal) {
 	}
 }
 
-// take waits for signals and returns some, in order; none when one of the
+// take waits for broadcasts and returns some, in order; none when one of the
 // channels was closed.
-func (q *signalQueue) take(done, over <-chan struct{}) []journal.Signal {
+func (q *broadcastQueue) take(done, over <-chan struct{}) []journal.Broadcast {
 	for {
 		q.mu.Lock()
 		n, size := 0, 0
-		for n < len(q.list) && (n == 0 || size+signalWeight(&q.list[n]) <= maxSignalSlice) {
-			size += signalWeight(&q.list[n])
+		for n < len(q.list) && (n == 0 || size+broadcastWeight(&q.list[n]) <= maxBroadcastSlice) {
+			size += broadcastWeight(&q.list[n])
 			n++
 		}
 		slice := q.list[:n:n]

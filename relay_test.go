@@ -16,15 +16,15 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// bus is a Relay that passes every signal to everyone, its sender included. It
-// is also one backend, on which a test opens several Stores.
+// bus is a backend, on which a test opens several Stores, that passes every
+// broadcast to everyone, its sender included.
 type bus struct {
 	*faults
-	hangs chan struct{} // when not nil, Send waits until it is closed
+	hangs chan struct{} // when not nil, send waits until it is closed
 
 	mu    sync.Mutex
-	hears []func(journal.Signal)
-	ends  chan error    // what Receive is to return before its time
+	hears []func(journal.Broadcast)
+	ends  chan error    // what receive is to return before its time
 	heads chan struct{} // when not nil, Heads waits until it is closed
 }
 
@@ -35,7 +35,11 @@ func newBus(t *testing.T) *bus {
 	return b
 }
 
-func (b *bus) Send(ctx context.Context, signals []journal.Signal) error {
+func (b *bus) Capabilities() journal.Capabilities {
+	return journal.Capabilities{Durability: journal.None, SendBroadcasts: b.send, ReceiveBroadcasts: b.receive}
+}
+
+func (b *bus) send(ctx context.Context, broadcasts []journal.Broadcast) error {
 	if b.hangs != nil {
 		select {
 		case <-b.hangs:
@@ -45,7 +49,7 @@ func (b *bus) Send(ctx context.Context, signals []journal.Signal) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, sig := range signals {
+	for _, sig := range broadcasts {
 		for _, hear := range b.hears {
 			hear(sig)
 		}
@@ -53,7 +57,7 @@ func (b *bus) Send(ctx context.Context, signals []journal.Signal) error {
 	return nil
 }
 
-func (b *bus) Receive(ctx context.Context, hear func(journal.Signal)) error {
+func (b *bus) receive(ctx context.Context, hear func(journal.Broadcast)) error {
 	b.mu.Lock()
 	b.hears = append(b.hears, hear)
 	b.mu.Unlock()
@@ -79,9 +83,9 @@ func (b *bus) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error)
 // quiet never looks at the journal by itself.
 var quiet = &thole.Options{Poll: time.Hour, Sweep: -1}
 
-func signal(t *testing.T, sp *thole.Space, data any) {
+func broadcast(t *testing.T, sp *thole.Space, data any) {
 	t.Helper()
-	if err := sp.Signal("app/x", "x.progress", data); err != nil {
+	if err := sp.Broadcast("app/x", "x.progress", data); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -96,7 +100,7 @@ func hears(t *testing.T, who string, w *thole.Watch, want string) {
 	}
 }
 
-func TestSignalsReachTheWatchersOfOtherProcessesAfterWhatWasCommittedBefore(t *testing.T) {
+func TestBroadcastsReachTheWatchersOfOtherProcessesAfterWhatWasCommittedBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t)
 		here, there := openOn(t, b, quiet).Space("project:shop"), openOn(t, b, quiet).Space("project:shop")
@@ -104,14 +108,14 @@ func TestSignalsReachTheWatchersOfOtherProcessesAfterWhatWasCommittedBefore(t *t
 		start := time.Now()
 		mine, theirs := watch(t, here, nil), watch(t, there, nil)
 		commitNumbers(t, there, 1, 3)
-		signal(t, there, 4)
-		signal(t, there, 5)
+		broadcast(t, there, 4)
+		broadcast(t, there, 5)
 		hears(t, "there", theirs, "1 2 3 ~4 ~5")
 		hears(t, "here", mine, "1 2 3 ~4 ~5")
 		commitNumbers(t, here, 6, 6)
-		signal(t, here, 7) // its sender is as far as its watchers are
+		broadcast(t, here, 7) // its sender is as far as its watchers are
 		hears(t, "there", theirs, "6 ~7")
-		signal(t, there, 8)
+		broadcast(t, there, 8)
 		hears(t, "here", mine, "6 ~7 ~8")
 		synctest.Wait()
 		commitNumbers(t, here, 9, 9)
@@ -122,7 +126,7 @@ func TestSignalsReachTheWatchersOfOtherProcessesAfterWhatWasCommittedBefore(t *t
 	})
 }
 
-func TestASignalIsNotHeldForAJournalThatIsGone(t *testing.T) {
+func TestABroadcastIsNotHeldForAJournalThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t)
 		here, there := openOn(t, b, quiet).Space("project:shop"), openOn(t, b, quiet).Space("project:shop")
@@ -130,9 +134,9 @@ func TestASignalIsNotHeldForAJournalThatIsGone(t *testing.T) {
 		commitNumbers(t, here, 1, 1)
 		w := watch(t, here, nil)
 		for _, origin := range []string{"store_x", "store_y"} {
-			sig := journal.Signal{Origin: origin, Space: here.Name(),
+			sig := journal.Broadcast{Origin: origin, Space: here.Name(),
 				Event: thole.Event{Stream: "app/x", Type: "x.progress", Data: []byte(`2`)}}
-			if err := there.Store().Signals().Send(t.Context(), []journal.Signal{sig}); err != nil {
+			if err := there.Store().SendBroadcasts(t.Context(), []journal.Broadcast{sig}); err != nil {
 				t.Fatal(err)
 			}
 			hears(t, origin, w, "~2")
@@ -140,7 +144,7 @@ func TestASignalIsNotHeldForAJournalThatIsGone(t *testing.T) {
 	})
 }
 
-func TestARelayThatHangsHoldsNobodyUp(t *testing.T) {
+func TestABackendWhoseBroadcastsHangHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t)
 		b.hangs = make(chan struct{})
@@ -150,7 +154,7 @@ func TestARelayThatHangsHoldsNobodyUp(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		for range 200 {
-			signal(t, sp, strings.Repeat("x", 50_000))
+			broadcast(t, sp, strings.Repeat("x", 50_000))
 		}
 		commitNumbers(t, sp, 1, 1)
 		for {
@@ -158,7 +162,7 @@ func TestARelayThatHangsHoldsNobodyUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !ds[len(ds)-1].IsSignal() {
+			if !ds[len(ds)-1].IsBroadcast() {
 				break
 			}
 		}
@@ -166,15 +170,15 @@ func TestARelayThatHangsHoldsNobodyUp(t *testing.T) {
 			t.Errorf("waited %v", waited)
 		}
 		// What a relay is too slow for is dropped: the oldest.
-		var heard []journal.Signal
+		var heard []journal.Broadcast
 		b.mu.Lock()
-		b.hears = append(b.hears, func(sig journal.Signal) { heard = append(heard, sig) })
+		b.hears = append(b.hears, func(sig journal.Broadcast) { heard = append(heard, sig) })
 		b.mu.Unlock()
-		signal(t, sp, "last")
+		broadcast(t, sp, "last")
 		close(b.hangs)
 		synctest.Wait()
 		if n := len(heard); n < 50 || n > 105 || string(heard[n-1].Event.Data) != `"last"` {
-			t.Errorf("heard %d signals, want the last 5 MiB at most, and the last one", n)
+			t.Errorf("heard %d broadcasts, want the last 5 MiB at most, and the last one", n)
 		}
 	})
 }
@@ -184,10 +188,10 @@ func TestAStoreClosesWhileItsRelayHangs(t *testing.T) {
 		b := newBus(t)
 		b.hangs = make(chan struct{})
 		s := openOn(t, b, quiet)
-		signal(t, s.Space("project:shop"), 1)
+		broadcast(t, s.Space("project:shop"), 1)
 		synctest.Wait()
 		received := make(chan error)
-		go func() { received <- s.Signals().Receive(t.Context(), func(journal.Signal) {}) }()
+		go func() { received <- s.ReceiveBroadcasts(t.Context(), func(journal.Broadcast) {}) }()
 		synctest.Wait()
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -195,13 +199,13 @@ func TestAStoreClosesWhileItsRelayHangs(t *testing.T) {
 		if err := <-received; !errors.Is(err, thole.ErrClosed) {
 			t.Errorf("Receive: got %v, want ErrClosed", err)
 		}
-		if err := s.Signals().Send(t.Context(), make([]journal.Signal, 1)); !errors.Is(err, thole.ErrClosed) {
+		if err := s.SendBroadcasts(t.Context(), make([]journal.Broadcast, 1)); !errors.Is(err, thole.ErrClosed) {
 			t.Errorf("Send: got %v, want ErrClosed", err)
 		}
 	})
 }
 
-func TestReceivingGoesOnWhenTheRelayBreaksOff(t *testing.T) {
+func TestReceivingGoesOnWhenTheBackendBreaksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t)
 		here, there := openOn(t, b, quiet).Space("project:shop"), openOn(t, b, quiet).Space("project:shop")
@@ -214,14 +218,14 @@ func TestReceivingGoesOnWhenTheRelayBreaksOff(t *testing.T) {
 		synctest.Wait()
 		b.ends <- nil
 		time.Sleep(2 * time.Second)
-		signal(t, there, 1)
+		broadcast(t, there, 1)
 		hears(t, "after a break", w, "~1")
 	})
 }
 
-// A store behind another one, as through a server, shares signals with it and
-// with all that it shares signals with.
-func TestSignalsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
+// A store behind another one, as through a server, shares broadcasts with it and
+// with all that it shares broadcasts with.
+func TestBroadcastsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t)
 		first, second := openOn(t, b, quiet), openOn(t, b, quiet)
@@ -231,7 +235,7 @@ func TestSignalsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
 		heard := make(map[string][]string)
 		for name, s := range map[string]*thole.Store{"first": first, "second": second} {
 			go func() {
-				err := s.Signals().Receive(ctx, func(sig journal.Signal) {
+				err := s.ReceiveBroadcasts(ctx, func(sig journal.Broadcast) {
 					mu.Lock()
 					defer mu.Unlock()
 					from, _, passed := strings.Cut(sig.Origin, " ")
@@ -247,16 +251,16 @@ func TestSignalsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
 		}
 		synctest.Wait()
 		data := []byte(`1`)
-		sig := journal.Signal{Origin: "store_remote", Space: "user:1", Event: thole.Event{
+		sig := journal.Broadcast{Origin: "store_remote", Space: "user:1", Event: thole.Event{
 			Stream: "app/x", Type: "x.progress", Data: data, Position: thole.Position{Epoch: "0001ffffffff", Seq: 1}}}
-		if err := first.Signals().Send(ctx, []journal.Signal{sig}); err != nil {
+		if err := first.SendBroadcasts(ctx, []journal.Broadcast{sig}); err != nil {
 			t.Fatal(err)
 		}
 		data[0] = '9' // the caller's again
 		synctest.Wait()
-		signal(t, second.Space("user:1"), 2)
+		broadcast(t, second.Space("user:1"), 2)
 		synctest.Wait()
-		signal(t, first.Space("user:1"), 3)
+		broadcast(t, first.Space("user:1"), 3)
 		synctest.Wait()
 		hears(t, "first", at1, "~1 ~2 ~3")
 		hears(t, "second", at2, "~1 ~2 ~3")
@@ -268,12 +272,12 @@ func TestSignalsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
 				t.Errorf("received from the %s: got %q, want %q", name, got, want)
 			}
 		}
-		for _, bad := range []journal.Signal{
+		for _, bad := range []journal.Broadcast{
 			{Origin: "x", Space: "nowhere", Event: sig.Event},
 			{Origin: "x", Space: "user:1", Event: thole.Event{Stream: "s", Type: "x.y", Data: []byte(`{`)}},
 			{Origin: strings.Repeat("x", 1<<10), Space: "user:1", Event: sig.Event},
 		} {
-			if err := first.Signals().Send(t.Context(), []journal.Signal{bad, sig}); !errors.Is(err, thole.ErrInvalid) {
+			if err := first.SendBroadcasts(t.Context(), []journal.Broadcast{bad, sig}); !errors.Is(err, thole.ErrInvalid) {
 				t.Errorf("%.100v: got %v, want ErrInvalid", bad, err)
 			}
 			synctest.Wait()
@@ -282,7 +286,7 @@ func TestSignalsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
 	})
 }
 
-func TestSignalsThatWaitForTheJournalAreBounded(t *testing.T) {
+func TestBroadcastsThatWaitForTheJournalAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t)
 		here, there := openOn(t, b, quiet).Space("project:shop"), openOn(t, b, quiet).Space("project:shop")
@@ -291,7 +295,7 @@ func TestSignalsThatWaitForTheJournalAreBounded(t *testing.T) {
 		b.heads = make(chan struct{}) // no look at the journal succeeds
 		commitNumbers(t, there, 1, 1)
 		for range 100 {
-			signal(t, there, strings.Repeat("x", 50_000))
+			broadcast(t, there, strings.Repeat("x", 50_000))
 			synctest.Wait()
 		}
 		close(b.heads)
@@ -299,17 +303,17 @@ func TestSignalsThatWaitForTheJournalAreBounded(t *testing.T) {
 		commitNumbers(t, here, 2, 2)
 		ds, err := w.Next(t.Context())
 		if n := len(ds); err != nil || n < 10 || n > 30 {
-			t.Errorf("got %d deliveries, %v; want two events and about 1 MiB of signals", n, err)
+			t.Errorf("got %d deliveries, %v; want two events and about 1 MiB of broadcasts", n, err)
 		}
-		if ds[0].IsSignal() {
-			t.Error("a signal before the event that was committed before it")
+		if ds[0].IsBroadcast() {
+			t.Error("a broadcast before the event that was committed before it")
 		}
 	})
 }
 
-// A signal waits for a look at the journal, which does not come, and so do the events
+// A broadcast waits for a look at the journal, which does not come, and so do the events
 // behind it: until they are too much.
-func TestTooMuchThatWaitsCostsTheSignalsAndNoEvent(t *testing.T) {
+func TestTooMuchThatWaitsCostsTheBroadcastsAndNoEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t)
 		sp := openOn(t, b, quiet).Space("project:shop")
@@ -319,7 +323,7 @@ func TestTooMuchThatWaitsCostsTheSignalsAndNoEvent(t *testing.T) {
 		synctest.Wait()
 		b.heads = make(chan struct{})
 		defer close(b.heads)
-		signal(t, sp, "lost")
+		broadcast(t, sp, "lost")
 		refs := slices.Repeat([]string{strings.Repeat("r", 250)}, 200)
 		var want []string
 		for i := 1; i <= 40; i++ { // of 50 kB each
@@ -332,7 +336,7 @@ func TestTooMuchThatWaitsCostsTheSignalsAndNoEvent(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if got, err := collect(ctx, w, len(want)); err != nil || got != strings.Join(want, " ") {
-			t.Errorf("behind the signal: got %q, %v; want %q", got, err, want)
+			t.Errorf("behind the broadcast: got %q, %v; want %q", got, err, want)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// shards is group commit for a backend that is [Sharded]: a batcher for each
+// shards is group commit for a backend that has several shards: a batcher for each
 // shard, so that none waits for, or fails with, another. Any other backend is
 // one shard.
 type shards struct {
@@ -20,8 +20,8 @@ type shards struct {
 func newShards(b journal.Backend, written func([]Commit, []Result, error), ended func()) *shards {
 	s := &shards{of: func(string) int { return 0 }}
 	n := 1
-	if sharded, ok := b.(journal.Sharded); ok {
-		n, s.of = sharded.Shards(), sharded.Shard
+	if can := b.Capabilities(); can.Shard != nil {
+		n, s.of = can.Shards, can.Shard
 	}
 	var one sync.Mutex // of several batchers
 	for range n {

@@ -19,9 +19,11 @@ type halves struct {
 	gate chan error
 }
 
-func (h halves) Shards() int { return 2 }
+func (h halves) Capabilities() journal.Capabilities {
+	return journal.Capabilities{Durability: journal.None, Shards: 2, Shard: h.shard}
+}
 
-func (h halves) Shard(space string) int {
+func (h halves) shard(space string) int {
 	if strings.HasPrefix(space, "user:") {
 		return 1
 	}
@@ -30,11 +32,11 @@ func (h halves) Shard(space string) int {
 
 func (h halves) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
 	for _, c := range batch {
-		if h.Shard(c.Space) != h.Shard(batch[0].Space) {
+		if h.shard(c.Space) != h.shard(batch[0].Space) {
 			h.t.Errorf("a batch holds commits to %s and %s", batch[0].Space, c.Space)
 		}
 	}
-	if h.Shard(batch[0].Space) == 1 {
+	if h.shard(batch[0].Space) == 1 {
 		if err := <-h.gate; err != nil {
 			return nil, err
 		}

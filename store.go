@@ -54,7 +54,7 @@ type Store struct {
 	expiry   *expiry
 	concepts *Concepts
 
-	exchange *exchange // of signals
+	exchange *exchange // of broadcasts
 	taps     taps      // who hears of every space
 
 	stop  context.CancelFunc
@@ -102,15 +102,16 @@ func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error)
 	s.batch = newShards(b, s.written, s.hubs.resume)
 	s.tasks.Go(func() { s.batch.run() })
 	s.tasks.Go(func() { s.poll(background) })
-	if w, ok := b.(journal.Watcher); ok {
+	can := b.Capabilities()
+	if can.Hints != nil {
 		s.tasks.Go(func() {
-			if err := w.Watch(background, s.hinted); err != nil && background.Err() == nil {
+			if err := can.Hints(background, s.hinted); err != nil && background.Err() == nil {
 				s.log.Warn("backend stopped giving hints; polling goes on", "error", err)
 			}
 		})
 	}
-	if r, ok := b.(journal.Relay); ok {
-		s.exchange.attach(background, r, &s.tasks)
+	if can.SendBroadcasts != nil {
+		s.exchange.attach(background, can, &s.tasks)
 	}
 	if o.Sweep > 0 {
 		s.tasks.Go(func() { s.sweepLoop(background) })
@@ -133,12 +134,7 @@ func (s *Store) Backend() journal.Backend { return s.backend }
 func (s *Store) Concepts() *Concepts { return s.concepts }
 
 // Durability says what an acknowledged commit survives.
-func (s *Store) Durability() journal.Durability {
-	if d, ok := s.backend.(journal.Durable); ok {
-		return d.Durability()
-	}
-	return journal.Sync
-}
+func (s *Store) Durability() journal.Durability { return s.backend.Capabilities().Durability }
 
 // Now returns the store's time: UTC, in microseconds, never going back.
 func (s *Store) Now() time.Time { return s.clock.now() }

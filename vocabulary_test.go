@@ -124,15 +124,9 @@ func TestAQueryMatchesAllItsFields(t *testing.T) {
 	}
 }
 
-// grade is a backend without Durable.
-type grade struct{ journal.Backend }
-
 func TestAStoreSaysHowDurableItIs(t *testing.T) {
 	if got := openOn(t, memstore.New(), nil).Durability(); got != journal.None {
 		t.Errorf("memstore: got %q, want %q", got, journal.None)
-	}
-	if got := openOn(t, grade{memstore.New()}, nil).Durability(); got != journal.Sync {
-		t.Errorf("one that does not say: got %q, want %q", got, journal.Sync)
 	}
 }
 

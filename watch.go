@@ -10,16 +10,16 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Delivery is what a watch hands out: a durable event, or a signal, which has
+// Delivery is what a watch hands out: a durable event, or a broadcast, which has
 // no position. It is shared by all watchers and must not be changed.
 type Delivery struct {
 	Event
-	nth     uint64 // of a signal: how many came to the hub before it, and itself
+	nth     uint64 // of a broadcast: how many came to the hub before it, and itself
 	encoded atomic.Pointer[[]byte]
 }
 
-// IsSignal reports whether d is live only.
-func (d *Delivery) IsSignal() bool { return d.Position.IsZero() }
+// IsBroadcast reports whether d is live only.
+func (d *Delivery) IsBroadcast() bool { return d.Position.IsZero() }
 
 // Encoded returns encode(d), computed once for all watchers of d: there must be
 // only one kind of encode in a program.
@@ -39,11 +39,11 @@ type WatchOptions struct {
 	Oldest  bool     // begin with the oldest event that is kept; After is then ignored
 	Streams []string // only these; "a/*" matches every stream below a/. Empty: all
 	Types   []string // only these; "noun.*" matches any verb. Empty: all
-	Durable bool     // no signals
+	Durable bool     // no broadcasts
 }
 
 func (o *WatchOptions) match(d *Delivery) bool {
-	if o.Durable && d.IsSignal() {
+	if o.Durable && d.IsBroadcast() {
 		return false
 	}
 	return matchAny(o.Streams, d.Stream) && matchAny(o.Types, d.Type)
@@ -60,7 +60,7 @@ func matchAny(patterns []string, name string) bool {
 
 // Watch is a cursor in motion. It holds a place, not a queue: a slow reader
 // costs no memory, is caught up from the journal and misses no event (it may
-// miss signals). A Watch is for one goroutine.
+// miss broadcasts). A Watch is for one goroutine.
 type Watch struct {
 	sp   *Space
 	hub  *hub
@@ -72,7 +72,7 @@ type Watch struct {
 	done bool
 
 	next  uint64      // index in the hub's ring; valid while live
-	since uint64      // how many signals of the hub came before this watch
+	since uint64      // how many broadcasts of the hub came before this watch
 	batch []*Delivery // what Next returned last
 }
 
@@ -103,7 +103,7 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 		at = hub.place()
 		head, err = sp.Head(ctx)
 	}
-	w.era, w.since = at.era, at.signals
+	w.era, w.since = at.era, at.broadcasts
 	switch {
 	case err != nil:
 	case w.opts.Oldest:
@@ -126,9 +126,9 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 // out. A new watch with After set to it goes on without a gap.
 func (w *Watch) Position() Position { return w.pos }
 
-// Next waits for deliveries and returns at least one, in journal order. A signal
+// Next waits for deliveries and returns at least one, in journal order. A broadcast
 // comes after every event that was acknowledged, through any process, before the
-// signal was sent. The slice is valid until the next call. Errors: ctx's,
+// broadcast was sent. The slice is valid until the next call. Errors: ctx's,
 // ErrClosed when the store
 // or the watch was closed, *TrimmedError when the place was purged or the space
 // was changed by something else than commits. Then read the state anew; the next
@@ -287,11 +287,11 @@ func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(
 	return func() { cancel(); <-ended }, nil
 }
 
-// Signal sends a live-only message to whoever watches the space: through this
-// process and, when the backend is a [Relay], through others. It is never stored,
+// Broadcast sends a live-only message to whoever watches the space: through this
+// process and, when the backend carries broadcasts, through others. It is never stored,
 // does not wait, and nothing may depend on its arrival. Watchers get it after
 // every event of the space that was acknowledged before the call.
-func (sp *Space) Signal(stream, typ string, data any) error {
+func (sp *Space) Broadcast(stream, typ string, data any) error {
 	if sp.err != nil {
 		return sp.err
 	}
@@ -308,10 +308,10 @@ func (sp *Space) Signal(stream, typ string, data any) error {
 		return err
 	}
 	if hub != nil {
-		hub.signal(&Delivery{Event: e})
+		hub.broadcast(&Delivery{Event: e})
 	}
 	if relayed {
-		sp.store.exchange.publish(journal.Signal{Origin: sp.store.exchange.origin, Space: sp.name, Event: e}, nil)
+		sp.store.exchange.publish(journal.Broadcast{Origin: sp.store.exchange.origin, Space: sp.name, Event: e}, nil)
 	}
 	return nil
 }

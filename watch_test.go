@@ -27,7 +27,7 @@ func watch(t *testing.T, sp *thole.Space, opts *thole.WatchOptions) *thole.Watch
 	return w
 }
 
-// collect takes n deliveries, each as "data" or, a signal, as "~data".
+// collect takes n deliveries, each as "data" or, a broadcast, as "~data".
 func collect(ctx context.Context, w *thole.Watch, n int) (string, error) {
 	var out []string
 	for len(out) < n {
@@ -37,7 +37,7 @@ func collect(ctx context.Context, w *thole.Watch, n int) (string, error) {
 		}
 		for _, d := range ds {
 			mark := ""
-			if d.IsSignal() {
+			if d.IsBroadcast() {
 				mark = "~"
 			}
 			out = append(out, mark+string(d.Data))
@@ -125,7 +125,7 @@ func TestAWatchOfANewSpaceShowsNothingOfTheRemovedOne(t *testing.T) {
 	if got, err := collect(t.Context(), anew, 2); err != nil || got != "11 12" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if err := a.Signal("s", "x.said", 13); err != nil {
+	if err := a.Broadcast("s", "x.said", 13); err != nil {
 		t.Fatal(err)
 	}
 	commitNumbers(t, a, 14, 14)
@@ -298,24 +298,24 @@ func TestAPurgeEndsOnlyWatchesWhosePlaceIsGone(t *testing.T) {
 	}
 }
 
-func TestSignalsComeAfterWhatWasCommittedBeforeThem(t *testing.T) {
+func TestBroadcastsComeAfterWhatWasCommittedBeforeThem(t *testing.T) {
 	sp := open(t, nil).Space("project:shop")
-	if err := sp.Signal("app/x", "x.progress", 0); err != nil {
+	if err := sp.Broadcast("app/x", "x.progress", 0); err != nil {
 		t.Errorf("unwatched: got %v", err)
 	}
 	w := watch(t, sp, nil)
 	durable := watch(t, sp, &thole.WatchOptions{Durable: true})
-	signal := func(n int) {
+	broadcast := func(n int) {
 		t.Helper()
-		if err := sp.As("user:1").Signal("app/x", "x.progress", n); err != nil {
+		if err := sp.As("user:1").Broadcast("app/x", "x.progress", n); err != nil {
 			t.Fatal(err)
 		}
 	}
 	commitNumbers(t, sp, 1, 1)
-	signal(2)
+	broadcast(2)
 	late := watch(t, sp, nil)
 	commitNumbers(t, sp, 3, 3)
-	signal(4)
+	broadcast(4)
 	if got, err := collect(t.Context(), w, 4); err != nil || got != "1 ~2 3 ~4" {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -323,9 +323,9 @@ func TestSignalsComeAfterWhatWasCommittedBeforeThem(t *testing.T) {
 		t.Errorf("durable: got %q, %v", got, err)
 	}
 	if got, err := collect(t.Context(), late, 2); err != nil || got != "3 ~4" {
-		t.Errorf("late: got %q, %v; want no signal from before", got, err)
+		t.Errorf("late: got %q, %v; want no broadcast from before", got, err)
 	}
-	for _, bad := range []error{sp.Signal("", "x.y", 1), sp.Signal("a", "x.y", func() {}), sp.Store().Space("x").Signal("a", "x.y", 1)} {
+	for _, bad := range []error{sp.Broadcast("", "x.y", 1), sp.Broadcast("a", "x.y", func() {}), sp.Store().Space("x").Broadcast("a", "x.y", 1)} {
 		if !errors.Is(bad, thole.ErrInvalid) {
 			t.Errorf("got %v, want ErrInvalid", bad)
 		}

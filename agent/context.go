@@ -24,7 +24,7 @@ type Context struct {
 	Store *thole.Store
 	// Space is the project's: what is committed through it names the agent as
 	// its actor and the run as its cause, and fails with ErrFenced once the run
-	// has another worker. Watch it for events; signal on it what need not last.
+	// has another worker. Watch it for events; broadcast on it what need not last.
 	Space  *thole.Space
 	Thread string // the conversation, thrd_…
 	Run    string // run_…

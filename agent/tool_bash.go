@@ -24,9 +24,9 @@ func BashTool() Tool {
 	return NewTool("Bash", "Runs a shell command in the project's directory and returns its output. Processes that it leaves behind are ended with it.", bash, nil)
 }
 
-// OutputSignal is the data of the signal tool.output: what a command has
+// OutputBroadcast is the data of the broadcast tool.output: what a command has
 // printed since the last one.
-type OutputSignal = thread.ToolOutput
+type OutputBroadcast = thread.ToolOutput
 
 func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, error) {
 	if in.TimeoutSeconds == 0 {
@@ -45,7 +45,7 @@ func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, er
 		Until:     c.handle.LeaseEnds, // whoever takes the run over then is alone
 		Output: func(text []byte) {
 			// Live only: what is lost here is in the result.
-			_ = c.Space.Signal(thread.Key(c.Thread), "tool.output", OutputSignal{Block: call.ID, Text: string(text)})
+			_ = c.Space.Broadcast(thread.Key(c.Thread), "tool.output", OutputBroadcast{Block: call.ID, Text: string(text)})
 		},
 	})
 	out := Output{Text: res.Output, Meta: map[string]any{

@@ -17,7 +17,7 @@ import (
 // smaller one appear. Clocks order nothing.
 //
 // Durability: when Commit returns, its successful commits have the durability
-// that the backend declares (see [Durable]).
+// that the backend declares (see [Capabilities]).
 //
 // Package backend/backendtest checks every line of this contract.
 type Backend interface {
@@ -73,6 +73,9 @@ type Backend interface {
 	// Purge removes what p names, durably, and does not take a position. It is
 	// ErrNotFound for a space that does not exist.
 	Purge(ctx context.Context, space string, p Purge) error
+
+	// Capabilities says what else the backend can do, now.
+	Capabilities() Capabilities
 
 	// Close is idempotent, waits for what the backend started and leaves no
 	// goroutine. Methods called afterwards return ErrClosed.

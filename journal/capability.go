@@ -5,45 +5,44 @@ import (
 	"time"
 )
 
-// Watcher is an optional ability of a Backend: hints that another process may
-// have committed.
-type Watcher interface {
-	// Watch calls wake until ctx ends, then returns nil. Hints may repeat,
-	// coalesce or be lost; they come only after the commit can be read. An
-	// empty space means "check all".
-	Watch(ctx context.Context, wake func(space string)) error
+// Capabilities say what a [Backend] can do beyond what all can. A function that is
+// nil is a capability that the backend does not have.
+//
+// A Backend around Backends makes its own from the zero value and decides on each
+// field: what it does not pass on, its users do not have. A test of this module
+// fails until it does.
+type Capabilities struct {
+	// Durability is what an acknowledged commit survives. Every backend says it.
+	Durability Durability
+
+	// Hints calls wake when another process may have committed to a space, until
+	// ctx ends; then it returns nil. Hints may repeat, coalesce or be lost; they
+	// come only after the commit can be read. An empty space means "check all".
+	Hints func(ctx context.Context, wake func(space string)) error
+
+	// SendBroadcasts passes broadcasts on to the other processes that share the
+	// backend, and may pass them to this one. They may get lost. It is called by
+	// one goroutine at a time. A backend has this and ReceiveBroadcasts, or neither.
+	SendBroadcasts func(ctx context.Context, list []Broadcast) error
+
+	// ReceiveBroadcasts calls hear with what is sent from now on, one at a time and
+	// in the order of each sender, until ctx ends; then it returns nil.
+	ReceiveBroadcasts func(ctx context.Context, hear func(Broadcast)) error
+
+	// Shards is how many backends this one consists of, each with spaces of its
+	// own; 0 counts as 1. A Store makes batches for each, so that a slow shard does
+	// not hold up the others, nor fail with them. Shard returns the shard of a
+	// space, 0…Shards−1. Both always say the same.
+	Shards int
+	Shard  func(space string) int
+
+	// Check examines the stored bytes and returns what is wrong with them.
+	Check func(ctx context.Context) error
+
+	// Report returns what was repaired and adopted since the backend was opened, a
+	// line for each.
+	Report func() []string
 }
-
-// Sharded is an optional ability of a Backend: to be several, of which each has
-// its own spaces. A Store makes batches for each on its own, so that a slow one
-// holds no other up and an error of one is no other's.
-type Sharded interface {
-	Shards() int            // at least 1, always the same
-	Shard(space string) int // 0…Shards−1, always the same for one space
-}
-
-// Relay is an optional ability of a Backend: to carry signals between the
-// processes that share it. They may get lost; nothing depends on them.
-type Relay interface {
-	// Send passes signals on to who receives in other processes, and may pass
-	// them to this one. It is called by one goroutine at a time.
-	Send(ctx context.Context, signals []Signal) error
-
-	// Receive calls hear with what is sent from now on, one at a time and in the
-	// order of each sender, until ctx ends, then returns nil.
-	Receive(ctx context.Context, hear func(Signal)) error
-}
-
-// Signal is a live-only message on its way between processes.
-type Signal struct {
-	Origin string `json:"origin"` // names the Store that sent it, then those that passed it on
-	Space  string `json:"space"`
-	Event  Event  `json:"event"` // without a position
-}
-
-// Durable is an optional ability of a Backend: to say what an acknowledged
-// commit survives. A Backend without it counts as Sync.
-type Durable interface{ Durability() Durability }
 
 // Durability is what an acknowledged commit survives.
 type Durability string
@@ -56,10 +55,17 @@ const (
 	None       Durability = "none"       // in this process's memory
 )
 
-// WatchCount is [Watcher] for a backend that can only count what others were seen
-// to do: it asks at every interval and calls wake("") when the count is another
-// one. It returns nil when ctx ends or closed is closed.
-func WatchCount(ctx context.Context, closed <-chan struct{}, interval time.Duration, count func() uint64, wake func(space string)) error {
+// Broadcast is a live-only message on its way between processes.
+type Broadcast struct {
+	Origin string `json:"origin"` // names the Store that sent it, then those that passed it on
+	Space  string `json:"space"`
+	Event  Event  `json:"event"` // without a position
+}
+
+// HintsByCount makes [Capabilities].Hints for a backend that can only count what
+// others were seen to do: it asks at every interval and calls wake("") when the
+// count is another one. It returns nil when ctx ends or closed is closed.
+func HintsByCount(ctx context.Context, closed <-chan struct{}, interval time.Duration, count func() uint64, wake func(space string)) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	seen := count()

@@ -54,7 +54,7 @@ func FuzzCommitJSON(f *testing.F) {
 			Writes: []journal.Write{{Key: "k", Value: json.RawMessage(`null`)}, {Key: "l", Expires: time.Unix(9, 0).UTC(), Notify: true}}},
 		journal.Chunk{Head: journal.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: 7}}},
 			Records: []journal.Record{{Key: "k", Value: json.RawMessage(`1`), Version: at}}, Done: true},
-		journal.Signal{Origin: "store_1", Space: "user:1", Event: journal.Event{Stream: "s", Type: "s.progress"}},
+		journal.Broadcast{Origin: "store_1", Space: "user:1", Event: journal.Event{Stream: "s", Type: "s.progress"}},
 	} {
 		data, err := json.Marshal(v)
 		if err != nil {
@@ -65,7 +65,7 @@ func FuzzCommitJSON(f *testing.F) {
 	f.Add([]byte(`{"Checks":[{"at":"x"}]}`))
 	f.Add([]byte(`{"Writes":[{"expires":"0000-00-00T00:00:00Z"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, typ := range []reflect.Type{reflect.TypeFor[journal.Commit](), reflect.TypeFor[journal.Chunk](), reflect.TypeFor[journal.Signal]()} {
+		for _, typ := range []reflect.Type{reflect.TypeFor[journal.Commit](), reflect.TypeFor[journal.Chunk](), reflect.TypeFor[journal.Broadcast]()} {
 			first, second := reflect.New(typ).Interface(), reflect.New(typ).Interface()
 			if json.Unmarshal(data, first) != nil {
 				continue

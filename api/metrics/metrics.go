@@ -45,7 +45,7 @@ func New() *Set {
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "thole_http_seconds", Help: "Time of a request by route, streams left out.", Buckets: prometheus.ExponentialBuckets(100e-6, 2, 16)}, []string{"route"}),
 		delivered: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "thole_events_delivered_total", Help: "Events and signals written to watchers."}),
+			Name: "thole_events_delivered_total", Help: "Events and broadcasts written to watchers."}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "thole_watchers_dropped_total", Help: "Watchers that were dropped because they did not read."}),
 		watchers: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -90,31 +90,8 @@ func (s *Set) Delivered(n int) { s.delivered.Add(float64(n)) }
 // Dropped counts a watcher that did not read.
 func (s *Set) Dropped() { s.dropped.Inc() }
 
-// Backend returns b with its commits counted. It has b's optional abilities.
-func (s *Set) Backend(b journal.Backend) journal.Backend {
-	m := metered{Backend: b, set: s}
-	w, hints := b.(journal.Watcher)
-	r, signals := b.(journal.Relay)
-	switch {
-	case hints && signals:
-		return struct {
-			metered
-			journal.Watcher
-			journal.Relay
-		}{m, w, r}
-	case hints:
-		return struct {
-			metered
-			journal.Watcher
-		}{m, w}
-	case signals:
-		return struct {
-			metered
-			journal.Relay
-		}{m, r}
-	}
-	return m
-}
+// Backend returns b with its commits counted.
+func (s *Set) Backend(b journal.Backend) journal.Backend { return metered{Backend: b, set: s} }
 
 type metered struct {
 	journal.Backend
@@ -145,25 +122,17 @@ func (m metered) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resu
 	return results, nil
 }
 
-// Shards and Shard are those of the backend within.
-func (m metered) Shards() int {
-	if s, ok := m.Backend.(journal.Sharded); ok {
-		return s.Shards()
+// Capabilities are those of the backend within.
+func (m metered) Capabilities() journal.Capabilities {
+	within := m.Backend.Capabilities()
+	return journal.Capabilities{
+		Durability:        within.Durability,
+		Hints:             within.Hints,
+		SendBroadcasts:    within.SendBroadcasts,
+		ReceiveBroadcasts: within.ReceiveBroadcasts,
+		Shards:            within.Shards,
+		Shard:             within.Shard,
+		Check:             within.Check,
+		Report:            within.Report,
 	}
-	return 1
-}
-
-func (m metered) Shard(space string) int {
-	if s, ok := m.Backend.(journal.Sharded); ok {
-		return s.Shard(space)
-	}
-	return 0
-}
-
-// Durability is that of the backend within.
-func (m metered) Durability() journal.Durability {
-	if d, ok := m.Backend.(journal.Durable); ok {
-		return d.Durability()
-	}
-	return journal.Sync
 }

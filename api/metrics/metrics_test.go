@@ -47,22 +47,26 @@ func TestAMeteredBackendCountsCommitsByOutcome(t *testing.T) {
 	}
 }
 
-// hinting is a backend with both optional abilities.
+// hinting is a backend that gives hints.
 type hinting struct{ *memstore.Store }
 
-func (hinting) Watch(ctx context.Context, wake func(string)) error { <-ctx.Done(); return nil }
-func (hinting) Durability() journal.Durability                     { return journal.Replicated }
+func (hinting) Capabilities() journal.Capabilities {
+	return journal.Capabilities{
+		Durability: journal.Replicated,
+		Hints:      func(ctx context.Context, wake func(string)) error { <-ctx.Done(); return nil },
+	}
+}
 
 func TestAMeteredBackendKeepsItsAbilities(t *testing.T) {
 	set := metrics.New()
 	with := set.Backend(hinting{memstore.New()})
-	if _, ok := with.(journal.Watcher); !ok {
+	if with.Capabilities().Hints == nil {
 		t.Error("a backend that hints hints no more")
 	}
-	if d, ok := with.(journal.Durable); !ok || d.Durability() != journal.Replicated {
+	if with.Capabilities().Durability != journal.Replicated {
 		t.Error("a backend's durability is lost")
 	}
-	if _, ok := set.Backend(memstore.New()).(journal.Watcher); ok {
+	if set.Backend(memstore.New()).Capabilities().Hints != nil {
 		t.Error("a backend without hints claims to hint")
 	}
 }

@@ -346,7 +346,7 @@ func backendRequests() []request {
 		post("heads", "", func(*world) remote.Request { return remote.Request{Names: []string{tableSpace}} }),
 		post("spaces", "", func(*world) remote.Request { return remote.Request{} }),
 		post("signals", "", func(*world) remote.Request {
-			return remote.Request{Signals: []journal.Signal{{Space: tableSpace, Event: thole.Event{Stream: "app/x", Type: "x.y"}}}}
+			return remote.Request{Broadcasts: []journal.Broadcast{{Space: tableSpace, Event: thole.Event{Stream: "app/x", Type: "x.y"}}}}
 		}),
 		request{op: "GET " + remote.Root + "/watch", path: remote.Root + "/watch", stream: true},
 		request{op: "GET " + remote.Root + "/signals", path: remote.Root + "/signals", stream: true},

@@ -69,7 +69,7 @@ func TestAStoreOnAServerIsTheSameStore(t *testing.T) {
 	}
 }
 
-func TestSignalsCrossAServer(t *testing.T) {
+func TestBroadcastsCrossAServer(t *testing.T) {
 	s := serve(t, nil)
 	open := func() *thole.Store {
 		b, err := s.dial(nil)
@@ -98,8 +98,8 @@ func TestSignalsCrossAServer(t *testing.T) {
 		typ := "from." + strings.ReplaceAll(sender, " ", "_")
 		for name, ch := range heard {
 			giveUp := time.After(20 * time.Second)
-			for ok := false; !ok; { // signals may be lost, at first above all
-				if err := st.Space("project:a").Signal("s", typ, 1); err != nil {
+			for ok := false; !ok; { // broadcasts may be lost, at first above all
+				if err := st.Space("project:a").Broadcast("s", typ, 1); err != nil {
 					t.Fatal(err)
 				}
 				select {
@@ -149,19 +149,19 @@ func TestAStoreOnAServerNeedsAdminGrants(t *testing.T) {
 		check("read", tt.one, err)
 		_, err = b.Heads(ctx, "project:a")
 		check("heads", tt.one, err)
-		check("signal", tt.one, b.Send(ctx, []journal.Signal{{Origin: "o", Space: "project:a", Event: thole.Event{Stream: "s", Type: "a.b"}}}))
+		check("broadcast", tt.one, b.Capabilities().SendBroadcasts(ctx, []journal.Broadcast{{Origin: "o", Space: "project:a", Event: thole.Event{Stream: "s", Type: "a.b"}}}))
 		_, err = b.Commit(ctx, []thole.Commit{mine, other})
 		check("commit to two", tt.every, err)
 		_, err = b.Heads(ctx, "project:a", "project:b")
 		check("heads of two", tt.every, err)
 		_, err = b.Spaces(ctx, thole.SpacesQuery{})
 		check("spaces", tt.every, err)
-		check("watch", tt.every, b.Watch(ctx, func(string) { cancel() }))
+		check("watch", tt.every, b.Capabilities().Hints(ctx, func(string) { cancel() }))
 		ctx = t.Context()
 		if tt.every { // it would go on for ever
 			ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
 		}
-		check("receive", tt.every, b.Receive(ctx, func(journal.Signal) {}))
+		check("receive", tt.every, b.Capabilities().ReceiveBroadcasts(ctx, func(journal.Broadcast) {}))
 		cancel()
 		check("purge", tt.one, b.Purge(t.Context(), "project:a", thole.Purge{Streams: []string{"none"}}))
 		b.Close()

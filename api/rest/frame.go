@@ -13,7 +13,7 @@ import (
 
 // An event travels as a frame of Server-Sent Events (WHATWG HTML, section 9.2):
 //
-//	id: 00019f3a…-0000000000000042      not for a signal
+//	id: 00019f3a…-0000000000000042      not for a broadcast
 //	event: message.added
 //	data: {"position":…,"stream":…,"type":…,"time":…,"actor":…,"cause":…,"data":…}
 //
@@ -22,7 +22,7 @@ import (
 
 // wireEvent is the shape of an event on the wire, in streams and in pages.
 type wireEvent struct {
-	Position thole.Position  `json:"position,omitzero"` // a signal has none
+	Position thole.Position  `json:"position,omitzero"` // a broadcast has none
 	Stream   string          `json:"stream"`
 	Type     string          `json:"type"`
 	Time     time.Time       `json:"time"`
@@ -44,12 +44,12 @@ func toWire(e thole.Event) wireEvent {
 var newline = []byte("\n") // never changed
 
 // frame encodes a delivery, once for all who watch its space.
-func frame(d *thole.Delivery) []byte { return frameEvent(d.Event, d.IsSignal()) }
+func frame(d *thole.Delivery) []byte { return frameEvent(d.Event, d.IsBroadcast()) }
 
-func frameEvent(e thole.Event, isSignal bool) []byte {
+func frameEvent(e thole.Event, isBroadcast bool) []byte {
 	var b bytes.Buffer
 	b.Grow(len(e.Data) + 320)
-	if !isSignal {
+	if !isBroadcast {
 		b.WriteString("id: ")
 		b.WriteString(e.Position.String())
 		b.WriteByte('\n')

@@ -174,16 +174,16 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 		f := d.Encoded(frame)
 		e, masked := s.privacy[source].maskEvent(&d.Event)
 		if masked {
-			f = frameEvent(e, d.IsSignal())
+			f = frameEvent(e, d.IsBroadcast())
 		}
 		if s.spaces != nil {
-			if !d.IsSignal() {
+			if !d.IsBroadcast() {
 				s.at[source] = d.Position
 			}
 			f = frameOf(s.spaces[source], formatCompound(s.spaces, s.at), f)
 		}
 		out, n = append(out, f...), n+1
-		if s.last != nil && !d.IsSignal() {
+		if s.last != nil && !d.IsBroadcast() {
 			if final := s.last(&e); final != nil {
 				out, end = append(out, final...), true
 				break

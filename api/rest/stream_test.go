@@ -131,11 +131,11 @@ func TestAnEventStreamHasTheFormatOfTheDesign(t *testing.T) {
 		f.data.Actor != "user:local" || !strings.HasPrefix(f.data.Cause, "sess_") || string(f.data.Data) != `{"path":"a<b>.ts"}` {
 		t.Errorf("frame = %s", f.raw)
 	}
-	if err := s.store.Space("project:a").Signal("app/x", "app.tick", 1); err != nil {
+	if err := s.store.Space("project:a").Broadcast("app/x", "app.tick", 1); err != nil {
 		t.Fatal(err)
 	}
 	if f = w.mustNext(); f.id != "" || f.event != "app.tick" {
-		t.Errorf("a signal came as %s", f.raw)
+		t.Errorf("a broadcast came as %s", f.raw)
 	}
 	if len(w.notes) != 1 || !strings.HasPrefix(w.notes[0], "retry: ") {
 		t.Errorf("beside events came %q, want one retry", w.notes)
@@ -425,7 +425,7 @@ func TestARevokedTokenLosesAStreamThatIsNeverIdle(t *testing.T) {
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			<-tick.C
-			if err := s.store.Space("project:a").Signal("app/x", "app.tick", 1); err != nil {
+			if err := s.store.Space("project:a").Broadcast("app/x", "app.tick", 1); err != nil {
 				ended <- err
 				return
 			}

@@ -21,8 +21,8 @@ const root = "../.."
 
 var dotted = regexp.MustCompile(`^[a-z]+\.[a-z_]+$`) // never changed
 
-// emitted finds the types of all events and signals that the project's code
-// emits: what is passed to Emit, emit or Signal as the type, and what an event's
+// emitted finds the types of all events and broadcasts that the project's code
+// emits: what is passed to Emit, emit or Broadcast as the type, and what an event's
 // Type is set to. A name stands for every text that its package gives it.
 func emitted(t *testing.T) []string {
 	t.Helper()
@@ -41,7 +41,7 @@ func emitted(t *testing.T) []string {
 			ast.Inspect(f, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.CallExpr:
-					if sel, ok := n.Fun.(*ast.SelectorExpr); ok && len(n.Args) == 3 && slices.Contains([]string{"Emit", "emit", "Signal"}, sel.Sel.Name) {
+					if sel, ok := n.Fun.(*ast.SelectorExpr); ok && len(n.Args) == 3 && slices.Contains([]string{"Emit", "emit", "Broadcast"}, sel.Sel.Name) {
 						add(n.Args[1])
 					}
 				case *ast.KeyValueExpr:

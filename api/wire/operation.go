@@ -36,8 +36,8 @@ func Operations() []Operation {
 		{"POST", root + "/heads", "Where journals begin and end; admin on each space", message, message, question(spacesByName, (*Server).heads)},
 		{"POST", root + "/spaces", "List spaces; admin on *", message, message, question(allSpaces, (*Server).spaces)},
 		{"GET", root + "/watch", "Hints at changed spaces as an event stream; admin on *", "", events, (*Server).watch},
-		{"POST", root + "/signals", "Send signals; admin on each space", message, message, question(spacesOfSignals, (*Server).send)},
-		{"GET", root + "/signals", "Signals of all spaces as an event stream; admin on *", "", events, (*Server).receive},
+		{"POST", root + "/signals", "Send broadcasts; admin on each space", message, message, question(spacesOfBroadcasts, (*Server).send)},
+		{"GET", root + "/signals", "Broadcasts of all spaces as an event stream; admin on *", "", events, (*Server).receive},
 	}
 }
 
@@ -74,8 +74,8 @@ func spacesOfPurge(r *remote.Request) []string {
 	return []string{r.Space}
 }
 
-func spacesOfSignals(r *remote.Request) []string {
-	return distinct(len(r.Signals), func(i int) string { return r.Signals[i].Space })
+func spacesOfBroadcasts(r *remote.Request) []string {
+	return distinct(len(r.Broadcasts), func(i int) string { return r.Broadcasts[i].Space })
 }
 
 func distinct(n int, name func(int) string) []string {
@@ -177,5 +177,5 @@ func (s *Server) purge(ctx context.Context, r *remote.Request) (*remote.Answer, 
 }
 
 func (s *Server) send(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
-	return &remote.Answer{}, s.store.Signals().Send(ctx, r.Signals)
+	return &remote.Answer{}, s.store.SendBroadcasts(ctx, r.Broadcasts)
 }

@@ -18,10 +18,10 @@ func (s *Server) watch(c *Call) error {
 	})
 }
 
-// receive streams signals.
+// receive streams broadcasts.
 func (s *Server) receive(c *Call) error {
 	return s.stream(c, func(ctx context.Context, put func(string, any)) error {
-		return s.store.Signals().Receive(ctx, func(sig journal.Signal) { put(remote.EventSignal, sig) })
+		return s.store.ReceiveBroadcasts(ctx, func(sig journal.Broadcast) { put(remote.EventBroadcast, sig) })
 	})
 }
 

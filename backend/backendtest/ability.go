@@ -13,20 +13,19 @@ type Ability string
 
 // The abilities. A harness that lacks one says so in Harness.Lacks.
 const (
-	Hints     Ability = "hints"           // Backend is a [journal.Watcher]
-	Signals   Ability = "signals"         // Backend is a [journal.Relay]
-	Reopening Ability = "reopening"       // Reopen is set
-	Seconds   Ability = "second instance" // Second is set
+	Hints      Ability = "hints"           // Backend gives hints
+	Broadcasts Ability = "broadcasts"      // Backend carries broadcasts
+	Reopening  Ability = "reopening"       // Reopen is set
+	Seconds    Ability = "second instance" // Second is set
 )
 
 func (h Harness) has(a Ability) bool {
 	switch a {
 	case Hints:
-		_, ok := h.Backend.(journal.Watcher)
-		return ok
-	case Signals:
-		_, ok := h.Backend.(journal.Relay)
-		return ok
+		return h.Backend.Capabilities().Hints != nil
+	case Broadcasts:
+		can := h.Backend.Capabilities()
+		return can.SendBroadcasts != nil && can.ReceiveBroadcasts != nil
 	case Reopening:
 		return h.Reopen != nil
 	default:
@@ -49,7 +48,7 @@ func abilityCases() []testCase {
 }
 
 func abilityDeclared(e *env) {
-	for _, a := range []Ability{Hints, Signals, Reopening, Seconds} {
+	for _, a := range []Ability{Hints, Broadcasts, Reopening, Seconds} {
 		has, lacks := e.harness.has(a), slices.Contains(e.harness.Lacks, a)
 		e.ok(has != lacks, "ability %q: the harness has it: %v; it declares to lack it: %v", a, has, lacks)
 	}
@@ -59,11 +58,7 @@ func abilityDeclared(e *env) {
 func typeOf(b journal.Backend) string { return strings.TrimPrefix(fmt.Sprintf("%T", b), "*") }
 
 func durabilityKnown(e *env) {
-	d, ok := e.harness.Backend.(journal.Durable)
-	if !ok {
-		return // counts as Sync
-	}
-	switch got := d.Durability(); got {
+	switch got := e.harness.Backend.Capabilities().Durability; got {
 	case journal.Sync, journal.Replicated, journal.Relaxed, journal.None:
 	default:
 		e.ok(false, "durability: got %q", got)

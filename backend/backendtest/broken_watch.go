@@ -8,25 +8,28 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// watching is a good backend with another Watch.
-type watching struct {
+// able is a good backend that can do something else.
+type able struct {
 	journal.Backend
-	watch func(ctx context.Context, wake func(space string)) error
+	can journal.Capabilities
 }
 
-func (b watching) Watch(ctx context.Context, wake func(space string)) error {
-	return b.watch(ctx, wake)
-}
+func (b able) Capabilities() journal.Capabilities { return b.can }
 
 // hinting breaks the hints of a harness that has them.
-func hinting(watch func(ctx context.Context, good journal.Watcher, wake func(space string)) error) func(testing.TB, Harness, Opener) Harness {
+func hinting(hints func(ctx context.Context, good hints, wake func(space string)) error) func(testing.TB, Harness, Opener) Harness {
 	return func(_ testing.TB, good Harness, _ Opener) Harness {
-		if w, ok := good.Backend.(journal.Watcher); ok {
-			good.Backend = watching{good.Backend, func(ctx context.Context, wake func(string)) error { return watch(ctx, w, wake) }}
+		can := good.Backend.Capabilities()
+		if within := can.Hints; within != nil {
+			can.Hints = func(ctx context.Context, wake func(string)) error { return hints(ctx, within, wake) }
+			good.Backend = able{good.Backend, can}
 		}
 		return good
 	}
 }
+
+// hints is [journal.Capabilities].Hints.
+type hints = func(ctx context.Context, wake func(space string)) error
 
 func brokenWatches() []broken {
 	const ends, hints = "watch/ends with its context and returns nil", "watch/a hint comes after the commit can be read"
@@ -43,7 +46,7 @@ func brokenWatches() []broken {
 	}
 }
 
-func watchNothing(ctx context.Context, _ journal.Watcher, _ func(string)) error {
+func watchNothing(ctx context.Context, _ hints, _ func(string)) error {
 	<-ctx.Done()
 	return nil
 }
@@ -55,13 +58,15 @@ func hintEarly(_ testing.TB, good Harness, _ Opener) Harness {
 	}
 	var mu sync.Mutex
 	var wakes []func(string)
-	good.Backend = watching{good.Backend, func(ctx context.Context, wake func(string)) error {
+	can := good.Backend.Capabilities()
+	can.Hints = func(ctx context.Context, wake func(string)) error {
 		mu.Lock()
 		wakes = append(wakes, wake)
 		mu.Unlock()
 		<-ctx.Done()
 		return nil
-	}}
+	}
+	good.Backend = able{good.Backend, can}
 	second := good.Second
 	good.Second = func(t testing.TB) journal.Backend {
 		return committing{second(t), func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error) {
@@ -76,23 +81,23 @@ func hintEarly(_ testing.TB, good Harness, _ Opener) Harness {
 	return good
 }
 
-func watchAnother(ctx context.Context, good journal.Watcher, wake func(string)) error {
-	return good.Watch(ctx, func(string) { wake("user:nobody") })
+func watchAnother(ctx context.Context, good hints, wake func(string)) error {
+	return good(ctx, func(string) { wake("user:nobody") })
 }
 
-func watchBriefly(context.Context, journal.Watcher, func(string)) error { return nil }
+func watchBriefly(context.Context, hints, func(string)) error { return nil }
 
-func watchOnce(ctx context.Context, good journal.Watcher, wake func(string)) error {
+func watchOnce(ctx context.Context, good hints, wake func(string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return good.Watch(ctx, func(space string) {
+	return good(ctx, func(space string) {
 		wake(space)
 		cancel()
 	})
 }
 
-func watchFails(ctx context.Context, good journal.Watcher, wake func(string)) error {
-	if err := good.Watch(ctx, wake); err != nil {
+func watchFails(ctx context.Context, good hints, wake func(string)) error {
+	if err := good(ctx, wake); err != nil {
 		return err
 	}
 	return ctx.Err()
@@ -108,7 +113,7 @@ func untilCleanup(t testing.TB) <-chan struct{} {
 
 func watchForever(t testing.TB, good Harness, open Opener) Harness {
 	over := untilCleanup(t)
-	return hinting(func(context.Context, journal.Watcher, func(string)) error {
+	return hinting(func(context.Context, hints, func(string)) error {
 		<-over
 		return nil
 	})(t, good, open)
@@ -116,9 +121,9 @@ func watchForever(t testing.TB, good Harness, open Opener) Harness {
 
 func watchLeaks(t testing.TB, good Harness, open Opener) Harness {
 	over := untilCleanup(t)
-	return hinting(func(ctx context.Context, good journal.Watcher, wake func(string)) error {
+	return hinting(func(ctx context.Context, good hints, wake func(string)) error {
 		go func() { <-over }()
-		return good.Watch(ctx, wake)
+		return good(ctx, wake)
 	})(t, good, open)
 }
 

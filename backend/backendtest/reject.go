@@ -23,7 +23,7 @@ type broken struct {
 
 // brokenBackends lists them in the order of the contract.
 func brokenBackends() []broken {
-	return slices.Concat(brokenCommits(), brokenReads(), brokenKeeping(), brokenWatches(), brokenRelays(), brokenInstances())
+	return slices.Concat(brokenCommits(), brokenReads(), brokenKeeping(), brokenWatches(), brokenBroadcasts(), brokenInstances())
 }
 
 // littlePatience is for backends of which it is known that they never do it.

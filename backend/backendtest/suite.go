@@ -78,7 +78,7 @@ func cases() []testCase {
 	for _, concern := range [][]testCase{
 		commitCases(), batchCases(), checkCases(), recordCases(), readCases(), cursorCases(),
 		expiryCases(), spacesCases(), loadCases(), purgeCases(), keyCases(), limitCases(),
-		concurrencyCases(), closeCases(), abilityCases(), reopenCases(), watchCases(), relayCases(), secondCases(),
+		concurrencyCases(), closeCases(), abilityCases(), reopenCases(), watchCases(), broadcastCases(), secondCases(),
 	} {
 		all = append(all, concern...)
 	}
@@ -100,9 +100,7 @@ func Run(t *testing.T, open Opener) Report {
 	watched := func(t testing.TB) Harness {
 		h := open(t)
 		report.Backend = typeOf(h.Backend)
-		if d, ok := h.Backend.(journal.Durable); ok {
-			durability = d.Durability()
-		}
+		durability = h.Backend.Capabilities().Durability
 		return h
 	}
 	skipped := 0

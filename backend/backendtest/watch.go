@@ -40,7 +40,7 @@ func (e *env) watch() *running {
 	w := &running{env: e, b: e.b, cancel: cancel, news: make(chan struct{}, 1), done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		w.err = e.harness.Backend.(journal.Watcher).Watch(ctx, func(name string) { w.wake(ctx, name) })
+		w.err = e.harness.Backend.Capabilities().Hints(ctx, func(name string) { w.wake(ctx, name) })
 	}()
 	return w
 }

@@ -100,8 +100,6 @@ type Store struct {
 
 var (
 	_ journal.Backend = (*Store)(nil)
-	_ journal.Durable = (*Store)(nil)
-	_ journal.Watcher = (*Store)(nil)
 )
 
 // Open opens the store in the directory dir, which is created, for its owner
@@ -234,8 +232,10 @@ func (s *Store) makePrivate() error {
 	return s.disk.syncDirs([]string{s.private(), s.dir, filepath.Dir(s.dir)})
 }
 
-// Durability is Sync.
-func (s *Store) Durability() journal.Durability { return journal.Sync }
+// Capabilities implements [journal.Backend].
+func (s *Store) Capabilities() journal.Capabilities {
+	return journal.Capabilities{Durability: journal.Sync, Hints: s.hints, Check: s.Check, Report: s.Report}
+}
 
 // Close waits for what is running, brings the files of records up to date and
 // closes the store. It is idempotent.

@@ -45,7 +45,7 @@ func harness(o filestore.Options) backendtest.Opener {
 		s := open(t, dir, &o)
 		return backendtest.Harness{
 			Backend: s,
-			Lacks:   []backendtest.Ability{backendtest.Signals},
+			Lacks:   []backendtest.Ability{backendtest.Broadcasts},
 			Reopen: func(t testing.TB) journal.Backend {
 				s.Close()
 				s = open(t, dir, &o)

@@ -6,11 +6,11 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Watch implements [journal.Watcher]: it calls wake("") after another process, or
+// hints calls wake("") after another process, or
 // another Store, did something. It returns nil when ctx ends or the Store is
 // closed.
-func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
-	return journal.WatchCount(ctx, s.closed, s.opts.Poll, s.foreign, wake)
+func (s *Store) hints(ctx context.Context, wake func(space string)) error {
+	return journal.HintsByCount(ctx, s.closed, s.opts.Poll, s.foreign, wake)
 }
 
 // foreign counts what other processes were seen to do.

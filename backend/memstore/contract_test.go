@@ -10,7 +10,7 @@ import (
 func open(testing.TB) backendtest.Harness {
 	return backendtest.Harness{
 		Backend: memstore.New(),
-		Lacks:   []backendtest.Ability{backendtest.Hints, backendtest.Signals, backendtest.Reopening, backendtest.Seconds},
+		Lacks:   []backendtest.Ability{backendtest.Hints, backendtest.Broadcasts, backendtest.Reopening, backendtest.Seconds},
 	}
 }
 

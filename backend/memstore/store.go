@@ -23,14 +23,15 @@ type Store struct {
 
 var (
 	_ journal.Backend = (*Store)(nil)
-	_ journal.Durable = (*Store)(nil)
 )
 
 // New returns an empty Store.
 func New() *Store { return &Store{loading: map[string]*load{}} }
 
-// Durability is None.
-func (s *Store) Durability() journal.Durability { return journal.None }
+// Capabilities implements [journal.Backend]: the durability is None.
+func (s *Store) Capabilities() journal.Capabilities {
+	return journal.Capabilities{Durability: journal.None}
+}
 
 // Close drops everything. It is idempotent.
 func (s *Store) Close() error {

@@ -31,7 +31,7 @@ func TestACommitIsReadBack(t *testing.T) {
 	if err != nil || records[0].Version != results[0].Last {
 		t.Fatalf("get: got %v, %v; want version %v", records, err, results[0].Last)
 	}
-	if got := s.Durability(); got != journal.None {
+	if got := s.Capabilities().Durability; got != journal.None {
 		t.Errorf("durability: got %q, want %q", got, journal.None)
 	}
 	s.Close()

@@ -32,7 +32,7 @@ func defaults() map[string]string {
 // config is what a DSN says.
 type config struct {
 	pool    *pgxpool.Config
-	direct  *pgx.ConnConfig // for hints and signals; nil: the same server
+	direct  *pgx.ConnConfig // for hints and broadcasts; nil: the same server
 	schema  string
 	timeout time.Duration // of a statement
 	pooler  string        // "on", "off" or "": find out

@@ -39,7 +39,7 @@ func TestAStoreOutlivesTheServersEnd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	woken, done := make(chan string, 1000), make(chan error, 1)
-	go func() { done <- ours.Watch(ctx, func(space string) { woken <- space }) }()
+	go func() { done <- ours.Capabilities().Hints(ctx, func(space string) { woken <- space }) }()
 	acknowledged := 0
 	for _, end := range []func() error{server.Stop, server.Kill} {
 		commit(t, ours, "user:1", "s", `1`)
@@ -140,7 +140,7 @@ func TestADurabilityThatIsNoneOfOursIsNamed(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if got := open(t, dsn).Durability(); got != journal.Relaxed {
+	if got := open(t, dsn).Capabilities().Durability; got != journal.Relaxed {
 		t.Errorf("durability with fsync off: got %v, want relaxed", got)
 	}
 }

@@ -15,22 +15,22 @@ func FuzzNotification(f *testing.F) {
 		f.Add(false, payload, payload)
 		f.Add(true, payload, payload)
 	}
-	f.Fuzz(func(t *testing.T, signals bool, first, second string) {
+	f.Fuzz(func(t *testing.T, broadcasts bool, first, second string) {
 		r, x := &receiver{news: make(chan struct{}, 1)}, &watcher{spaces: names{}, news: make(chan struct{}, 1)}
 		w := &wire{
 			config: &config{schema: "thole"}, parts: map[uint32]string{},
 			receivers: map[*receiver]bool{r: true}, watchers: map[*watcher]bool{x: true},
 		}
 		channel := "thole spaces"
-		if signals {
-			channel = w.signalChannel()
+		if broadcasts {
+			channel = w.broadcastChannel()
 		}
-		mine := journal.Signal{Origin: "o", Space: "user:1", Event: journal.Event{Stream: "s", Type: "a.b", Data: json.RawMessage(`"x"`)}}
-		payloads, err := pack([]journal.Signal{mine})
+		mine := journal.Broadcast{Origin: "o", Space: "user:1", Event: journal.Event{Stream: "s", Type: "a.b", Data: json.RawMessage(`"x"`)}}
+		payloads, err := pack([]journal.Broadcast{mine})
 		if err != nil {
 			t.Fatal(err)
 		}
-		long, err := json.Marshal([]journal.Signal{mine})
+		long, err := json.Marshal([]journal.Broadcast{mine})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,16 +40,16 @@ func FuzzNotification(f *testing.F) {
 			for _, other := range []string{first, second} {
 				w.deliver(&notification{PID: 1, Channel: channel, Payload: other})
 			}
-			w.deliver(&notification{PID: 2, Channel: w.signalChannel(), Payload: p})
+			w.deliver(&notification{PID: 2, Channel: w.broadcastChannel(), Payload: p})
 		}
 		heard := 0
-		for _, s := range r.signals {
+		for _, s := range r.broadcasts {
 			if s.Origin == mine.Origin && string(s.Event.Data) == string(mine.Event.Data) {
 				heard++
 			}
 		}
-		if heard < 2 && len(r.signals) < maxUnheard {
-			t.Errorf("heard the message %d times, want 2: %+v", heard, r.signals)
+		if heard < 2 && len(r.broadcasts) < maxUnheard {
+			t.Errorf("heard the message %d times, want 2: %+v", heard, r.broadcasts)
 		}
 		if len(w.parts) > 1 || len(w.parts[1]) > maxMessage {
 			t.Errorf("%d parts are kept", len(w.parts))

@@ -92,7 +92,7 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		{"another isolation", sequel, errors.ErrUnsupported, "read committed"},
 		{"the schema of another program", with(t, dsn, "schema", "theirs"), journal.ErrInvalid, "schema="},
 		{"a store of a newer program", with(t, dsn, "schema", "newer"), errors.ErrUnsupported, "newer"},
-		{"a direct connection that is none", with(t, dsn, "direct", "postgres://thole:hunter2@127.0.0.1:1/x"), journal.ErrUnavailable, "hints and signals"},
+		{"a direct connection that is none", with(t, dsn, "direct", "postgres://thole:hunter2@127.0.0.1:1/x"), journal.ErrUnavailable, "hints and broadcasts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := pgstore.Open(t.Context(), tt.dsn)
@@ -115,7 +115,7 @@ func TestAPoolerWithoutADirectConnectionNeedsNoOption(t *testing.T) {
 	pooled, other := open(t, server.Pooled(t, dsn)), open(t, dsn)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- pooled.Watch(ctx, func(string) { t.Error("a hint came through the pooler") }) }()
+	go func() { done <- pooled.Capabilities().Hints(ctx, func(string) { t.Error("a hint came through the pooler") }) }()
 	for range 10 { // connections of the server are shared now
 		commit(t, other, "user:1", "a", `1`)
 		commit(t, pooled, "user:1", "a", `1`)
@@ -123,7 +123,7 @@ func TestAPoolerWithoutADirectConnectionNeedsNoOption(t *testing.T) {
 			t.Errorf("read: got %d events, %v; want all", len(page.Events), err)
 		}
 	}
-	if err := pooled.Send(t.Context(), []journal.Signal{{Space: "user:1"}}); err != nil {
+	if err := pooled.Capabilities().SendBroadcasts(t.Context(), []journal.Broadcast{{Space: "user:1"}}); err != nil {
 		t.Errorf("send: got %v, want nothing to happen", err)
 	}
 	stop()
@@ -147,7 +147,7 @@ func TestCommitsAreSyncedWhereTheServersDefaultIsNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	execSQL(t, dsn, `DO $$ BEGIN ASSERT (SELECT array_agg(setting) FROM public.seen) = '{on,on}'; END $$`)
-	if got := s.Durability(); got != journal.Sync {
+	if got := s.Capabilities().Durability; got != journal.Sync {
 		t.Errorf("durability: got %v, want sync", got)
 	}
 }

@@ -13,7 +13,7 @@ func TestWatchTellsOnlyOfCommitsOfOthers(t *testing.T) {
 	ours, theirs := open(t, dsn), open(t, dsn)
 	ctx, stop := context.WithCancel(t.Context())
 	woken, done := make(chan string, 100), make(chan error, 1)
-	go func() { done <- ours.Watch(ctx, func(space string) { woken <- space }) }()
+	go func() { done <- ours.Capabilities().Hints(ctx, func(space string) { woken <- space }) }()
 	for range 20 {
 		commit(t, ours, "user:1", "a", `1`)
 	}

@@ -28,7 +28,7 @@ type Store struct {
 	*config
 	pool       *pgxpool.Pool
 	durability journal.Durability
-	wire       *wire // nil: no hints and signals
+	wire       *wire // nil: no hints and broadcasts
 
 	mu      sync.Mutex
 	running sync.WaitGroup // calls; added to under mu while open
@@ -39,9 +39,6 @@ type Store struct {
 
 var (
 	_ journal.Backend = (*Store)(nil)
-	_ journal.Durable = (*Store)(nil)
-	_ journal.Watcher = (*Store)(nil)
-	_ journal.Relay   = (*Store)(nil)
 )
 
 // Open opens the store that a DSN postgres://USER:PASSWORD@HOST:PORT/DATABASE
@@ -51,10 +48,10 @@ var (
 //
 //	schema=NAME    the PostgreSQL schema that holds the store; default thole
 //	timeout=30s    how long a statement may take
-//	direct=DSN     the same database for hints and signals, past a transaction
+//	direct=DSN     the same database for hints and broadcasts, past a transaction
 //	               pooler. Without it there are none behind a pooler: commits of
 //	               others are seen when the heads are polled
-//	hints=off      no hints and signals
+//	hints=off      no hints and broadcasts
 //	pooler=on|off  whether there is a transaction pooler; default: found out
 //
 // A DSN names one host, whose name or address follows the primary: several are
@@ -97,10 +94,10 @@ func (s *Store) open(ctx context.Context) error {
 	if s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), s.config.pool); err != nil {
 		return err
 	}
-	if s.hints != "off" && (s.direct != nil || s.pooler == "off") {
+	if s.config.hints != "off" && (s.direct != nil || s.pooler == "off") {
 		if s.wire, err = openWire(ctx, s); err != nil {
 			s.pool.Close()
-			return fmt.Errorf("connection for hints and signals: %w", err)
+			return fmt.Errorf("connection for hints and broadcasts: %w", err)
 		}
 	}
 	return nil
@@ -148,8 +145,13 @@ func (s *Store) survey(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// Durability is Sync, or Relaxed when the server runs with fsync off.
-func (s *Store) Durability() journal.Durability { return s.durability }
+// Capabilities implements [journal.Backend].
+func (s *Store) Capabilities() journal.Capabilities {
+	return journal.Capabilities{
+		Durability: s.durability, Hints: s.hints, Check: s.Check,
+		SendBroadcasts: s.sendBroadcasts, ReceiveBroadcasts: s.receiveBroadcasts,
+	}
+}
 
 // isDead finds out whether a connection that was idle still is one, for the pool,
 // which drops it then. One that gives no answer takes the others with it: the

@@ -36,14 +36,14 @@ func (x *watcher) put(spaces []string) {
 
 // receiver is a Receive that runs. Its fields are guarded by wire.mu.
 type receiver struct {
-	signals []journal.Signal
-	news    chan struct{} // capacity 1: there are some
+	broadcasts []journal.Broadcast
+	news       chan struct{} // capacity 1: there are some
 }
 
-func (r *receiver) put(signals []journal.Signal) {
-	r.signals = append(r.signals, signals...)
-	if late := len(r.signals) - maxUnheard; late > 0 {
-		r.signals = append([]journal.Signal(nil), r.signals[late:]...)
+func (r *receiver) put(broadcasts []journal.Broadcast) {
+	r.broadcasts = append(r.broadcasts, broadcasts...)
+	if late := len(r.broadcasts) - maxUnheard; late > 0 {
+		r.broadcasts = append([]journal.Broadcast(nil), r.broadcasts[late:]...)
 	}
 	ring(r.news)
 }
@@ -55,10 +55,10 @@ func ring(bell chan struct{}) {
 	}
 }
 
-// Watch implements [journal.Watcher]: it calls wake with the spaces to which other
+// hints calls wake with the spaces to which other
 // processes, or other Stores, committed. It returns nil when ctx ends or the
 // Store is closed. Without a direct connection it stays silent.
-func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
+func (s *Store) hints(ctx context.Context, wake func(space string)) error {
 	x := &watcher{spaces: names{}, news: make(chan struct{}, 1)}
 	if s.wire != nil {
 		s.wire.mu.Lock()
@@ -88,9 +88,9 @@ func (s *Store) Watch(ctx context.Context, wake func(space string)) error {
 	}
 }
 
-// Receive implements [journal.Relay]. One who does not keep up misses the oldest
-// signals. It returns nil when ctx ends or the Store is closed.
-func (s *Store) Receive(ctx context.Context, hear func(journal.Signal)) error {
+// receiveBroadcasts calls hear with what other processes send. One who does not keep up misses the oldest
+// broadcasts. It returns nil when ctx ends or the Store is closed.
+func (s *Store) receiveBroadcasts(ctx context.Context, hear func(journal.Broadcast)) error {
 	r := &receiver{news: make(chan struct{}, 1)}
 	if s.wire != nil {
 		s.wire.mu.Lock()
@@ -111,14 +111,14 @@ func (s *Store) Receive(ctx context.Context, hear func(journal.Signal)) error {
 			return nil
 		}
 		s.wire.mu.Lock()
-		signals := r.signals
-		r.signals = nil
+		broadcasts := r.broadcasts
+		r.broadcasts = nil
 		s.wire.mu.Unlock()
-		for i := range signals {
+		for i := range broadcasts {
 			if ctx.Err() != nil {
 				return nil
 			}
-			hear(signals[i])
+			hear(broadcasts[i])
 		}
 	}
 }

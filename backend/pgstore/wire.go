@@ -17,15 +17,15 @@ const (
 	pingAfter   = 15 * time.Second      // of silence
 	wireTimeout = 5 * time.Second       // for an answer
 	dialTimeout = 15 * time.Second      // for a new connection
-	maxUnheard  = 1 << 12               // signals that wait for one receiver; beyond, the oldest are dropped
+	maxUnheard  = 1 << 12               // broadcasts that wait for one receiver; beyond, the oldest are dropped
 	maxRedial   = 5 * time.Second
 	maxTouched  = 1 << 10 // spaces of which someone has not been told; beyond, it is all
 )
 
-// errDown says that signals cannot be sent now.
-var errDown = fmt.Errorf("%w: the connection for hints and signals is down", journal.ErrUnavailable)
+// errDown says that broadcasts cannot be sent now.
+var errDown = fmt.Errorf("%w: the connection for hints and broadcasts is down", journal.ErrUnavailable)
 
-// wire carries hints and signals between processes by LISTEN and NOTIFY, over
+// wire carries hints and broadcasts between processes by LISTEN and NOTIFY, over
 // one direct connection: not in the transactions that commit, since a
 // transaction that notifies holds a lock of the whole server when it commits.
 type wire struct {
@@ -44,7 +44,7 @@ type wire struct {
 	parts map[uint32]string // of messages that are coming, by the sender's process id; run's own
 }
 
-// letter is a payload of signals on its way.
+// letter is a payload of broadcasts on its way.
 type letter struct {
 	payload string
 	sent    chan error // capacity 1
@@ -71,8 +71,8 @@ func (w *wire) close() {
 }
 
 // The channels. Notifications stay within a database.
-func (w *wire) hintChannel() string   { return w.schema + " hints" }
-func (w *wire) signalChannel() string { return w.schema + " signals" }
+func (w *wire) hintChannel() string      { return w.schema + " hints" }
+func (w *wire) broadcastChannel() string { return w.schema + " signals" }
 
 // run keeps a connection, at first conn, until ctx ends.
 func (w *wire) run(ctx context.Context, conn *pgx.Conn) {
@@ -137,7 +137,7 @@ func (w *wire) listen(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("%w: it goes through a pooler: name the server itself with direct= in the DSN, or say hints=off", journal.ErrInvalid)
 	}
 	_, err := conn.Exec(ctx, `SET synchronous_commit = off; `+ // a notification need not outlive a crash
-		`LISTEN `+pgx.Identifier{w.hintChannel()}.Sanitize()+`; LISTEN `+pgx.Identifier{w.signalChannel()}.Sanitize())
+		`LISTEN `+pgx.Identifier{w.hintChannel()}.Sanitize()+`; LISTEN `+pgx.Identifier{w.broadcastChannel()}.Sanitize())
 	return err
 }
 
@@ -204,7 +204,7 @@ func (w *wire) wait(ctx context.Context, conn *pgx.Conn, told time.Time) (*notif
 	return n, err
 }
 
-// send sends signals, and hints unless the latest ones are too fresh.
+// send sends broadcasts, and hints unless the latest ones are too fresh.
 func (w *wire) send(ctx context.Context, conn *pgx.Conn, told *time.Time) error {
 	w.mu.Lock()
 	letters := w.outbox
@@ -220,7 +220,7 @@ func (w *wire) send(ctx context.Context, conn *pgx.Conn, told *time.Time) error 
 	var failed error
 	for _, l := range letters {
 		if failed == nil {
-			failed = w.notify(ctx, conn, w.signalChannel(), l.payload)
+			failed = w.notify(ctx, conn, w.broadcastChannel(), l.payload)
 		}
 		l.sent <- failed
 	}
@@ -260,7 +260,7 @@ func (w *wire) committed(spaces []string) {
 	}
 }
 
-// post sends payloads of signals.
+// post sends payloads of broadcasts.
 func (w *wire) post(ctx context.Context, payloads []string) error {
 	for _, payload := range payloads {
 		l := letter{payload: payload, sent: make(chan error, 1)}
@@ -291,7 +291,7 @@ func (w *wire) post(ctx context.Context, payloads []string) error {
 // deliver gives a notification to who watches or receives. What cannot be read
 // is of a program that speaks otherwise.
 func (w *wire) deliver(n *notification) {
-	if n.Channel == w.signalChannel() {
+	if n.Channel == w.broadcastChannel() {
 		w.assemble(n)
 		return
 	}
@@ -304,7 +304,7 @@ func (w *wire) deliver(n *notification) {
 	w.tell(spaces...)
 }
 
-// assemble adds a part to its message and gives the signals of a complete one to
+// assemble adds a part to its message and gives the broadcasts of a complete one to
 // who receives.
 func (w *wire) assemble(n *notification) {
 	if n.Payload == "" { // not one of ours
@@ -325,14 +325,14 @@ func (w *wire) assemble(n *notification) {
 		w.parts[n.PID] = text
 		return
 	}
-	var signals []journal.Signal
-	if json.Unmarshal([]byte(text), &signals) != nil {
+	var broadcasts []journal.Broadcast
+	if json.Unmarshal([]byte(text), &broadcasts) != nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for r := range w.receivers {
-		r.put(signals)
+		r.put(broadcasts)
 	}
 }
 

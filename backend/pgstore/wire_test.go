@@ -111,7 +111,7 @@ func hears(t *testing.T, s *pgstore.Store, other *pgstore.Store) {
 	ctx, stop := context.WithCancel(t.Context())
 	woken, done := make(chan string, 1), make(chan error, 1)
 	go func() {
-		done <- s.Watch(ctx, func(space string) {
+		done <- s.Capabilities().Hints(ctx, func(space string) {
 			if space == "user:2" {
 				select {
 				case woken <- space:

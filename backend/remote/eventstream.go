@@ -14,13 +14,13 @@ import (
 // line "data:" with JSON, an empty line. A line that begins with a colon is a
 // heartbeat.
 const (
-	EventWake   = "wake"   // data: the name of a space
-	EventSignal = "signal" // data: a journal.Signal
+	EventWake      = "wake"   // data: the name of a space
+	EventBroadcast = "signal" // data: a journal.Broadcast
 
 	eventStream = "text/event-stream"
 )
 
-// maxLine holds the largest signal, every byte of its names escaped.
+// maxLine holds the largest broadcast, every byte of its names escaped.
 const maxLine = 2*journal.MaxValueBytes + journal.MaxCommitItems*journal.MaxNameBytes*6
 
 // AppendEvent appends an event with v as JSON.

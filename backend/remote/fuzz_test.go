@@ -30,12 +30,12 @@ func fullRequest() *Request {
 			Space: "user:1", Now: time.Unix(5, 0).UTC(), Actor: "x", Cause: "y", Checks: []journal.Check{{Key: "k"}, {Stream: "s", At: at}},
 			Events: []journal.Event{e, bare}, Writes: []journal.Write{{Key: "k"}, {Key: "l", Value: json.RawMessage(`null`), Schema: 1, Expires: time.Unix(9, 0).UTC(), Notify: true}},
 		}, {Space: "user:2"}},
-		List:    journal.ListQuery{Prefix: "p/", After: "p/a", Limit: 3, DueBy: time.Unix(1, 0).UTC()},
-		Read:    journal.ReadQuery{Stream: "s", After: at, Before: at, Backward: true, Limit: 4, Types: []string{"a.*"}, Actor: "x", Subject: "z", Since: time.Unix(1, 0).UTC(), Until: time.Unix(2, 0).UTC()},
-		Spaces:  journal.SpacesQuery{After: "a", Limit: 5, DueBy: time.Unix(1, 0).UTC()},
-		Purge:   journal.Purge{All: true, Before: at, Streams: []string{"s"}, UpTo: at, Events: []journal.Position{at}},
-		Chunk:   journal.Chunk{Head: journal.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: 7}}}, Events: []journal.Event{e}, Records: []journal.Record{{Key: "k", Value: json.RawMessage(`[ ]`), Version: at, Updated: time.Unix(3, 0).UTC()}}, Done: true},
-		Signals: []journal.Signal{{Origin: "o", Space: "user:1", Event: e}},
+		List:       journal.ListQuery{Prefix: "p/", After: "p/a", Limit: 3, DueBy: time.Unix(1, 0).UTC()},
+		Read:       journal.ReadQuery{Stream: "s", After: at, Before: at, Backward: true, Limit: 4, Types: []string{"a.*"}, Actor: "x", Subject: "z", Since: time.Unix(1, 0).UTC(), Until: time.Unix(2, 0).UTC()},
+		Spaces:     journal.SpacesQuery{After: "a", Limit: 5, DueBy: time.Unix(1, 0).UTC()},
+		Purge:      journal.Purge{All: true, Before: at, Streams: []string{"s"}, UpTo: at, Events: []journal.Position{at}},
+		Chunk:      journal.Chunk{Head: journal.Head{Space: "user:1", Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: 7}}}, Events: []journal.Event{e}, Records: []journal.Record{{Key: "k", Value: json.RawMessage(`[ ]`), Version: at, Updated: time.Unix(3, 0).UTC()}}, Done: true},
+		Broadcasts: []journal.Broadcast{{Origin: "o", Space: "user:1", Event: e}},
 	}
 }
 
@@ -152,7 +152,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 func FuzzReadStream(f *testing.F) {
 	frames, err := AppendEvent(nil, EventWake, "user:1")
 	if err == nil {
-		frames, err = AppendEvent(frames, EventSignal, fullRequest().Signals[0].Space)
+		frames, err = AppendEvent(frames, EventBroadcast, fullRequest().Broadcasts[0].Space)
 	}
 	if err != nil {
 		f.Fatal(err)

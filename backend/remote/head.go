@@ -11,16 +11,16 @@ import (
 // in their place.
 
 type requestHead struct {
-	Space   string      `json:"space,omitempty"`
-	Names   []string    `json:"names,omitempty"`
-	Batch   []commit    `json:"batch,omitempty"`
-	List    listQuery   `json:"list,omitzero"`
-	Read    readQuery   `json:"read,omitzero"`
-	Spaces  spacesQuery `json:"spaces,omitzero"`
-	Purge   purge       `json:"purge,omitzero"`
-	Chunk   chunk       `json:"chunk,omitzero"`
-	Signals []signal    `json:"signals,omitempty"`
-	Partial bool        `json:"partial,omitempty"`
+	Space      string      `json:"space,omitempty"`
+	Names      []string    `json:"names,omitempty"`
+	Batch      []commit    `json:"batch,omitempty"`
+	List       listQuery   `json:"list,omitzero"`
+	Read       readQuery   `json:"read,omitzero"`
+	Spaces     spacesQuery `json:"spaces,omitzero"`
+	Purge      purge       `json:"purge,omitzero"`
+	Chunk      chunk       `json:"chunk,omitzero"`
+	Broadcasts []broadcast `json:"signals,omitempty"`
+	Partial    bool        `json:"partial,omitempty"`
 }
 
 type answerHead struct {
@@ -58,9 +58,9 @@ type write struct {
 	Bytes         int        `json:"bytes,omitempty"` // of Value; 0: nil, which deletes
 }
 
-type signal struct {
-	journal.Signal     // without its event's Data
-	Bytes          int `json:"bytes,omitempty"`
+type broadcast struct {
+	journal.Broadcast     // without its event's Data
+	Bytes             int `json:"bytes,omitempty"`
 }
 
 type result struct {
@@ -203,15 +203,15 @@ func (r *reader) expiry(key string, t *time.Time) time.Time {
 	return *t
 }
 
-func (w *writer) signal(s journal.Signal) signal {
+func (w *writer) broadcast(s journal.Broadcast) broadcast {
 	w.text(s.Origin)
 	w.text(s.Space)
 	e := w.event(s.Event)
 	s.Event = e.Event
-	return signal{s, e.Bytes}
+	return broadcast{s, e.Bytes}
 }
 
-func (r *reader) signal(s signal) journal.Signal {
+func (r *reader) broadcast(s broadcast) journal.Broadcast {
 	s.Event.Data = r.value(s.Bytes)
-	return s.Signal
+	return s.Broadcast
 }

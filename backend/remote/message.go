@@ -23,7 +23,7 @@ func (r *Request) Encode() ([]byte, error) {
 	var w writer
 	h := requestHead{
 		Space: w.text(r.Space), Names: w.texts(r.Names),
-		Batch: convert(r.Batch, w.commit), Signals: convert(r.Signals, w.signal), Partial: r.Partial,
+		Batch: convert(r.Batch, w.commit), Broadcasts: convert(r.Broadcasts, w.broadcast), Partial: r.Partial,
 		List: listQuery(r.List), Read: readQuery(r.Read), Spaces: spacesQuery(r.Spaces), Purge: purge(r.Purge),
 		Chunk: chunk{
 			Head: r.Chunk.Head, Events: convert(r.Chunk.Events, w.event),
@@ -46,7 +46,7 @@ func DecodeRequest(data []byte) (*Request, error) {
 	}
 	req := &Request{
 		Space: h.Space, Names: h.Names,
-		Batch: convert(h.Batch, r.commit), Signals: convert(h.Signals, r.signal), Partial: h.Partial,
+		Batch: convert(h.Batch, r.commit), Broadcasts: convert(h.Broadcasts, r.broadcast), Partial: h.Partial,
 		List: journal.ListQuery(h.List), Read: journal.ReadQuery(h.Read), Spaces: journal.SpacesQuery(h.Spaces), Purge: journal.Purge(h.Purge),
 		Chunk: journal.Chunk{
 			Head: h.Chunk.Head, Events: convert(h.Chunk.Events, r.event),

@@ -14,8 +14,8 @@ import "github.com/thole-dev/thole/journal"
 //	POST /v1/backend/load       Request{Space, Chunk}
 //	POST /v1/backend/purge      Request{Space, Purge}
 //	GET  /v1/backend/watch      event stream: "wake" with a space's name; first "", all of them
-//	POST /v1/backend/signals    Request{Signals}
-//	GET  /v1/backend/signals    event stream: "signal" with a journal.Signal
+//	POST /v1/backend/signals    Request{Broadcasts}
+//	GET  /v1/backend/signals    event stream: "signal" with a journal.Broadcast
 //
 // Bodies of POST and their answers are messages, see [Request.Encode]. Errors
 // are problems, as everywhere in the REST API.
@@ -62,16 +62,16 @@ type Hello struct {
 
 // Request is what a call takes. Each operation uses some of the fields.
 type Request struct {
-	Space   string
-	Names   []string // of records or spaces
-	Batch   []journal.Commit
-	List    journal.ListQuery
-	Read    journal.ReadQuery
-	Spaces  journal.SpacesQuery
-	Purge   journal.Purge
-	Chunk   journal.Chunk
-	Signals []journal.Signal
-	Partial bool // the client understands an answer of which a part is an error
+	Space      string
+	Names      []string // of records or spaces
+	Batch      []journal.Commit
+	List       journal.ListQuery
+	Read       journal.ReadQuery
+	Spaces     journal.SpacesQuery
+	Purge      journal.Purge
+	Chunk      journal.Chunk
+	Broadcasts []journal.Broadcast
+	Partial    bool // the client understands an answer of which a part is an error
 }
 
 // Answer is what a call gives. Each operation uses some of the fields.

@@ -150,9 +150,16 @@ func (b *Backend) hello(ctx context.Context) error {
 	return nil
 }
 
-// Durability implements [journal.Durable]: what the server's backend declared when
-// this one was opened.
-func (b *Backend) Durability() journal.Durability { return b.durability }
+// Capabilities implements [journal.Backend]. The durability is what the server's
+// backend declared when this one was opened.
+func (b *Backend) Capabilities() journal.Capabilities {
+	return journal.Capabilities{
+		Durability: b.durability, Hints: b.hints,
+		SendBroadcasts: b.sendBroadcasts, ReceiveBroadcasts: b.receiveBroadcasts,
+		Shards: 0, Shard: nil, // the server makes batches for its own
+		Check: nil, Report: nil, // are its operator's
+	}
+}
 
 // Close implements [journal.Backend]. Calls under way end with ErrClosed.
 func (b *Backend) Close() error {

@@ -15,11 +15,11 @@ import (
 // stall is how long an event stream may be silent: three heartbeats of a server.
 const stall = 45 * time.Second
 
-// Watch implements [journal.Watcher] by a stream of hints that it opens again when
+// hints reads a stream of hints that it opens again when
 // it breaks; since something may have been missed, the server hints at "" first.
 // Errors: ErrUnauthorized, ErrForbidden, and ErrClosed when the Backend is closed
 // first.
-func (b *Backend) Watch(ctx context.Context, wake func(space string)) error {
+func (b *Backend) hints(ctx context.Context, wake func(space string)) error {
 	return b.follow(ctx, "/watch", func(event string, data []byte) error {
 		if event != EventWake {
 			return nil
@@ -33,14 +33,14 @@ func (b *Backend) Watch(ctx context.Context, wake func(space string)) error {
 	})
 }
 
-// Send implements [journal.Relay]. Signals that cannot be sent at once are lost.
-func (b *Backend) Send(ctx context.Context, signals []journal.Signal) error {
+// sendBroadcasts makes one request. Broadcasts that cannot be sent at once are lost.
+func (b *Backend) sendBroadcasts(ctx context.Context, broadcasts []journal.Broadcast) error {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	req := Request{Signals: signals}
+	req := Request{Broadcasts: broadcasts}
 	body, err := req.Encode()
 	if err != nil {
 		return err
@@ -49,15 +49,15 @@ func (b *Backend) Send(ctx context.Context, signals []journal.Signal) error {
 	return err
 }
 
-// Receive implements [journal.Relay] by an event stream, as Watch does.
-func (b *Backend) Receive(ctx context.Context, hear func(journal.Signal)) error {
+// receiveBroadcasts reads an event stream, as hints does.
+func (b *Backend) receiveBroadcasts(ctx context.Context, hear func(journal.Broadcast)) error {
 	return b.follow(ctx, "/signals", func(event string, data []byte) error {
-		if event != EventSignal {
+		if event != EventBroadcast {
 			return nil
 		}
-		var s journal.Signal
+		var s journal.Broadcast
 		if err := json.Unmarshal(data, &s); err != nil {
-			return fmt.Errorf("%w: signal: %v", journal.ErrCorrupt, err)
+			return fmt.Errorf("%w: broadcast: %v", journal.ErrCorrupt, err)
 		}
 		hear(s)
 		return nil

@@ -44,7 +44,7 @@ func watched(t *testing.T, ctx context.Context, server answers, wake func(string
 		t.Fatal(err)
 	}
 	defer b.Close()
-	return b.Watch(ctx, wake)
+	return b.hints(ctx, wake)
 }
 
 func TestAWatchOutlastsWhateverIsNoRefusal(t *testing.T) {

@@ -9,80 +9,129 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Durability implements [journal.Durable]: the weakest of all backends.
-func (b *Backend) Durability() journal.Durability {
+// Capabilities implements [journal.Backend]. The durability is the weakest of all
+// backends. There are hints, broadcasts and reports of those that have them, and
+// each backend is a shard; a space without a rule counts to the first.
+func (b *Backend) Capabilities() journal.Capabilities {
+	parts := make(parts, len(b.parts))
+	for i, part := range b.parts {
+		parts[i] = part.Capabilities()
+	}
+	c := journal.Capabilities{
+		Durability: parts.durability(),
+		Shards:     len(b.parts),
+		Shard: func(space string) int {
+			part, _ := b.part(space)
+			return part
+		},
+		Hints:             nil, // unless a part gives some, and so on
+		SendBroadcasts:    nil,
+		ReceiveBroadcasts: nil,
+		Check:             nil,
+		Report:            nil,
+	}
+	for _, part := range parts {
+		if part.Hints != nil {
+			c.Hints = parts.hints
+		}
+		if part.SendBroadcasts != nil {
+			c.SendBroadcasts, c.ReceiveBroadcasts = b.sendBroadcasts, parts.receiveBroadcasts
+		}
+		if part.Check != nil {
+			c.Check = parts.check
+		}
+		if part.Report != nil {
+			c.Report = parts.report
+		}
+	}
+	return c
+}
+
+// parts are the capabilities of several backends.
+type parts []journal.Capabilities
+
+func (ps parts) durability() journal.Durability {
 	grades := []journal.Durability{journal.Sync, journal.Replicated, journal.Relaxed, journal.None}
 	weakest := 0
-	for _, part := range b.parts {
-		if d, ok := part.(journal.Durable); ok {
-			weakest = max(weakest, slices.Index(grades, d.Durability()))
-		}
+	for _, p := range ps {
+		weakest = max(weakest, slices.Index(grades, p.Durability))
 	}
 	return grades[weakest]
 }
 
-// Shards implements [journal.Sharded].
-func (b *Backend) Shards() int { return len(b.parts) }
-
-// Shard implements [journal.Sharded]. A space without a rule counts to the first.
-func (b *Backend) Shard(space string) int {
-	part, _ := b.part(space)
-	return part
-}
-
-// Watch implements [journal.Watcher] with the hints of those backends that give
-// some. When one stops, the others' go on, and its error is returned at the end.
-func (b *Backend) Watch(ctx context.Context, wake func(space string)) error {
-	return together(b.parts, func(w journal.Watcher) error {
-		return w.Watch(ctx, wake)
-	}, ctx.Done())
-}
-
-// relaying is a Backend of which some parts carry signals.
-type relaying struct{ *Backend }
-
-// Send implements [journal.Relay]: each signal goes to the backend that its space
-// lives in; if there is none, or it carries none, the signal is lost.
-func (b relaying) Send(ctx context.Context, signals []journal.Signal) error {
-	of := b.split(len(signals), func(i int) string { return signals[i].Space }, func(int, error) {})
-	return b.each(of, func(part int, at []int) error {
-		r, ok := b.parts[part].(journal.Relay)
-		if !ok {
+// hints passes on all hints. When one backend stops, the others' go on, and its
+// error is returned at the end.
+func (ps parts) hints(ctx context.Context, wake func(space string)) error {
+	return together(ps, ctx.Done(), func(p journal.Capabilities) error {
+		if p.Hints == nil {
 			return nil
 		}
-		sub := make([]journal.Signal, len(at))
-		for i, n := range at {
-			sub[i] = signals[n]
-		}
-		return r.Send(ctx, sub)
+		return p.Hints(ctx, wake)
 	})
 }
 
-// Receive implements [journal.Relay] with the signals of all backends that carry
-// some. When one stops, all do, so that the caller begins anew.
-func (b relaying) Receive(ctx context.Context, hear func(journal.Signal)) error {
+// sendBroadcasts sends each broadcast to the backend that its space lives in; if
+// there is none, or it carries none, the broadcast is lost.
+func (b *Backend) sendBroadcasts(ctx context.Context, list []journal.Broadcast) error {
+	of := b.split(len(list), func(i int) string { return list[i].Space }, func(int, error) {})
+	return b.each(of, func(part int, at []int) error {
+		send := b.parts[part].Capabilities().SendBroadcasts
+		if send == nil {
+			return nil
+		}
+		sub := make([]journal.Broadcast, len(at))
+		for i, n := range at {
+			sub[i] = list[n]
+		}
+		return send(ctx, sub)
+	})
+}
+
+// receiveBroadcasts passes on the broadcasts of all backends. When one stops, all
+// do, so that the caller begins anew.
+func (ps parts) receiveBroadcasts(ctx context.Context, hear func(journal.Broadcast)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var one sync.Mutex // held over hear, which hears one at a time
-	return together(b.parts, func(r journal.Relay) error {
+	return together(ps, ctx.Done(), func(p journal.Capabilities) error {
+		if p.ReceiveBroadcasts == nil {
+			return nil
+		}
 		defer cancel()
-		return r.Receive(ctx, func(s journal.Signal) {
+		return p.ReceiveBroadcasts(ctx, func(s journal.Broadcast) {
 			one.Lock()
 			defer one.Unlock()
 			hear(s)
 		})
-	}, ctx.Done())
+	})
 }
 
-// together runs do on all backends with the ability A. It returns their errors
-// when all have ended and done is closed.
-func together[A any](parts []journal.Backend, do func(A) error, done <-chan struct{}) error {
-	errs := make([]error, len(parts))
-	var wg sync.WaitGroup
-	for i, part := range parts {
-		if able, ok := part.(A); ok {
-			wg.Go(func() { errs[i] = do(able) })
+func (ps parts) check(ctx context.Context) error {
+	var errs []error
+	for _, p := range ps {
+		if p.Check != nil {
+			errs = append(errs, p.Check(ctx))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+func (ps parts) report() (lines []string) {
+	for _, p := range ps {
+		if p.Report != nil {
+			lines = append(lines, p.Report()...)
+		}
+	}
+	return lines
+}
+
+// together runs do for all parts. It returns their errors when all have ended and
+// done is closed.
+func together(ps parts, done <-chan struct{}, do func(journal.Capabilities) error) error {
+	errs := make([]error, len(ps))
+	var wg sync.WaitGroup
+	for i, p := range ps {
+		wg.Go(func() { errs[i] = do(p) })
 	}
 	wg.Wait()
 	<-done

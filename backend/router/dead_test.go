@@ -252,7 +252,7 @@ func TestAStoreThatCannotBeOpenedIsOpenedLater(t *testing.T) {
 		hints := make(chan string, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		watch := make(chan error, 1)
-		go func() { watch <- b.(journal.Watcher).Watch(ctx, func(space string) { hints <- space }) }()
+		go func() { watch <- b.Capabilities().Hints(ctx, func(space string) { hints <- space }) }()
 		if space := <-hints; space != "" {
 			t.Errorf("when it opens: the hint %q, want one at everything", space)
 		}

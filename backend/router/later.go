@@ -30,7 +30,7 @@ const (
 )
 
 // Later returns a backend that is opened by open, which is tried again after
-// err, what its first try ended with. It takes up the backend's hints and signals
+// err, what its first try ended with. It takes up the backend's hints and broadcasts
 // when they come. Close ends the tries.
 func Later(err error, open func(context.Context) (journal.Backend, error)) journal.Backend {
 	ctx, stop := context.WithCancel(context.Background())
@@ -165,66 +165,88 @@ func (l *later) Close() error {
 	return b.Close()
 }
 
-// await returns the backend once it is open; nil if ctx ends first.
-func (l *later) await(ctx context.Context) journal.Backend {
+// Capabilities implements [journal.Backend]. Before the backend is there, nobody
+// knows what it can do; so this one can do everything, and it does nothing until
+// then, and afterwards if the backend cannot. What acknowledges nothing yet lowers
+// no durability.
+func (l *later) Capabilities() journal.Capabilities {
+	c := journal.Capabilities{
+		Durability:        journal.Sync,
+		Hints:             l.hints,
+		SendBroadcasts:    l.sendBroadcasts,
+		ReceiveBroadcasts: l.receiveBroadcasts,
+		Shards:            0, // it is one
+		Shard:             nil,
+		Check:             l.check,
+		Report:            l.report,
+	}
+	if b, err := l.get(); err == nil {
+		c.Durability = b.Capabilities().Durability
+	}
+	return c
+}
+
+// await returns what the backend can do once it is open; nothing if ctx ends first.
+func (l *later) await(ctx context.Context) journal.Capabilities {
 	select {
 	case <-ctx.Done():
-		return nil
+		return journal.Capabilities{}
 	case <-l.opened:
-		return l.backend
+		return l.backend.Capabilities()
 	}
 }
 
-// Watch implements [journal.Watcher]. When the backend is there, everything may
-// have changed.
-func (l *later) Watch(ctx context.Context, wake func(space string)) error {
-	b := l.await(ctx)
-	if b != nil {
+// hints says, when the backend is there, that everything may have changed.
+func (l *later) hints(ctx context.Context, wake func(space string)) error {
+	c := l.await(ctx)
+	if ctx.Err() == nil {
 		wake("")
 	}
-	if w, ok := b.(journal.Watcher); ok {
-		return w.Watch(ctx, wake)
+	if c.Hints != nil {
+		return c.Hints(ctx, wake)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// Send implements [journal.Relay]. Signals may be lost, and are until then.
-func (l *later) Send(ctx context.Context, signals []journal.Signal) error {
+// sendBroadcasts loses them until the backend is there, as they may get lost.
+func (l *later) sendBroadcasts(ctx context.Context, list []journal.Broadcast) error {
 	b, err := l.get()
-	if r, ok := b.(journal.Relay); ok && err == nil {
-		return r.Send(ctx, signals)
+	if err != nil {
+		return nil
+	}
+	if send := b.Capabilities().SendBroadcasts; send != nil {
+		return send(ctx, list)
 	}
 	return nil
 }
 
-// Receive implements [journal.Relay].
-func (l *later) Receive(ctx context.Context, hear func(journal.Signal)) error {
-	if r, ok := l.await(ctx).(journal.Relay); ok {
-		return r.Receive(ctx, hear)
+func (l *later) receiveBroadcasts(ctx context.Context, hear func(journal.Broadcast)) error {
+	if receive := l.await(ctx).ReceiveBroadcasts; receive != nil {
+		return receive(ctx, hear)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// Durability implements [journal.Durable]. What acknowledges nothing yet lowers no
-// promise.
-func (l *later) Durability() journal.Durability {
-	b, err := l.get()
-	if d, ok := b.(journal.Durable); ok && err == nil {
-		return d.Durability()
-	}
-	return journal.Sync
-}
-
-// Check is the backend's own check of itself.
-func (l *later) Check(ctx context.Context) error {
+func (l *later) check(ctx context.Context) error {
 	b, err := l.get()
 	if err != nil {
 		return err
 	}
-	if c, ok := b.(interface{ Check(context.Context) error }); ok {
-		return c.Check(ctx)
+	if check := b.Capabilities().Check; check != nil {
+		return check(ctx)
+	}
+	return nil
+}
+
+func (l *later) report() []string {
+	b, err := l.get()
+	if err != nil {
+		return nil
+	}
+	if report := b.Capabilities().Report; report != nil {
+		return report()
 	}
 	return nil
 }

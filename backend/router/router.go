@@ -34,8 +34,8 @@ type Backend struct {
 // backends from then on; one may have several rules. The space global, which
 // every Store needs for itself, lives in the first one's unless a rule names it.
 // ErrInvalid for no rules, a pattern of another form, or one that an earlier
-// rule leaves nothing. It is a [journal.Relay] if one of the backends is.
-func New(rules ...Rule) (journal.Backend, error) {
+// rule leaves nothing.
+func New(rules ...Rule) (*Backend, error) {
 	if len(rules) == 0 {
 		return nil, fmt.Errorf("%w: a router needs at least one rule", journal.ErrInvalid)
 	}
@@ -51,11 +51,6 @@ func New(rules ...Rule) (journal.Backend, error) {
 		}
 		if !slices.Contains(b.parts, r.Backend) {
 			b.parts = append(b.parts, r.Backend)
-		}
-	}
-	for _, part := range b.parts {
-		if _, ok := part.(journal.Relay); ok {
-			return relaying{b}, nil
 		}
 	}
 	return b, nil
@@ -318,17 +313,6 @@ func (b *Backend) Close() error {
 	errs := make([]error, len(b.parts))
 	for i, part := range b.parts {
 		errs[i] = part.Close()
-	}
-	return errors.Join(errs...)
-}
-
-// Check reports what is wrong in those backends that can check themselves.
-func (b *Backend) Check(ctx context.Context) error {
-	var errs []error
-	for _, part := range b.parts {
-		if c, ok := part.(interface{ Check(context.Context) error }); ok {
-			errs = append(errs, c.Check(ctx))
-		}
 	}
 	return errors.Join(errs...)
 }

@@ -37,7 +37,7 @@ func route(t testing.TB, rules ...router.Rule) journal.Backend {
 func overMemory(t testing.TB) backendtest.Harness {
 	return backendtest.Harness{
 		Backend: route(t, router.Rule{Pattern: "user:*", Backend: memstore.New()}, router.Rule{Pattern: "*", Backend: memstore.New()}),
-		Lacks:   []backendtest.Ability{backendtest.Signals, backendtest.Reopening, backendtest.Seconds},
+		Lacks:   []backendtest.Ability{backendtest.Hints, backendtest.Broadcasts, backendtest.Reopening, backendtest.Seconds},
 	}
 }
 
@@ -64,7 +64,7 @@ func overSQLite(t testing.TB) backendtest.Harness {
 			return b
 		},
 		Second: func(t testing.TB) journal.Backend { return open(t) },
-		Lacks:  []backendtest.Ability{backendtest.Signals},
+		Lacks:  []backendtest.Ability{backendtest.Broadcasts},
 	}
 }
 
@@ -280,12 +280,12 @@ type graded struct {
 	grade journal.Durability
 }
 
-func (g graded) Durability() journal.Durability { return g.grade }
+func (g graded) Capabilities() journal.Capabilities { return journal.Capabilities{Durability: g.grade} }
 
 func TestTheWeakestDurabilityIsDeclared(t *testing.T) {
-	sync := struct{ journal.Backend }{memstore.New()} // declares none: counts as Sync
+	sync := graded{memstore.New(), journal.Sync}
 	b := route(t, router.Rule{Pattern: "user:*", Backend: sync}, router.Rule{Pattern: "*", Backend: graded{memstore.New(), journal.Replicated}})
-	if got := b.(journal.Durable).Durability(); got != journal.Replicated {
+	if got := b.Capabilities().Durability; got != journal.Replicated {
 		t.Errorf("got %q, want replicated", got)
 	}
 }
@@ -319,23 +319,27 @@ func TestAFailingStoreFailsNoOther(t *testing.T) {
 	}
 }
 
-// carrier is a backend that carries signals to itself.
+// carrier is a backend that carries broadcasts to itself.
 type carrier struct {
 	journal.Backend
-	signals chan journal.Signal
+	broadcasts chan journal.Broadcast
 }
 
-func (c carrier) Send(_ context.Context, signals []journal.Signal) error {
-	for _, s := range signals {
-		c.signals <- s
+func (c carrier) Capabilities() journal.Capabilities {
+	return journal.Capabilities{Durability: journal.None, SendBroadcasts: c.send, ReceiveBroadcasts: c.receive}
+}
+
+func (c carrier) send(_ context.Context, broadcasts []journal.Broadcast) error {
+	for _, s := range broadcasts {
+		c.broadcasts <- s
 	}
 	return nil
 }
 
-func (c carrier) Receive(ctx context.Context, hear func(journal.Signal)) error {
+func (c carrier) receive(ctx context.Context, hear func(journal.Broadcast)) error {
 	for {
 		select {
-		case s := <-c.signals:
+		case s := <-c.broadcasts:
 			hear(s)
 		case <-ctx.Done():
 			return nil
@@ -343,16 +347,16 @@ func (c carrier) Receive(ctx context.Context, hear func(journal.Signal)) error {
 	}
 }
 
-func TestSignalsGoThroughTheStoreOfTheirSpace(t *testing.T) {
-	users, others := carrier{memstore.New(), make(chan journal.Signal, 1)}, memstore.New()
+func TestBroadcastsGoThroughTheStoreOfTheirSpace(t *testing.T) {
+	users, others := carrier{memstore.New(), make(chan journal.Broadcast, 1)}, memstore.New()
 	b := route(t, router.Rule{Pattern: "user:*", Backend: users}, router.Rule{Pattern: "project:*", Backend: others})
-	relay := b.(journal.Relay)
-	if err := relay.Send(t.Context(), []journal.Signal{{Space: "org:x"}, {Space: "project:a"}, {Space: "user:1"}}); err != nil {
+	can := b.Capabilities()
+	if err := can.SendBroadcasts(t.Context(), []journal.Broadcast{{Space: "org:x"}, {Space: "project:a"}, {Space: "user:1"}}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	heard := ""
-	if err := relay.Receive(ctx, func(s journal.Signal) { heard += s.Space; cancel() }); err != nil || heard != "user:1" {
-		t.Errorf("receive: heard %q, %v; want the signal of user:1", heard, err)
+	if err := can.ReceiveBroadcasts(ctx, func(s journal.Broadcast) { heard += s.Space; cancel() }); err != nil || heard != "user:1" {
+		t.Errorf("receive: heard %q, %v; want the broadcast of user:1", heard, err)
 	}
 }

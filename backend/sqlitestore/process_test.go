@@ -178,7 +178,7 @@ func TestWatchTellsOnlyOfCommitsOfOthers(t *testing.T) {
 	woken := make(chan string, 1000)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := ours.Watch(ctx, func(space string) { woken <- space }); err != nil {
+		if err := ours.Capabilities().Hints(ctx, func(space string) { woken <- space }); err != nil {
 			t.Errorf("watch: got %v, want nil", err)
 		}
 	})

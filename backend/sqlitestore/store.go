@@ -77,8 +77,6 @@ func (f *file) unmount() { vfs.Unregister(f.vfs) }
 
 var (
 	_ journal.Backend = (*Store)(nil)
-	_ journal.Durable = (*Store)(nil)
-	_ journal.Watcher = (*Store)(nil)
 )
 
 // Open opens the store in the file at path; a missing file, but no missing
@@ -113,8 +111,10 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// Durability is Sync.
-func (s *Store) Durability() journal.Durability { return journal.Sync }
+// Capabilities implements [journal.Backend].
+func (s *Store) Capabilities() journal.Capabilities {
+	return journal.Capabilities{Durability: journal.Sync, Hints: s.hints, Check: s.Check}
+}
 
 // Close waits for what is running, moves the log into the file and closes it.
 // It is idempotent.

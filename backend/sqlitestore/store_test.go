@@ -46,7 +46,7 @@ func fresh(t testing.TB) backendtest.Harness {
 			return s
 		},
 		Second: func(t testing.TB) journal.Backend { return open(t, path, nil) },
-		Lacks:  []backendtest.Ability{backendtest.Signals},
+		Lacks:  []backendtest.Ability{backendtest.Broadcasts},
 	}
 }
 

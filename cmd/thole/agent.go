@@ -184,7 +184,7 @@ func (c *chat) follow(ctx context.Context, sp *thole.Space, out io.Writer, work 
 // show prints live text as it comes, and a line for each thing done.
 func show(out io.Writer, d *thole.Delivery) {
 	switch {
-	case d.Type == "message.delta" && d.IsSignal():
+	case d.Type == "message.delta" && d.IsBroadcast():
 		var delta thread.Delta
 		if json.Unmarshal(d.Data, &delta) == nil {
 			_ = sayf(out, "%s", delta.Text)

@@ -128,7 +128,7 @@ func backendMessages(t *testing.T, instance string) func(string, string, *rand.R
 		case "POST /v1/backend/spaces":
 			req.Spaces = thole.SpacesQuery{Limit: 10}
 		case "POST /v1/backend/signals":
-			req.Signals = []journal.Signal{{Space: space, Event: thole.Event{Stream: "app/x", Type: "x.y"}}}
+			req.Broadcasts = []journal.Broadcast{{Space: space, Event: thole.Event{Stream: "app/x", Type: "x.y"}}}
 		default:
 			return nil, nil
 		}

@@ -64,15 +64,16 @@ func (d *doctor) say(level, space, format string, args ...any) {
 
 func (d *doctor) examine(ctx context.Context) error {
 	d.say("ok", "", "acknowledged commits are %s", durabilityText(d.store.Durability()))
-	if c, ok := d.store.Backend().(interface{ Check(context.Context) error }); ok {
-		if err := c.Check(ctx); err != nil {
+	can := d.store.Backend().Capabilities()
+	if can.Check != nil {
+		if err := can.Check(ctx); err != nil {
 			d.say("problem", "", "the engine's own check failed: %v", err)
 		} else {
 			d.say("ok", "", "the engine's own check passed")
 		}
 	}
-	if r, ok := d.store.Backend().(interface{ Report() []string }); ok {
-		for _, line := range r.Report() {
+	if can.Report != nil {
+		for _, line := range can.Report() {
 			d.say("note", "", "%s", line)
 		}
 	}

@@ -62,7 +62,7 @@ func (r *recorder) attach() {
 
 func (r *recorder) take(f frame) {
 	if f.ID == "" {
-		return // a signal
+		return // a broadcast
 	}
 	e := decodeEvent(r.t, []byte(f.Data))
 	r.mu.Lock()

@@ -24,7 +24,7 @@ type tail struct {
 	types         []string
 	after         string
 	from          bool // --after was given; "" then means from the oldest
-	live          bool // show signals too
+	live          bool // show broadcasts too
 	away          bool // it was said that the server does not answer
 	print         func(space string, e thole.Event) error
 	warn          func(text string)
@@ -47,7 +47,7 @@ which the run works.`,
 	c.Flags().StringVar(&t.token, "token", "", "token for that server")
 	c.Flags().StringSliceVar(&t.types, "types", nil, "only these types; noun.* matches any verb")
 	c.Flags().StringVar(&t.after, "after", "", "begin after this position; empty: with the oldest event")
-	c.Flags().BoolVar(&t.live, "live", false, "show signals too")
+	c.Flags().BoolVar(&t.live, "live", false, "show broadcasts too")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		t.from = cmd.Flags().Changed("after")
 		p := a.printer(cmd.OutOrStdout())

@@ -52,7 +52,7 @@ func (w *watcher) take(line []byte) {
 	if err := json.Unmarshal(line, &e); err != nil {
 		w.t.Errorf("tail printed %s: %v", line, err)
 	}
-	if e.Position != "" { // no signal
+	if e.Position != "" { // no broadcast
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		e.text = string(line)

@@ -214,14 +214,14 @@ func TestAReservedRunWhoseProcessDiedGivesWay(t *testing.T) {
 	})
 }
 
-func TestTextIsCommittedInFewChunksAndSignalledAtTheSameOffsets(t *testing.T) {
+func TestTextIsCommittedInFewChunksAndBroadcastAtTheSameOffsets(t *testing.T) {
 	each(t, func(b *bench) {
 		w, err := b.sp.Watch(t.Context(), &thole.WatchOptions{Types: []string{"message.delta"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		const n = 1200 // more that wait for a look at a slow store may cost the signals
+		const n = 1200 // more that wait for a look at a slow store may cost the broadcasts
 		want := strings.Repeat("wört ", n)
 		rs := run.In(b.sp, &run.Options{Flush: time.Hour}) // chunks by size alone
 		err = rs.Do(t.Context(), b.id, run.Request{Prompt: "go"}, func(ctx context.Context, h *run.Handle) error {
@@ -248,12 +248,12 @@ func TestTextIsCommittedInFewChunksAndSignalledAtTheSameOffsets(t *testing.T) {
 					t.Fatal(err)
 				}
 				out := &live
-				if !d.IsSignal() {
+				if !d.IsBroadcast() {
 					out = &kept
 					commits++
 				}
 				if x.Offset != out.Len() {
-					t.Fatalf("offset: got %d, want %d (signal %v)", x.Offset, out.Len(), d.IsSignal())
+					t.Fatalf("offset: got %d, want %d (broadcast %v)", x.Offset, out.Len(), d.IsBroadcast())
 				}
 				out.WriteString(x.Text)
 			}

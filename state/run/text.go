@@ -20,7 +20,7 @@ const (
 	maxSentBytes = 512 << 10
 )
 
-// text is what was streamed and is not committed yet. Every delta is signalled
+// text is what was streamed and is not committed yet. Every delta is broadcast
 // at once, with the offset that its committed chunk will cover.
 type text struct {
 	mu      sync.Mutex
@@ -35,7 +35,7 @@ type text struct {
 	lost    error          // why no text can be committed any more
 }
 
-// Text streams text of the response: it is signalled at once as message.delta
+// Text streams text of the response: it is broadcast at once as message.delta
 // and committed with what comes within 100 ms or 4 KiB. Outside [Handle.Do],
 // each call is committed at once. Errors: ErrInvalid for what is not UTF-8, and
 // those of the commit; once it is known that the thread is gone or that another has
@@ -77,7 +77,7 @@ func (h *Handle) stream(ctx context.Context, typ, delta string) error {
 	return nil
 }
 
-// add takes a piece of text in and signals it, in order. It reports whether it
+// add takes a piece of text in and broadcasts it, in order. It reports whether it
 // is time to commit.
 func (t *text) add(h *Handle, typ, piece string) (bool, error) {
 	t.mu.Lock()
@@ -103,7 +103,7 @@ func (t *text) add(h *Handle, typ, piece string) (bool, error) {
 	case t.armed <- struct{}{}:
 	default:
 	}
-	return !t.driven || t.bytes >= h.rs.opts.FlushBytes, h.sp.Signal(thread.Key(h.thread), "message.delta", d)
+	return !t.driven || t.bytes >= h.rs.opts.FlushBytes, h.sp.Broadcast(thread.Key(h.thread), "message.delta", d)
 }
 
 // take returns what to commit now, until done is called. Again is set when that

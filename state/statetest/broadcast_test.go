@@ -67,7 +67,7 @@ func commit(t *testing.T, sp *thole.Space, name string) {
 
 func broadcast(t *testing.T, sp *thole.Space, name string) {
 	t.Helper()
-	if err := sp.Signal("app/x", "x.live", name); err != nil {
+	if err := sp.Broadcast("app/x", "x.live", name); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -95,7 +95,7 @@ func next(t *testing.T, w *thole.Watch) []string {
 		if err := d.As(&name); err != nil {
 			t.Fatal(err)
 		}
-		if d.IsSignal() {
+		if d.IsBroadcast() {
 			name = "~" + name
 		}
 		names = append(names, name)

@@ -41,7 +41,7 @@ type Updated struct {
 	Block Block  `json:"block"`
 }
 
-// Delta is the data of message.delta, as signal and as committed chunk: text
+// Delta is the data of message.delta, as broadcast and as committed chunk: text
 // that goes on a block from Offset, in UTF-8 bytes. Offset 0 begins the block.
 type Delta struct {
 	Turn   string `json:"turn"`

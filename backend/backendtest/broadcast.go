@@ -11,13 +11,13 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-func relayCases() []testCase {
+func broadcastCases() []testCase {
 	return []testCase{
-		{"relay/receive ends with its context and returns nil", relayEnds},
-		{"relay/another instance hears a signal as it was sent", relayKeeps},
-		{"relay/signals come in the order of each sender", relayOrders},
-		{"relay/a huge signal does not hold up those after it", relayHuge},
-		{"relay/leaves no goroutine after close", relayLeaves},
+		{"broadcast/receive ends with its context and returns nil", broadcastEnds},
+		{"broadcast/another instance hears a broadcast as it was sent", broadcastKeeps},
+		{"broadcast/broadcasts come in the order of each sender", broadcastOrders},
+		{"broadcast/a huge broadcast does not hold up those after it", broadcastHuge},
+		{"broadcast/leaves no goroutine after close", broadcastLeaves},
 	}
 }
 
@@ -30,7 +30,7 @@ type hearing struct {
 	err    error         // what it returned, once done
 
 	mu    sync.Mutex
-	heard []journal.Signal
+	heard []journal.Broadcast
 }
 
 // hear starts a Receive. It ends with the case at the latest.
@@ -40,12 +40,12 @@ func (e *env) hear() *hearing {
 	h := &hearing{env: e, cancel: cancel, news: make(chan struct{}, 1), done: make(chan struct{})}
 	go func() {
 		defer close(h.done)
-		h.err = relayOf(e.harness.Backend).Receive(ctx, h.take)
+		h.err = e.harness.Backend.Capabilities().ReceiveBroadcasts(ctx, h.take)
 	}()
 	return h
 }
 
-func (h *hearing) take(sig journal.Signal) {
+func (h *hearing) take(sig journal.Broadcast) {
 	h.mu.Lock()
 	h.heard = append(h.heard, sig)
 	h.mu.Unlock()
@@ -55,21 +55,19 @@ func (h *hearing) take(sig journal.Signal) {
 	}
 }
 
-func relayOf(b journal.Backend) journal.Relay { return b.(journal.Relay) }
+// fromSecond opens another instance, to send from.
+func (e *env) fromSecond() sender { return e.second().Backend.Capabilities().SendBroadcasts }
 
-// secondRelay opens another instance, to send from.
-func (e *env) secondRelay() journal.Relay { return relayOf(e.second().Backend) }
-
-// until sends signals again and again, in ever longer pauses since they may get
+// until sends broadcasts again and again, in ever longer pauses since they may get
 // lost, until what was heard from their senders satisfies ok. Each round has
 // other senders.
-func (h *hearing) until(what string, send func(round int) []journal.Signal, from journal.Relay, ok func(sent, heard []journal.Signal) bool) (sent, heard []journal.Signal) {
+func (h *hearing) until(what string, send func(round int) []journal.Broadcast, from sender, ok func(sent, heard []journal.Broadcast) bool) (sent, heard []journal.Broadcast) {
 	h.Helper()
 	giveUp := time.Now().Add(h.patience)
 	wait := 50 * time.Millisecond
 	for round := 0; ; round++ {
 		sent = send(round)
-		if err := from.Send(h.ctx, sent); err != nil {
+		if err := from(h.ctx, sent); err != nil {
 			h.Logf("send: %v", err)
 		}
 		for timeout := time.After(wait); timeout != nil; {
@@ -87,13 +85,13 @@ func (h *hearing) until(what string, send func(round int) []journal.Signal, from
 			}
 		}
 		wait *= 2
-		h.need(time.Now().Before(giveUp), "%s: heard %d of %d signals within %v", what, len(heard), len(sent), h.patience)
+		h.need(time.Now().Before(giveUp), "%s: heard %d of %d broadcasts within %v", what, len(heard), len(sent), h.patience)
 	}
 }
 
 // of returns what was heard from the senders of a round, in order, with the
-// origins that were sent: those who pass a signal on add their names.
-func (h *hearing) of(sent []journal.Signal) (heard []journal.Signal) {
+// origins that were sent: those who pass a broadcast on add their names.
+func (h *hearing) of(sent []journal.Broadcast) (heard []journal.Broadcast) {
 	origins := map[string]bool{}
 	for _, sig := range sent {
 		origins[sig.Origin] = true
@@ -123,22 +121,22 @@ func (h *hearing) ends() {
 	}
 }
 
-// signalOf is a small signal.
-func signalOf(origin string, n int) journal.Signal {
-	return journal.Signal{Origin: origin, Space: space, Event: journal.Event{
+// broadcastOf is a small broadcast.
+func broadcastOf(origin string, n int) journal.Broadcast {
+	return journal.Broadcast{Origin: origin, Space: space, Event: journal.Event{
 		Stream: "s", Type: "s.progress", Time: now, Actor: "user:42", Data: fmt.Appendf(nil, `{"n":%d}`, n),
 	}}
 }
 
-func all(sent, heard []journal.Signal) bool { return len(heard) >= len(sent) }
+func all(sent, heard []journal.Broadcast) bool { return len(heard) >= len(sent) }
 
-func relayEnds(e *env) {
-	if e.lacks(Signals) {
+func broadcastEnds(e *env) {
+	if e.lacks(Broadcasts) {
 		return
 	}
 	h := e.hear()
-	e.ok(relayOf(e.harness.Backend).Send(e.ctx, []journal.Signal{signalOf("store_1", 1)}) == nil, "send: got an error")
-	e.ok(relayOf(e.harness.Backend).Send(e.ctx, nil) == nil, "send nothing: got an error")
+	e.ok(e.harness.Backend.Capabilities().SendBroadcasts(e.ctx, []journal.Broadcast{broadcastOf("store_1", 1)}) == nil, "send: got an error")
+	e.ok(e.harness.Backend.Capabilities().SendBroadcasts(e.ctx, nil) == nil, "send nothing: got an error")
 	select { // time for it to end when it should not
 	case <-h.done:
 		e.need(false, "receive: it returned %v before its context ended", h.err)
@@ -147,18 +145,18 @@ func relayEnds(e *env) {
 	h.ends()
 	e.hear().ends() // even if it had no time to begin
 	e.need(e.b.Close() == nil, "close: got an error")
-	e.is("send after close", relayOf(e.harness.Backend).Send(e.ctx, []journal.Signal{signalOf("store_1", 1)}), journal.ErrClosed)
+	e.is("send after close", e.harness.Backend.Capabilities().SendBroadcasts(e.ctx, []journal.Broadcast{broadcastOf("store_1", 1)}), journal.ErrClosed)
 }
 
-func relayKeeps(e *env) {
-	if e.lacks(Signals, Seconds) {
+func broadcastKeeps(e *env) {
+	if e.lacks(Broadcasts, Seconds) {
 		return
 	}
-	from, h := e.secondRelay(), e.hear()
-	sent, heard := h.until("odd signals", func(round int) []journal.Signal {
-		var sent []journal.Signal
+	from, h := e.fromSecond(), e.hear()
+	sent, heard := h.until("odd broadcasts", func(round int) []journal.Broadcast {
+		var sent []journal.Broadcast
 		for i, data := range []string{`null`, `"<&>\u0000'\\ é 🚣"`, `{"a":[1,2.50,{}]}`, `"` + strings.Repeat("x", 20_000) + `"`} {
-			sig := signalOf(fmt.Sprintf("store_%d store_passed_on", round), i)
+			sig := broadcastOf(fmt.Sprintf("store_%d store_passed_on", round), i)
 			sig.Space = []string{space, "user:42", "global", space}[i]
 			sig.Event.Stream, sig.Event.Cause, sig.Event.Subject = "thread/é 🚣'\"", "run_1", "user:42"
 			sig.Event.Refs, sig.Event.Schema = []string{"task_1", "file/ä b"}, i
@@ -171,26 +169,26 @@ func relayKeeps(e *env) {
 		got, want := heard[i], sent[i]
 		e.equal("event", got.Event, want.Event)
 		e.ok(got.Origin == want.Origin && got.Space == want.Space,
-			"signal: got origin %q, space %q; want %q, %q", got.Origin, got.Space, want.Origin, want.Space)
+			"broadcast: got origin %q, space %q; want %q, %q", got.Origin, got.Space, want.Origin, want.Space)
 	}
 	h.ends()
 }
 
-func relayOrders(e *env) {
-	if e.lacks(Signals, Seconds) {
+func broadcastOrders(e *env) {
+	if e.lacks(Broadcasts, Seconds) {
 		return
 	}
-	from, h := e.secondRelay(), e.hear()
+	from, h := e.fromSecond(), e.hear()
 	const each = 100
-	h.until("two senders", func(round int) (sent []journal.Signal) {
+	h.until("two senders", func(round int) (sent []journal.Broadcast) {
 		for n := range each {
-			sent = append(sent, signalOf(fmt.Sprintf("store_%d_a", round), n), signalOf(fmt.Sprintf("store_%d_b", round), n))
+			sent = append(sent, broadcastOf(fmt.Sprintf("store_%d_a", round), n), broadcastOf(fmt.Sprintf("store_%d_b", round), n))
 		}
 		return sent
-	}, from, func(sent, heard []journal.Signal) bool {
+	}, from, func(sent, heard []journal.Broadcast) bool {
 		next := map[string]int{}
 		for _, sig := range heard {
-			for next[sig.Origin] < each && !bytes.Equal(sig.Event.Data, signalOf("", next[sig.Origin]).Event.Data) {
+			for next[sig.Origin] < each && !bytes.Equal(sig.Event.Data, broadcastOf("", next[sig.Origin]).Event.Data) {
 				next[sig.Origin]++ // lost
 			}
 			e.need(next[sig.Origin] < each, "heard %s from %s after a later one, or twice", sig.Event.Data, sig.Origin)
@@ -201,22 +199,22 @@ func relayOrders(e *env) {
 	h.ends()
 }
 
-// relayHuge sends what is too large for many a carrier, among small ones.
-func relayHuge(e *env) {
-	if e.lacks(Signals, Seconds) {
+// broadcastHuge sends what is too large for many a carrier, among small ones.
+func broadcastHuge(e *env) {
+	if e.lacks(Broadcasts, Seconds) {
 		return
 	}
-	from, h := e.secondRelay(), e.hear()
-	huge := func(origin string) journal.Signal {
-		sig := signalOf(origin, 0)
+	from, h := e.fromSecond(), e.hear()
+	huge := func(origin string) journal.Broadcast {
+		sig := broadcastOf(origin, 0)
 		sig.Event.Data = bytes.Repeat([]byte("x"), journal.MaxValueBytes)
 		sig.Event.Data[0], sig.Event.Data[journal.MaxValueBytes-1] = '"', '"'
 		return sig
 	}
-	h.until("signals around huge ones", func(round int) []journal.Signal {
+	h.until("broadcasts around huge ones", func(round int) []journal.Broadcast {
 		origin := fmt.Sprintf("store_%d", round)
-		return []journal.Signal{signalOf(origin, 1), huge(origin), signalOf(origin, 2), huge(origin), signalOf(origin, 3)}
-	}, from, func(_, heard []journal.Signal) bool {
+		return []journal.Broadcast{broadcastOf(origin, 1), huge(origin), broadcastOf(origin, 2), huge(origin), broadcastOf(origin, 3)}
+	}, from, func(_, heard []journal.Broadcast) bool {
 		small := 0
 		for _, sig := range heard {
 			if len(sig.Event.Data) < journal.MaxValueBytes {
@@ -225,19 +223,19 @@ func relayHuge(e *env) {
 		}
 		return small == 3
 	})
-	h.until("a signal after huge ones", func(round int) []journal.Signal {
-		return []journal.Signal{signalOf(fmt.Sprintf("store_after_%d", round), 1)}
+	h.until("a broadcast after huge ones", func(round int) []journal.Broadcast {
+		return []journal.Broadcast{broadcastOf(fmt.Sprintf("store_after_%d", round), 1)}
 	}, from, all)
 	h.ends()
 }
 
-func relayLeaves(e *env) {
-	if e.lacks(Signals) {
+func broadcastLeaves(e *env) {
+	if e.lacks(Broadcasts) {
 		return
 	}
 	e.leavesNothing(func() {
 		h := e.hear()
-		e.ok(relayOf(e.harness.Backend).Send(e.ctx, []journal.Signal{signalOf("store_1", 1)}) == nil, "send: got an error")
+		e.ok(e.harness.Backend.Capabilities().SendBroadcasts(e.ctx, []journal.Broadcast{broadcastOf("store_1", 1)}) == nil, "send: got an error")
 		h.ends()
 	})
 }

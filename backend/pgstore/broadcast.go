@@ -9,7 +9,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A message is a JSON array of signals. It goes out in notifications of at most
+// A message is a JSON array of broadcasts. It goes out in notifications of at most
 // maxPayload bytes, in order, each a mark and a part of it:
 //
 //	=[…]    the whole
@@ -21,11 +21,11 @@ const (
 	partLast  = ">"
 
 	maxPayload = 7900    // the server takes 7,999 bytes
-	maxMessage = 1 << 20 // more than any signal has
+	maxMessage = 1 << 20 // more than any broadcast has
 )
 
-// Send implements [journal.Relay]. Without a direct connection it does nothing.
-func (s *Store) Send(ctx context.Context, signals []journal.Signal) error {
+// sendBroadcasts notifies the other processes. Without a direct connection it does nothing.
+func (s *Store) sendBroadcasts(ctx context.Context, broadcasts []journal.Broadcast) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return err
@@ -34,15 +34,15 @@ func (s *Store) Send(ctx context.Context, signals []journal.Signal) error {
 	if s.wire == nil {
 		return nil
 	}
-	payloads, err := pack(signals)
+	payloads, err := pack(broadcasts)
 	if err != nil {
 		return err
 	}
 	return s.wire.post(ctx, payloads)
 }
 
-// pack makes notifications of signals: several small ones share one.
-func pack(signals []journal.Signal) (payloads []string, err error) {
+// pack makes notifications of broadcasts: several small ones share one.
+func pack(broadcasts []journal.Broadcast) (payloads []string, err error) {
 	var message []byte
 	end := func() {
 		if len(message) > 0 {
@@ -50,11 +50,11 @@ func pack(signals []journal.Signal) (payloads []string, err error) {
 		}
 		message = nil
 	}
-	for i := range signals {
+	for i := range broadcasts {
 		var encoded bytes.Buffer
 		encoder := json.NewEncoder(&encoded)
 		encoder.SetEscapeHTML(false) // data stays as it is
-		if err := encoder.Encode(&signals[i]); err != nil {
+		if err := encoder.Encode(&broadcasts[i]); err != nil {
 			return nil, err
 		}
 		text := bytes.TrimSuffix(encoded.Bytes(), []byte("\n"))
