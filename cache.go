@@ -40,13 +40,11 @@ func (c *recordCache) committed(batch []Commit, results []Result) {
 			continue
 		}
 		commit := &batch[i]
-		for _, w := range commit.Writes {
-			c.remove(commit.Space, w.Key)
-			if w.Value == nil || len(w.Value) > maxCachedValue {
-				continue
+		for j := range commit.Writes {
+			c.remove(commit.Space, commit.Writes[j].Key)
+			if r := commit.Record(j, results[i]); r.Exists() && len(r.Value) <= maxCachedValue {
+				c.put(commit.Space, r)
 			}
-			c.put(commit.Space, Record{Key: w.Key, Value: w.Value, Schema: w.Schema, Version: results[i].Last,
-				Updated: commit.Now, Expires: w.Expires, Notify: w.Notify})
 		}
 	}
 	if c.size > c.max || c.bytes > maxCachedBytes {

@@ -249,9 +249,7 @@ func (h *hub) committed(c *Commit, res Result) bool {
 		return false
 	}
 	for i := range c.Events {
-		e := c.Events[i]
-		e.Position = Position{Epoch: first.Epoch, Seq: first.Seq + uint64(i)}
-		e.Time, e.Actor, e.Cause = c.Now, c.Actor, c.Cause
+		e := c.Event(i, res)
 		e.Refs = slices.Clone(e.Refs) // the caller's, in an Update
 		h.queue(&Delivery{Event: e})
 	}

@@ -88,6 +88,26 @@ func (c *Commit) Conflict(stream func(name string) (Position, error), record fun
 	return nil, nil
 }
 
+// Event returns the i-th event of c as it is in the journal once c has the result r.
+func (c *Commit) Event(i int, r Result) Event {
+	e := c.Events[i]
+	e.Position = r.First
+	e.Position.Seq += uint64(i)
+	e.Time, e.Actor, e.Cause = c.Now, c.Actor, c.Cause
+	return e
+}
+
+// Record returns the record that the i-th write of c leaves once c has the result r;
+// of one that deletes, only the key is set.
+func (c *Commit) Record(i int, r Result) Record {
+	w := &c.Writes[i]
+	if w.Value == nil {
+		return Record{Key: w.Key}
+	}
+	return Record{Key: w.Key, Value: w.Value, Schema: w.Schema, Version: r.Last,
+		Updated: c.Now, Expires: w.Expires, Notify: w.Notify}
+}
+
 // Clone returns a copy of c that shares no bytes with it.
 func (c Commit) Clone() Commit {
 	c.Checks = slices.Clone(c.Checks)

@@ -53,21 +53,14 @@ func (sp *space) apply(c *journal.Commit) (journal.Result, error) {
 	if err != nil {
 		return result, err
 	}
-	for i, e := range c.Events {
-		e.Position = result.First
-		e.Position.Seq += uint64(i)
-		e.Time, e.Actor, e.Cause = c.Now, c.Actor, c.Cause
-		sp.append(e)
+	for i := range c.Events {
+		sp.append(c.Event(i, result))
 	}
-	for _, w := range c.Writes {
-		sp.drop(w.Key)
-		if w.Value == nil {
-			continue
+	for i := range c.Writes {
+		sp.drop(c.Writes[i].Key)
+		if r := c.Record(i, result); r.Exists() {
+			sp.put(r)
 		}
-		sp.put(journal.Record{
-			Key: w.Key, Value: w.Value, Schema: w.Schema, Version: result.Last,
-			Updated: c.Now, Expires: w.Expires, Notify: w.Notify,
-		})
 	}
 	return result, nil
 }

@@ -93,19 +93,15 @@ func (w *writer) apply(c *journal.Commit) (journal.Result, error) {
 	if err := w.touch(sp); err != nil {
 		return result, err
 	}
-	for i, e := range c.Events {
-		e.Position = result.First
-		e.Position.Seq += uint64(i)
-		e.Time, e.Actor, e.Cause = local.Now, c.Actor, c.Cause
+	for i := range c.Events {
+		e := local.Event(i, result)
 		if err := w.insert(sp, &e); err != nil {
 			return result, err
 		}
 	}
 	for i := range c.Writes {
-		r := journal.Record{
-			Key: c.Writes[i].Key, Value: c.Writes[i].Value, Schema: c.Writes[i].Schema, Version: result.Last,
-			Updated: local.Now, Expires: micro(c.Writes[i].Expires), Notify: c.Writes[i].Notify,
-		}
+		r := local.Record(i, result)
+		r.Expires = micro(r.Expires)
 		if err := w.put(sp, &r); err != nil {
 			return result, err
 		}
