@@ -22,10 +22,10 @@ install-tools:
 check: ## gofmt, vet, staticcheck, tidy modules
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
 	go mod tidy -diff
-	go vet -tags faults ./...
+	go vet ./...
 	GOOS=darwin go vet ./agent/sandbox
 	GOOS=windows go vet ./agent/sandbox
-	go tool staticcheck -tags faults ./...
+	go tool staticcheck ./...
 	cd bench && go mod tidy -diff && go vet ./... && $$(cd .. && go tool -n staticcheck) ./...
 
 unit: ## All tests, embedded stores only, no C compiler needed
@@ -45,7 +45,7 @@ race: ## The tests of PACKAGES (all) under the race detector, in memory and thro
 	go test -timeout 180m -count=1 -parallel 3 $(PACKAGES)
 
 full: ## The tests of PACKAGES (all) on memory, SQLite, files and PostgreSQL, with servers that are killed and cut off
-	go test -tags faults -vet=off -timeout 180m -count=1 -parallel 4 $(PACKAGES)
+	go test -vet=off -timeout 180m -count=1 -parallel 4 $(PACKAGES)
 
 FUZZTIME ?= 10s
 fuzz: ## Run every fuzz target for FUZZTIME (10s)

@@ -42,6 +42,7 @@ var exceptions = map[string][]string{
 	"api/wire":            {"backend/remote"},        // the server half of its protocol
 	"state/all":           {"state/*"},               // declares them to a store
 	"internal/pgtest":     {"internal/effort"},       // whether its programs must be there
+	"internal/servertest": {"internal/effort"},       // how much its tests do
 	"state/run":           {"state/thread"},          // a run belongs to a thread
 	"state/todo":          {"state/thread"},          // a list belongs to a thread
 	"state/decision":      {"state/run"},             // a run that is to end begins nothing

@@ -16,6 +16,7 @@ import (
 	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/internal/apifuzz"
 	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/internal/servertest"
 	"github.com/thole-dev/thole/journal"
 )
 
@@ -32,17 +33,17 @@ func TestEveryAnswerIsAsTheDocumentSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("THOLE_FUZZ_SEED=%d", seed)
-	s := startServe(t, t.TempDir())
+	s := servertest.Serve(t, t.TempDir())
 	var tokens []string
 	for _, grant := range []string{"*=admin", "project:*=write", "*=read", "project:s1=admin", "user:*=write"} {
 		var v struct{ Secret string }
-		got := command(t, s.Dir, nil, "token", "create", "t", "--store", s.Store, "--actor", fmt.Sprintf("user:%d", len(tokens)), "--grant", grant)
+		got := servertest.Command(t, s.Dir, nil, "token", "create", "t", "--store", s.Store, "--actor", fmt.Sprintf("user:%d", len(tokens)), "--grant", grant)
 		if err := json.Unmarshal([]byte(got.Out), &v); err != nil {
 			t.Fatal(err)
 		}
 		tokens = append(tokens, v.Secret)
 	}
-	before := s.goroutines(tokens[0])
+	before := goroutines(s, tokens[0])
 	var hello struct{ Instance string }
 	s.Must("GET", "/v1/backend", nil, &hello, "Authorization", "Bearer "+tokens[0])
 	report, err := apifuzz.Run(t.Context(), apifuzz.Config{
@@ -65,8 +66,8 @@ func TestEveryAnswerIsAsTheDocumentSays(t *testing.T) {
 	}
 	t.Logf("%s", report)
 	s.Must("GET", "/readyz", nil, nil)
-	eventually(t, 30*time.Second, "as many goroutines as before", func() bool {
-		return s.goroutines(tokens[0]) <= before+10
+	servertest.Eventually(t, 30*time.Second, "as many goroutines as before", func() bool {
+		return goroutines(s, tokens[0]) <= before+10
 	})
 	s.Terminate()
 	log, err := os.ReadFile(s.Log)
@@ -78,19 +79,19 @@ func TestEveryAnswerIsAsTheDocumentSays(t *testing.T) {
 			t.Errorf("the server said: %s", line)
 		}
 	}
-	mustBeHealthy(t, s.Store)
+	servertest.MustBeHealthy(t, s.Store)
 }
 
 // goroutines is how many the server says it has.
-func (s *server) goroutines(token string) int {
-	s.t.Helper()
-	s.http.CloseIdleConnections()
+func goroutines(s *servertest.Server, token string) int {
+	s.T.Helper()
+	s.HTTP.CloseIdleConnections()
 	text := s.Must("GET", "/metrics", nil, nil, "Authorization", "Bearer "+token).Body
 	_, rest, ok := bytes.Cut(text, []byte("\ngo_goroutines "))
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
 	n, err := strconv.Atoi(string(line))
 	if !ok || err != nil {
-		s.t.Fatalf("metrics have no goroutines: %v", err)
+		s.T.Fatalf("metrics have no goroutines: %v", err)
 	}
 	return n
 }

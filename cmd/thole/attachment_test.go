@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 const attachmentScript = `turns:
@@ -20,7 +22,7 @@ const dataPNG = "data:image/png;base64,iVBORw0KGgo="
 
 // What a client attaches to a run over HTTP is what the model is asked with.
 func TestAttachmentsReachTheModel(t *testing.T) {
-	s := startServer(t, setup{Script: attachmentScript})
+	s := servertest.Start(t, servertest.Setup{Script: attachmentScript})
 	const space = "/v1/spaces/project:sight"
 	var thread struct{ ID string }
 	s.Must("POST", space+"/threads", map[string]any{}, &thread)
@@ -30,7 +32,7 @@ func TestAttachmentsReachTheModel(t *testing.T) {
 	data := func(media, content string) string {
 		return "data:" + media + ";base64," + base64.StdEncoding.EncodeToString([]byte(content))
 	}
-	var started runState
+	var started servertest.RunState
 	s.Must("POST", space+"/threads/"+thread.ID+"/runs", map[string]any{"prompt": "Look at this", "attachments": []map[string]string{
 		{"name": "dot.png", "type": "image/png", "url": dataPNG},
 		{"name": "notes.txt", "type": "text/plain", "url": data("text/plain", "buy some milk")},
@@ -38,7 +40,7 @@ func TestAttachmentsReachTheModel(t *testing.T) {
 		{"type": "image/jpeg", "url": "https://example.com/a.jpg"},
 		{"name": "b.txt", "type": "text/plain", "url": blob},
 	}}, &started)
-	ended := s.ended(space+"/threads/"+thread.ID+"/runs/"+started.ID, 20*time.Second)
+	ended := s.Ended(space+"/threads/"+thread.ID+"/runs/"+started.ID, 20*time.Second)
 	if ended.Status != "succeeded" {
 		t.Errorf("the run %s: %s", ended.Status, ended.Error)
 	}
@@ -47,7 +49,7 @@ func TestAttachmentsReachTheModel(t *testing.T) {
 // A URL that names something of the server's own, or nothing at all, is refused
 // at the door, in whatever part of a request it comes.
 func TestAnAttachmentIsDataAWebAddressOrABlob(t *testing.T) {
-	s := startServer(t, setup{Script: attachmentScript})
+	s := servertest.Start(t, servertest.Setup{Script: attachmentScript})
 	const space = "/v1/spaces/project:sight"
 	var thread struct{ ID string }
 	s.Must("POST", space+"/threads", map[string]any{}, &thread)

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 func TestWhatOneCallerMayTakeIsSetByFlags(t *testing.T) {
-	s := startServer(t, setup{Args: []string{"--max-body", "1000", "--max-watchers", "1"}})
+	s := servertest.Start(t, servertest.Setup{Args: []string{"--max-body", "1000", "--max-watchers", "1"}})
 	const events = "/v1/spaces/project:a/events"
 	post := func(size int) int {
 		r, err := s.Do(t.Context(), "POST", events, map[string]string{"type": "app.x", "data": strings.Repeat("x", size)})
@@ -29,7 +31,7 @@ func TestWhatOneCallerMayTakeIsSetByFlags(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Accept", "text/event-stream")
-		resp, err := s.http.Do(req)
+		resp, err := s.HTTP.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,15 +43,15 @@ func TestWhatOneCallerMayTakeIsSetByFlags(t *testing.T) {
 	}
 	stop()
 	s.Kill()
-	s.args = append(s.args, "--rate", "2")
+	s.Args = append(s.Args, "--rate", "2")
 	s.Start()
-	eventually(t, 10*time.Second, "a caller to be too fast for --rate 2", func() bool {
+	servertest.Eventually(t, 10*time.Second, "a caller to be too fast for --rate 2", func() bool {
 		r, err := s.Do(t.Context(), "GET", "/v1/spaces", nil)
 		return err == nil && r.Status == 429 && r.Code() == "rate_limited"
 	})
 	for _, command := range []string{"dev", "serve"} {
 		for _, flag := range []string{"--max-body=0", "--max-watchers=-1", "--rate=-1"} {
-			mustFail(t, t.TempDir(), nil, []string{command, flag}, "--max-body")
+			servertest.MustFail(t, t.TempDir(), nil, []string{command, flag}, "--max-body")
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -14,58 +13,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
-
-// outcome is what a command printed and how it ended.
-type outcome struct {
-	Out, Err string
-	Code     int
-}
-
-// command runs one of the program in a folder, with more environment, and
-// ends the test if it takes too long.
-func command(t testing.TB, dir string, env []string, args ...string) outcome {
-	t.Helper()
-	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), program, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errOut
-	cmd.Env = append(os.Environ(), env...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	hung := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
-	err := cmd.Wait()
-	if !hung.Stop() {
-		t.Fatalf("thole %s hung\n%s%s", strings.Join(args, " "), out.String(), errOut.String())
-	}
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return outcome{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}
-}
-
-// mustFail runs a command that must fail with a message that holds all of says,
-// and with nothing on its output.
-func mustFail(t *testing.T, dir string, env, args []string, says ...string) {
-	t.Helper()
-	got := command(t, dir, env, args...)
-	if got.Code != 1 || got.Out != "" {
-		t.Errorf("thole %v: exit code %d, output %q; want 1 and none", args, got.Code, got.Out)
-	}
-	for _, s := range says {
-		if !strings.Contains(got.Err, s) {
-			t.Errorf("thole %v: %q does not say %q", args, got.Err, s)
-		}
-	}
-	if strings.Contains(got.Err, "panic") || strings.Contains(got.Err, "goroutine") {
-		t.Errorf("thole %v: %s", args, got.Err)
-	}
-}
 
 func TestWrongUseOfTheCommandLineSaysWhatIsRight(t *testing.T) {
 	dir := t.TempDir()
-	if got := command(t, dir, nil, "token", "create", "first", "--grant", "*=admin"); got.Code != 0 {
+	if got := servertest.Command(t, dir, nil, "token", "create", "first", "--grant", "*=admin"); got.Code != 0 {
 		t.Fatal(got)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -119,21 +73,21 @@ func TestWrongUseOfTheCommandLineSaysWhatIsRight(t *testing.T) {
 		{"serve --cors-origin null", []string{"--cors-origin", "null", "https://app.example"}},
 		{"serve --cors-origin https://app.example/", []string{"--cors-origin", "a slash"}},
 	} {
-		mustFail(t, dir, []string{"OPENAI_API_KEY="}, strings.Fields(c.args), c.says...)
+		servertest.MustFail(t, dir, []string{"OPENAI_API_KEY="}, strings.Fields(c.args), c.says...)
 	}
-	if exists(dir, "none") {
+	if servertest.Exists(dir, "none") {
 		t.Error("a command that only looks made a folder")
 	}
-	mustFail(t, dir, []string{"THOLE_GRACE=soon"}, []string{"dev"}, "THOLE_GRACE", "soon")
+	servertest.MustFail(t, dir, []string{"THOLE_GRACE=soon"}, []string{"dev"}, "THOLE_GRACE", "soon")
 }
 
 func TestVariablesStandForFlagsAndFlagsGoFirst(t *testing.T) {
 	dir := t.TempDir()
 	store := "sqlite:" + filepath.Join(dir, "a.db")
-	if got := command(t, dir, []string{"THOLE_STORE=" + store, "THOLE_GRANT=project:*=read"}, "token", "create", "x"); got.Code != 0 {
+	if got := servertest.Command(t, dir, []string{"THOLE_STORE=" + store, "THOLE_GRANT=project:*=read"}, "token", "create", "x"); got.Code != 0 {
 		t.Fatal(got)
 	}
-	got := command(t, dir, []string{"THOLE_STORE=sqlite:none.db"}, "token", "list", "--store", store)
+	got := servertest.Command(t, dir, []string{"THOLE_STORE=sqlite:none.db"}, "token", "list", "--store", store)
 	if got.Code != 0 || !strings.Contains(got.Out, `"access":"read"`) {
 		t.Errorf("token list: got %+v", got)
 	}
@@ -145,7 +99,7 @@ func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
 		"", "dev", "serve", "agent", "tail", "get", "log", "doctor", "migrate",
 		"token", "token create", "token list", "token revoke", "bench", "version", "completion", "completion bash",
 	} {
-		got := command(t, dir, nil, append(strings.Fields(c), "--help")...)
+		got := servertest.Command(t, dir, nil, append(strings.Fields(c), "--help")...)
 		usage := strings.TrimSpace("thole "+c) + " "
 		if got.Code != 0 || !strings.Contains(got.Out, "Usage:") || !strings.Contains(got.Out, usage) {
 			t.Errorf("%q --help: got %d\n%s", c, got.Code, got.Out)
@@ -154,7 +108,7 @@ func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
 			t.Errorf("%q --help begins with %q", c, first)
 		}
 	}
-	script := command(t, dir, nil, "completion", "bash")
+	script := servertest.Command(t, dir, nil, "completion", "bash")
 	if script.Code != 0 {
 		t.Fatal(script)
 	}
@@ -165,7 +119,7 @@ func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
 			t.Errorf("bash does not take its completion: %v\n%s", err, out)
 		}
 	}
-	if got := command(t, dir, nil, "__complete", "to"); !strings.Contains(got.Out, "token") {
+	if got := servertest.Command(t, dir, nil, "__complete", "to"); !strings.Contains(got.Out, "token") {
 		t.Errorf("completion of to: got %q", got.Out)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
@@ -175,7 +129,7 @@ func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
 
 func TestVersionSaysWhatThisIs(t *testing.T) {
 	var v struct{ Version, Go, OS, Arch string }
-	got := command(t, t.TempDir(), nil, "version")
+	got := servertest.Command(t, t.TempDir(), nil, "version")
 	if err := json.Unmarshal([]byte(got.Out), &v); err != nil || v.Version == "" || v.Go == "" || v.OS == "" || v.Arch == "" {
 		t.Errorf("version: got %+v, %v", got, err)
 	}
@@ -188,31 +142,31 @@ func TestMigrateSaysWhatItWouldDoAndDoesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := "sqlite:" + file
-	dry := command(t, dir, nil, "migrate", "--dry-run", "--store", store)
+	dry := servertest.Command(t, dir, nil, "migrate", "--dry-run", "--store", store)
 	if info, err := os.Stat(file); err != nil || info.Size() > 0 || !strings.Contains(dry.Out, `"dry_run":true`) {
 		t.Errorf("dry run: got %+v, %v, file %v", dry, err, info.Size())
 	}
-	did := command(t, dir, nil, "migrate", "--store", store)
+	did := servertest.Command(t, dir, nil, "migrate", "--store", store)
 	if !strings.Contains(did.Out, `"dry_run":false`) || did.Code != 0 {
 		t.Errorf("migrate: got %+v", did)
 	}
-	if again := command(t, dir, nil, "migrate", "--store", store); again.Out != "{\"steps\":[]}\n" {
+	if again := servertest.Command(t, dir, nil, "migrate", "--store", store); again.Out != "{\"steps\":[]}\n" {
 		t.Errorf("a second migrate: got %+v", again)
 	}
-	mustBeHealthy(t, store)
+	servertest.MustBeHealthy(t, store)
 }
 
 // TestTokensOpenWhatTheyGrantAndNothingElse walks the whole API with a token
 // that may read one space, one that may do nothing there, and none.
 func TestTokensOpenWhatTheyGrantAndNothingElse(t *testing.T) {
-	s := startServe(t, t.TempDir())
+	s := servertest.Serve(t, t.TempDir())
 	secret := func(name string, grants ...string) string {
 		args := []string{"token", "create", name, "--store", s.Store}
 		for _, g := range grants {
 			args = append(args, "--grant", g)
 		}
 		var v struct{ Secret string }
-		got := command(t, s.Dir, nil, args...)
+		got := servertest.Command(t, s.Dir, nil, args...)
 		if err := json.Unmarshal([]byte(got.Out), &v); err != nil || v.Secret == "" {
 			t.Fatalf("token create: got %+v, %v", got, err)
 		}
@@ -275,58 +229,48 @@ func TestTokensOpenWhatTheyGrantAndNothingElse(t *testing.T) {
 	for _, open := range []string{"/healthz", "/readyz", "/openapi.json", "/docs"} {
 		s.Must("GET", open, nil, nil)
 	}
-	s.revokes(reader, "reader")
-	s.hides(admin, reader, stranger)
-}
-
-// startServe starts `thole serve`, whose requests need tokens.
-func startServe(t *testing.T, dir string) *server {
-	t.Helper()
-	s := startServer(t, setup{Dir: dir})
-	s.Terminate()
-	s.args = []string{"serve", "--store", s.Store, "--listen", "127.0.0.1:0"}
-	s.Start()
-	return s
+	revokes(s, reader, "reader")
+	hides(s, admin, reader, stranger)
 }
 
 // revokes takes a token away while the server runs, and a watch with it.
-func (s *server) revokes(secret, name string) {
-	s.t.Helper()
+func revokes(s *servertest.Server, secret, name string) {
+	s.T.Helper()
 	var id string
-	for line := range strings.Lines(command(s.t, s.Dir, nil, "token", "list", "--store", s.Store).Out) {
+	for line := range strings.Lines(servertest.Command(s.T, s.Dir, nil, "token", "list", "--store", s.Store).Out) {
 		var token struct{ ID, Name string }
 		if err := json.Unmarshal([]byte(line), &token); err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		if token.Name == name {
 			id = token.ID
 		}
 	}
-	if got := command(s.t, s.Dir, nil, "token", "revoke", id, "--store", s.Store); got.Code != 0 {
-		s.t.Fatalf("revoke: got %+v", got)
+	if got := servertest.Command(s.T, s.Dir, nil, "token", "revoke", id, "--store", s.Store); got.Code != 0 {
+		s.T.Fatalf("revoke: got %+v", got)
 	}
-	eventually(s.t, 10*time.Second, "a revoked token is refused", func() bool {
-		r, err := s.Do(s.t.Context(), "GET", "/v1/spaces/project:a/threads", nil, "Authorization", "Bearer "+secret)
+	servertest.Eventually(s.T, 10*time.Second, "a revoked token is refused", func() bool {
+		r, err := s.Do(s.T.Context(), "GET", "/v1/spaces/project:a/threads", nil, "Authorization", "Bearer "+secret)
 		return err == nil && r.Status == 401 && r.Code() == "unauthorized"
 	})
 }
 
 // hides checks that secrets are neither in the store's files, nor the log, nor
 // what lists of tokens show.
-func (s *server) hides(secrets ...string) {
-	s.t.Helper()
+func hides(s *servertest.Server, secrets ...string) {
+	s.T.Helper()
 	files, err := filepath.Glob(filepath.Join(s.Dir, "thole.db*"))
 	if err != nil || len(files) == 0 {
-		s.t.Fatalf("files of the store: got %v, %v", files, err)
+		s.T.Fatalf("files of the store: got %v, %v", files, err)
 	}
 	for _, file := range append(files, s.Log) {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		for _, secret := range secrets {
 			if bytes.Contains(data, []byte(secret)) {
-				s.t.Errorf("%s holds a secret", file)
+				s.T.Errorf("%s holds a secret", file)
 			}
 		}
 	}
@@ -334,7 +278,7 @@ func (s *server) hides(secrets ...string) {
 
 // TestASignalEndsAConversation asks nothing and then sends a signal.
 func TestASignalEndsAConversation(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), program, "agent")
+	cmd := exec.CommandContext(t.Context(), servertest.Program(), "agent")
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
 	in, err := cmd.StdinPipe() // stays open, as a terminal does
@@ -363,10 +307,10 @@ func TestASignalEndsAConversation(t *testing.T) {
 
 func TestWhatACommandDoesNotKnowIsAnError(t *testing.T) {
 	dir := t.TempDir()
-	mustFail(t, dir, nil, []string{"help", "nosuch"}, "nosuch")
-	mustFail(t, dir, nil, []string{"completion", "nosh"}, "nosh")
-	mustFail(t, dir, nil, []string{"bench", "--store", "mem:", "--time", "0s"}, "0s")
-	if got := command(t, dir, nil, "help", "token", "create"); got.Code != 0 || !strings.Contains(got.Out, "thole token create") {
+	servertest.MustFail(t, dir, nil, []string{"help", "nosuch"}, "nosuch")
+	servertest.MustFail(t, dir, nil, []string{"completion", "nosh"}, "nosh")
+	servertest.MustFail(t, dir, nil, []string{"bench", "--store", "mem:", "--time", "0s"}, "0s")
+	if got := servertest.Command(t, dir, nil, "help", "token", "create"); got.Code != 0 || !strings.Contains(got.Out, "thole token create") {
 		t.Errorf("help token create: %+v", got)
 	}
 }
@@ -377,7 +321,7 @@ func TestWhoeverStopsTheAgentCancelsItsRun(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "s.yaml"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "agent", "--model", "script:s.yaml", "--space", "project:p", "--store", "sqlite:s.db", "go")
+	cmd := exec.CommandContext(t.Context(), servertest.Program(), "agent", "--model", "script:s.yaml", "--space", "project:p", "--store", "sqlite:s.db", "go")
 	cmd.Dir = dir
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -397,7 +341,7 @@ func TestWhoeverStopsTheAgentCancelsItsRun(t *testing.T) {
 		_, err = lines.ReadByte()
 	}
 	cmd.Wait()
-	got := command(t, dir, nil, "log", "project:p", "--store", "sqlite:s.db", "--types", "run.cancel_requested", "--json")
+	got := servertest.Command(t, dir, nil, "log", "project:p", "--store", "sqlite:s.db", "--types", "run.cancel_requested", "--json")
 	if !strings.Contains(got.Out, `"cause":"user"`) {
 		t.Errorf("the run was cancelled by: %s%s", got.Out, got.Err)
 	}

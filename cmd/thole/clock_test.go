@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // TestAServerWhoseClockIsAnHourBehindItsStoreGoesOn restarts a server as if the
@@ -14,10 +16,10 @@ import (
 // which others use too, all times in the file are moved on. What is under a lease
 // ends a ttl after the start, not an hour later, and doctor names the lead.
 func TestAServerWhoseClockIsAnHourBehindItsStoreGoesOn(t *testing.T) {
-	s := startServer(t, setup{Script: script(t, "slow.yaml"), Lease: 2 * time.Second})
+	s := servertest.Start(t, servertest.Setup{Script: servertest.Script(t, "slow.yaml"), Lease: 2 * time.Second})
 	const space = "/v1/spaces/project:clock"
-	run := s.ask(space, "Sleep for a minute")
-	eventually(t, 20*time.Second, "the run works", func() bool { return len(s.workers()) > 0 })
+	run := s.Ask(space, "Sleep for a minute")
+	servertest.Eventually(t, 20*time.Second, "the run works", func() bool { return len(s.Workers()) > 0 })
 	s.Must("POST", space+"/locks", map[string]any{"name": "a", "owner": "gone", "ttl": 3}, nil)
 	s.Kill()
 	sql(t, filepath.Join(s.Dir, "thole.db"), `
@@ -25,17 +27,17 @@ func TestAServerWhoseClockIsAnHourBehindItsStoreGoesOn(t *testing.T) {
 		UPDATE record SET updated = updated + 3600000000, expires = expires + 3600000000`)
 	s.Start()
 
-	if r := s.ended(run, 20*time.Second); r.Status != "crashed" {
+	if r := s.Ended(run, 20*time.Second); r.Status != "crashed" {
 		t.Errorf("run: got %+v, want crashed", r)
 	}
 	var held struct{ Owner string }
 	s.Must("POST", space+"/locks", map[string]any{"name": "a", "owner": "next", "wait": 20}, &held)
-	if r := s.ended(s.ask(space, "Tell me a long story"), 30*time.Second); r.Status != "succeeded" {
+	if r := s.Ended(s.Ask(space, "Tell me a long story"), 30*time.Second); r.Status != "succeeded" {
 		t.Errorf("a run afterwards: got %+v", r)
 	}
 	s.Terminate()
-	mustBeHealthy(t, s.Store)
-	if got := command(t, s.Dir, nil, "doctor", "--store", s.Store); !strings.Contains(got.Out, "ahead of this machine's clock") {
+	servertest.MustBeHealthy(t, s.Store)
+	if got := servertest.Command(t, s.Dir, nil, "doctor", "--store", s.Store); !strings.Contains(got.Out, "ahead of this machine's clock") {
 		t.Errorf("doctor does not tell of times ahead: %+v", got)
 	}
 }

@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -11,6 +9,7 @@ import (
 
 	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // The load of the test below: 32 clients of three servers for a while, and then
@@ -28,6 +27,7 @@ const (
 // Three servers on one PostgreSQL, one of which is killed every five seconds,
 // while PostgreSQL restarts once.
 func TestSeveralServersAreOneWhileTheyAreKilled(t *testing.T) {
+	servertest.Faults(t)
 	leastLinear := effort.Amount(10_000, 10_000, 100_000)
 	loadTime := effort.Amount(20*time.Second, 20*time.Second, time.Minute)
 	pg := pgtest.Own(t)
@@ -83,7 +83,7 @@ func TestSeveralServersAreOneWhileTheyAreKilled(t *testing.T) {
 	for _, s := range c.Members {
 		s.Terminate() // what is written while the doctor looks would worry it
 	}
-	mustBeHealthy(t, c.Members[0].Store)
+	servertest.MustBeHealthy(t, c.Members[0].Store)
 	retries := 0
 	for _, cl := range clients {
 		retries += cl.Retries

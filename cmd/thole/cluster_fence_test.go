@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -13,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // workSpace is where locks are taken and runs are worked on. Leases are renewed
@@ -172,7 +172,7 @@ func (f *fencingLog) write(c *client, r *claimed) {
 }
 
 // compare checks the journal of the work space against the log.
-func (f *fencingLog) compare(t *testing.T, journal []event) {
+func (f *fencingLog) compare(t *testing.T, journal []servertest.Event) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +187,7 @@ func (f *fencingLog) compare(t *testing.T, journal []event) {
 
 // compareRuns checks that of each thread one run works at a time, that each
 // starts and ends once, and writes only between.
-func (f *fencingLog) compareRuns(t *testing.T, journal []event) {
+func (f *fencingLog) compareRuns(t *testing.T, journal []servertest.Event) {
 	t.Helper()
 	started, finished := map[string]bool{}, map[string]bool{}
 	active := map[string]string{} // stream → run
@@ -211,7 +211,7 @@ func (f *fencingLog) compareRuns(t *testing.T, journal []event) {
 			}
 			active[e.Stream], finished[d.Run] = "", true
 		case strings.HasPrefix(e.Cause, "run_") && e.Cause != active[e.Stream] && e.Actor == "agent:worker":
-			t.Errorf("%s writes at %s while %q works: %s", e.Cause, e.Position, active[e.Stream], e.text)
+			t.Errorf("%s writes at %s while %q works: %s", e.Cause, e.Position, active[e.Stream], e.Text)
 		}
 	}
 	for run := range f.finished {
@@ -228,7 +228,7 @@ func (f *fencingLog) compareRuns(t *testing.T, journal []event) {
 }
 
 // compareSteps checks that under each lock no token writes after a later one.
-func (f *fencingLog) compareSteps(t *testing.T, journal []event) {
+func (f *fencingLog) compareSteps(t *testing.T, journal []servertest.Event) {
 	t.Helper()
 	last, past := map[string]string{}, map[string]bool{}
 	n := 0

@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -8,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // ledger notes, outside of all servers, what they acknowledged.
@@ -80,7 +80,7 @@ func (l *ledger) add(ctx context.Context, c *client, space, entry string) bool {
 
 // compare checks a journal against what was acknowledged: each entry is there
 // once, at its position, and no entry that nobody wrote.
-func (l *ledger) compare(t *testing.T, space string, journal []event) {
+func (l *ledger) compare(t *testing.T, space string, journal []servertest.Event) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +91,7 @@ func (l *ledger) compare(t *testing.T, space string, journal []event) {
 		}
 		var d struct{ Entry string }
 		if err := json.Unmarshal(e.Data, &d); err != nil {
-			t.Errorf("%s: %v", e.text, err)
+			t.Errorf("%s: %v", e.Text, err)
 		}
 		if found[d.Entry] != "" {
 			t.Errorf("%s: entry %s is there twice, at %s and %s", space, d.Entry, found[d.Entry], e.Position)
@@ -110,7 +110,7 @@ func (l *ledger) compare(t *testing.T, space string, journal []event) {
 }
 
 // compareCount checks that each acknowledged increment counted once.
-func (l *ledger) compareCount(t *testing.T, s *server, space string) {
+func (l *ledger) compareCount(t *testing.T, s *servertest.Server, space string) {
 	t.Helper()
 	var doc struct{ Value struct{ N int } }
 	s.Must("GET", counterOf(space), nil, &doc)
@@ -122,10 +122,10 @@ func (l *ledger) compareCount(t *testing.T, s *server, space string) {
 }
 
 // dense checks that the events of a space take every position from the first on.
-func dense(t *testing.T, space string, journal []event) {
+func dense(t *testing.T, space string, journal []servertest.Event) {
 	t.Helper()
 	for i, e := range journal {
-		if _, n := seq(t, e.Position); n != uint64(i+1) {
+		if _, n := servertest.Seq(t, e.Position); n != uint64(i+1) {
 			t.Errorf("%s: event %d has position %s", space, i+1, e.Position)
 			return
 		}
@@ -134,14 +134,14 @@ func dense(t *testing.T, space string, journal []event) {
 
 // consistent checks that all members tell the same journal of a space, and
 // returns it. What is added meanwhile, such as the end of a lease, is no fault.
-func (c *cluster) consistent(t *testing.T, space string) []event {
+func (c *cluster) consistent(t *testing.T, space string) []servertest.Event {
 	t.Helper()
-	var journal []event
+	var journal []servertest.Event
 	for i, s := range c.Members {
 		next := s.Events(space)
 		for n := range journal {
-			if n >= len(next) || journal[n].text != next[n].text {
-				t.Errorf("%s: event %s, which the others tell, is not at its place on server %d", space, journal[n].text, i+1)
+			if n >= len(next) || journal[n].Text != next[n].Text {
+				t.Errorf("%s: event %s, which the others tell, is not at its place on server %d", space, journal[n].Text, i+1)
 				break
 			}
 		}

@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // outage is two servers, each with its own faulty line to one PostgreSQL.
@@ -20,7 +19,7 @@ type outage struct {
 	*cluster
 	t     *testing.T
 	pg    *pgtest.Server
-	lines []*faultLine
+	lines []*servertest.FaultLine
 }
 
 const (
@@ -43,7 +42,7 @@ func startOutage(t *testing.T) *outage {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := startFaultLine(t, u.Host)
+		line := servertest.StartFaultLine(t, u.Host)
 		u.Host, u.RawQuery = line.Addr, "pool_max_conns=8&timeout="+statementTime
 		o.lines, dsns = append(o.lines, line), append(dsns, u.String())
 	}
@@ -55,6 +54,7 @@ func startOutage(t *testing.T) *outage {
 // lost, nothing happens twice, errors are 503 unavailable, nothing hangs, and
 // the servers work again by themselves.
 func TestOutagesOfPostgreSQLLoseNothingAndEndByThemselves(t *testing.T) {
+	servertest.Faults(t)
 	t.Parallel()
 	o := startOutage(t)
 	watchers, _ := o.watchAround(t, outageSpace, 4)
@@ -85,7 +85,7 @@ func TestOutagesOfPostgreSQLLoseNothingAndEndByThemselves(t *testing.T) {
 		o.recovered(fault.name)
 		during, _ := book.count()
 		t.Logf("%s: %d entries were acknowledged until then", fault.name, during-before)
-		eventually(t, longestRecovery, "the load goes on after "+fault.name, func() bool {
+		servertest.Eventually(t, longestRecovery, "the load goes on after "+fault.name, func() bool {
 			now, _ := book.count()
 			return now > during+20
 		})
@@ -121,7 +121,7 @@ func (o *outage) recovered(after string) {
 	o.t.Helper()
 	begin := time.Now()
 	for i, s := range o.Members {
-		eventually(o.t, longestRecovery, "a server works again after "+after, func() bool {
+		servertest.Eventually(o.t, longestRecovery, "a server works again after "+after, func() bool {
 			ctx, cancel := context.WithTimeout(o.t.Context(), 5*time.Second)
 			defer cancel()
 			ready, err := s.Do(ctx, "GET", "/readyz", nil)
@@ -164,7 +164,7 @@ func (o *outage) halfOpen() {
 // What the holder sent meanwhile arrives when another has the lease.
 func (o *outage) partition() {
 	const lease = 5 * time.Second
-	lock := func(s *server, owner string, wait time.Duration) (reply, string) {
+	lock := func(s *servertest.Server, owner string, wait time.Duration) (servertest.Reply, string) {
 		var held struct{ Token string }
 		r, err := s.Do(o.t.Context(), "POST", "/v1/spaces/project:cutoff/locks",
 			map[string]any{"name": "one", "owner": owner, "ttl": lease.Seconds(), "wait": wait.Seconds()})
@@ -173,7 +173,7 @@ func (o *outage) partition() {
 		}
 		return r, held.Token
 	}
-	write := func(s *server, value, token string) reply {
+	write := func(s *servertest.Server, value, token string) servertest.Reply {
 		r, err := s.Do(o.t.Context(), "PUT", "/v1/spaces/project:cutoff/kv/under/lock", map[string]any{"data": value}, "Thole-Fence", token)
 		if err != nil {
 			o.t.Errorf("write under a lock: %v", err)
@@ -187,7 +187,7 @@ func (o *outage) partition() {
 	}
 	o.lines[1].Split()
 	begin := time.Now()
-	late := make(chan reply, 1)
+	late := make(chan servertest.Reply, 1)
 	go func() { late <- write(far, "late", old) }()
 	taken, token := lock(near, "near", 4*lease)
 	if taken.Status != http.StatusCreated || time.Since(begin) < lease/2 {

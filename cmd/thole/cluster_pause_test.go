@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -12,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // The pause is longer than a lease (30 s by default) and the time in which a
@@ -19,6 +19,7 @@ import (
 const longPause = 45 * time.Second
 
 func TestAPausedHolderCannotWriteOnceItWasReplaced(t *testing.T) {
+	servertest.Faults(t)
 	t.Parallel()
 	for _, how := range []string{"rest", "library"} {
 		t.Run(how, func(t *testing.T) {
@@ -32,7 +33,7 @@ func TestAPausedHolderCannotWriteOnceItWasReplaced(t *testing.T) {
 			resume := first.stop()
 			begin := time.Now()
 			var crashed runView
-			eventually(t, longPause, "the paused holder's run has crashed", func() bool {
+			servertest.Eventually(t, longPause, "the paused holder's run has crashed", func() bool {
 				c.Members[1].Must("GET", first.path(), nil, &crashed)
 				return crashed.Status == "crashed"
 			})
@@ -51,6 +52,7 @@ func TestAPausedHolderCannotWriteOnceItWasReplaced(t *testing.T) {
 
 // Late is not lost: as long as nobody takes its place, a holder may write on.
 func TestAPausedHolderThatNobodyReplacedMayWrite(t *testing.T) {
+	servertest.Faults(t)
 	t.Parallel()
 	c := startCluster(t, same(clusterStore(t), 1))
 	h := c.holder(t, "library")

@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -20,6 +18,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // balancer is a load balancer as simple as they come: it asks every member for
@@ -65,7 +64,7 @@ func startBalancer(t testing.TB, c *cluster) *balancer {
 		front.Close()
 		transport.CloseIdleConnections()
 	})
-	eventually(t, 10*time.Second, "all members are ready", func() bool { return b.count() == len(b.ready) })
+	servertest.Eventually(t, 10*time.Second, "all members are ready", func() bool { return b.count() == len(b.ready) })
 	return b
 }
 
@@ -73,7 +72,7 @@ func startBalancer(t testing.TB, c *cluster) *balancer {
 func (b *balancer) check(ctx context.Context, c *cluster, i int) {
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
-		r, err := request(limited, c.HTTP, "GET", c.URLs[i]+"/readyz", nil)
+		r, err := servertest.Request(limited, c.HTTP, "GET", c.URLs[i]+"/readyz", nil)
 		cancel()
 		b.ready[i].Store(err == nil && r.Status == http.StatusOK)
 		pauseFor(ctx, checkInterval)
@@ -100,6 +99,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestARollingRestartFailsNoRequestAndCostsAWatcherNothing(t *testing.T) {
+	servertest.Faults(t)
 	c := startCluster(t, same(clusterStore(t), 3), "--drain-delay", (30 * checkInterval).String())
 	b := startBalancer(t, c)
 	front := &cluster{t: t, Members: c.Members, URLs: []string{b.URL}, Token: c.Token, HTTP: c.HTTP}
@@ -127,7 +127,7 @@ func TestARollingRestartFailsNoRequestAndCostsAWatcherNothing(t *testing.T) {
 		for i, s := range c.Members {
 			s.Terminate()
 			s.Start()
-			eventually(t, 10*time.Second, fmt.Sprintf("the balancer finds server %d again", i+1), b.ready[i].Load)
+			servertest.Eventually(t, 10*time.Second, fmt.Sprintf("the balancer finds server %d again", i+1), b.ready[i].Load)
 		}
 	}
 	cancel()
@@ -149,7 +149,7 @@ func writeOnce(l *ledger, c *client, space, entry string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var at struct{ First string }
-	r, err := request(ctx, c.HTTP, "POST", c.URLs[0]+"/v1/spaces/"+space+"/events", map[string]any{"type": "ledger.entry", "data": map[string]string{"entry": entry}})
+	r, err := servertest.Request(ctx, c.HTTP, "POST", c.URLs[0]+"/v1/spaces/"+space+"/events", map[string]any{"type": "ledger.entry", "data": map[string]string{"entry": entry}})
 	if err == nil && r.Status == http.StatusCreated {
 		err = json.Unmarshal(r.Body, &at)
 	} else if err == nil {
@@ -162,20 +162,21 @@ func writeOnce(l *ledger, c *client, space, entry string) error {
 }
 
 func TestReadinessGoesOffAWhileBeforeAnythingEnds(t *testing.T) {
+	servertest.Faults(t)
 	const delay = 6 * time.Second
 	c := startCluster(t, same(clusterStore(t), 1), "--drain-delay", delay.String())
 	s := c.Members[0]
 	ended := make(chan error, 1)
 	open := make(chan bool, 1)
 	go func() {
-		ended <- watchStream(t.Context(), c.HTTP, s.URL+"/v1/spaces/project:a/events", "", func(frame) error { open <- true; return nil })
+		ended <- servertest.Watch(t.Context(), c.HTTP, s.URL+"/v1/spaces/project:a/events", "", func(servertest.Frame) error { open <- true; return nil })
 	}()
 	write := func() { s.Must("PUT", "/v1/spaces/project:a/kv/a/b", map[string]any{"data": 1}, nil) }
 	write()
 	<-open
 	begin := time.Now()
 	s.Signal(syscall.SIGTERM)
-	eventually(t, delay/2, "/readyz says 503", func() bool {
+	servertest.Eventually(t, delay/2, "/readyz says 503", func() bool {
 		r, err := s.Do(t.Context(), "GET", "/readyz", nil)
 		return err == nil && r.Status == http.StatusServiceUnavailable
 	})

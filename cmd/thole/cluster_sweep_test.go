@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -10,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 const (
@@ -94,7 +94,7 @@ func (s *sweep) swept(n int) []swept {
 func (s *sweep) another(than, what string) (server string) {
 	s.t.Helper()
 	const inARow = 20
-	eventually(s.t, takeover, what, func() bool {
+	servertest.Eventually(s.t, takeover, what, func() bool {
 		last := s.swept(inARow)
 		if len(last) < inARow {
 			return false
@@ -106,7 +106,7 @@ func (s *sweep) another(than, what string) (server string) {
 }
 
 // member is the server of a name.
-func (s *sweep) member(name string) *server {
+func (s *sweep) member(name string) *servertest.Server {
 	var i int
 	if _, err := fmt.Sscanf(name, "server%d", &i); err != nil {
 		s.t.Fatalf("%q swept, which is none of the servers", name)
@@ -116,9 +116,9 @@ func (s *sweep) member(name string) *server {
 
 // ended waits until nothing is left, and checks that each record was ended once,
 // with its event. It returns who ended them, in that order.
-func (s *sweep) ended(on *server) []swept {
+func (s *sweep) ended(on *servertest.Server) []swept {
 	s.t.Helper()
-	eventually(s.t, time.Minute, "all that expired is ended", func() bool {
+	servertest.Eventually(s.t, time.Minute, "all that expired is ended", func() bool {
 		var n int
 		if err := s.conn.QueryRow(s.t.Context(), `SELECT count(*) FROM thole.audit`).Scan(&n); err != nil {
 			s.t.Fatal(err)
@@ -129,7 +129,7 @@ func (s *sweep) ended(on *server) []swept {
 	streams := map[string]bool{}
 	for _, e := range events {
 		if e.Type != "app.expired" {
-			s.t.Errorf("unexpected: %s", e.text)
+			s.t.Errorf("unexpected: %s", e.Text)
 		}
 		streams[e.Stream] = true
 	}
@@ -142,6 +142,7 @@ func (s *sweep) ended(on *server) []swept {
 }
 
 func TestASweeperThatIsKilledIsReplaced(t *testing.T) {
+	servertest.Faults(t)
 	t.Parallel()
 	s := startSweep(t)
 	first := s.another("", "one sweeps")
@@ -159,6 +160,7 @@ func TestASweeperThatIsKilledIsReplaced(t *testing.T) {
 }
 
 func TestASweeperThatWasPausedDoesNotSweepBesideTheOneThatReplacedIt(t *testing.T) {
+	servertest.Faults(t)
 	t.Parallel()
 	s := startSweep(t)
 	first := s.another("", "one sweeps")

@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -16,13 +14,14 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // cluster is several `thole serve` processes on one store. Each keeps its
 // address over restarts.
 type cluster struct {
 	t       testing.TB
-	Members []*server
+	Members []*servertest.Server
 	URLs    []string // of the members
 	Token   string   // an admin's
 	HTTP    *http.Client
@@ -34,7 +33,7 @@ type cluster struct {
 func startCluster(t testing.TB, dsns []string, args ...string) *cluster {
 	t.Helper()
 	var created struct{ Secret string }
-	out, err := cli(t.Context(), "token", "create", "cluster", "--grant", "*=admin", "--store", dsns[0], "--json")
+	out, err := servertest.CLI(t.Context(), "token", "create", "cluster", "--grant", "*=admin", "--store", dsns[0], "--json")
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &created)
 	}
@@ -42,13 +41,13 @@ func startCluster(t testing.TB, dsns []string, args ...string) *cluster {
 		t.Fatal(err)
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 256}
-	c := &cluster{t: t, Token: created.Secret, HTTP: &http.Client{Transport: bearer{created.Secret, transport}}}
+	c := &cluster{t: t, Token: created.Secret, HTTP: &http.Client{Transport: servertest.Bearer{Token: created.Secret, Next: transport}}}
 	t.Cleanup(transport.CloseIdleConnections)
 	for i, dsn := range dsns {
 		addr := fixedAddr(t)
-		s := &server{
-			t: t, Dir: t.TempDir(), Store: dsn, http: c.HTTP,
-			args: append([]string{"serve", "--store", dsn, "--listen", addr}, args...),
+		s := &servertest.Server{
+			T: t, Dir: t.TempDir(), Store: dsn, HTTP: c.HTTP,
+			Args: append([]string{"serve", "--store", dsn, "--listen", addr}, args...),
 		}
 		s.Log = filepath.Join(s.Dir, fmt.Sprintf("server%d.log", i+1))
 		t.Cleanup(s.Kill)
@@ -106,11 +105,11 @@ func (c *cluster) client() *client {
 
 // once sends a request to the member it talks to. It reports whether the answer
 // is final; if not, the client turns to the next member.
-func (c *client) once(ctx context.Context, method, path string, body any, header ...string) (reply, bool, error) {
+func (c *client) once(ctx context.Context, method, path string, body any, header ...string) (servertest.Reply, bool, error) {
 	limited, cancel := context.WithTimeout(ctx, c.Patience)
 	defer cancel()
 	begin := time.Now()
-	r, err := request(limited, c.HTTP, method, c.URLs[c.at]+path, body, header...)
+	r, err := servertest.Request(limited, c.HTTP, method, c.URLs[c.at]+path, body, header...)
 	c.Longest = max(c.Longest, time.Since(begin))
 	if err == nil && r.Status != http.StatusServiceUnavailable {
 		return r, true, nil
@@ -127,7 +126,7 @@ func (c *client) once(ctx context.Context, method, path string, body any, header
 
 // Send sends a request until its answer is final, each time under the same
 // idempotency key. The error is ctx's.
-func (c *client) Send(ctx context.Context, method, path string, body any, header ...string) (reply, error) {
+func (c *client) Send(ctx context.Context, method, path string, body any, header ...string) (servertest.Reply, error) {
 	if method != http.MethodGet {
 		c.sent++
 		header = append(header, "Idempotency-Key", fmt.Sprintf("client-%d-%d", c.id, c.sent))
@@ -140,14 +139,14 @@ func (c *client) Send(ctx context.Context, method, path string, body any, header
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return reply{}, ctx.Err()
+			return servertest.Reply{}, ctx.Err()
 		}
 	}
 }
 
 // Must is Send of what must succeed; the answer is decoded into out unless that
 // is nil. It reports whether it did, as false also when ctx ended first.
-func (c *client) Must(ctx context.Context, method, path string, body, out any, header ...string) (reply, bool) {
+func (c *client) Must(ctx context.Context, method, path string, body, out any, header ...string) (servertest.Reply, bool) {
 	r, err := c.Send(ctx, method, path, body, header...)
 	if err != nil {
 		return r, false
@@ -174,5 +173,5 @@ func clusterStore(t testing.TB) string {
 // restart starts a member again, as a supervisor does: until it runs.
 func (c *cluster) restart(i int) {
 	c.t.Helper()
-	eventually(c.t, 30*time.Second, fmt.Sprintf("server %d starts again", i+1), func() bool { return c.Members[i].TryStart() == nil })
+	servertest.Eventually(c.t, 30*time.Second, fmt.Sprintf("server %d starts again", i+1), func() bool { return c.Members[i].TryStart() == nil })
 }

@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -9,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // What a newer program brings, in the way that the migrations of pgstore take:
@@ -22,6 +22,7 @@ SELECT pg_sleep(1);`}
 var breakingStep = newerStep{what: "take away", sql: `ALTER FUNCTION thole.commit_1 RENAME TO commit_2`, breaks: true}
 
 func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
+	servertest.Faults(t)
 	adding := newerProgram(t, "thole.commit_1", addingStep)
 	breaking := newerProgram(t, "thole.commit_2", addingStep, breakingStep)
 	dsn := clusterStore(t)
@@ -42,12 +43,12 @@ func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
 	more := func(what string) {
 		t.Helper()
 		before := entries()
-		eventually(t, 20*time.Second, what, func() bool { return entries() > before+50 })
+		servertest.Eventually(t, 20*time.Second, what, func() bool { return entries() > before+50 })
 	}
 	replace := func(i int, program string) {
 		t.Helper()
 		c.Members[i].Terminate()
-		c.Members[i].program = program
+		c.Members[i].Program = program
 		c.Members[i].Start()
 	}
 
@@ -69,7 +70,7 @@ func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
 			}
 		}
 	}
-	write := func(i int) (reply, error) {
+	write := func(i int) (servertest.Reply, error) {
 		return c.Members[i].Do(t.Context(), "POST", "/v1/spaces/"+space+"-after/events", map[string]any{"type": "ledger.entry"})
 	}
 	for i := range c.Members {
@@ -99,7 +100,7 @@ func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
 	if err := c.Members[2].TryStart(); err == nil || !strings.Contains(c.Members[2].LogTail(), "use a newer one") {
 		t.Errorf("an older program that starts on it: %v\n%s", err, c.Members[2].LogTail())
 	}
-	if out, err := cli(t.Context(), "migrate", "--store", dsn); err == nil || !strings.Contains(err.Error(), "use a newer one") {
+	if out, err := servertest.CLI(t.Context(), "migrate", "--store", dsn); err == nil || !strings.Contains(err.Error(), "use a newer one") {
 		t.Errorf("an older program that migrates it: %v\n%s", err, out)
 	}
 	t.Logf("%d entries, all there once", entries())
@@ -109,13 +110,13 @@ func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
 // many of them did.
 func migratedAtOnce(t *testing.T, program, dsn string, n int) (did int) {
 	t.Helper()
-	if out, err := cliOf(t.Context(), program, "migrate", "--dry-run", "--store", dsn); err != nil || !strings.Contains(out, addingStep.what) {
+	if out, err := servertest.CLIOf(t.Context(), program, "migrate", "--dry-run", "--store", dsn); err != nil || !strings.Contains(out, addingStep.what) {
 		t.Errorf("what a newer program would do: %v\n%s", err, out)
 	}
 	outs, errs := make([]string, n), make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { outs[i], errs[i] = cliOf(t.Context(), program, "migrate", "--store", dsn) })
+		wg.Go(func() { outs[i], errs[i] = servertest.CLIOf(t.Context(), program, "migrate", "--store", dsn) })
 	}
 	wg.Wait()
 	for i, out := range outs {

@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -10,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // roamer is a watcher of one space that comes back to another member of the
@@ -41,7 +41,7 @@ func sightingOf(position, text string) sighting {
 func (r *roamer) roam(ctx context.Context) {
 	for at, last := r.first, ""; ctx.Err() == nil; at++ {
 		url := r.c.URLs[at%len(r.c.URLs)] + "/v1/spaces/" + r.space + "/events"
-		err := watchStream(ctx, r.c.HTTP, url, last, func(f frame) error {
+		err := servertest.Watch(ctx, r.c.HTTP, url, last, func(f servertest.Frame) error {
 			if f.ID != "" {
 				last = f.ID
 				r.take(f)
@@ -50,7 +50,7 @@ func (r *roamer) roam(ctx context.Context) {
 		})
 		r.mu.Lock()
 		r.streams++
-		var refused *refusedError
+		var refused *servertest.RefusedError
 		if errors.As(err, &refused) && refused.Status != http.StatusServiceUnavailable {
 			r.fault = err
 		}
@@ -62,7 +62,7 @@ func (r *roamer) roam(ctx context.Context) {
 	}
 }
 
-func (r *roamer) take(f frame) {
+func (r *roamer) take(f servertest.Frame) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = append(r.seen, sightingOf(f.ID, f.Data))
@@ -83,16 +83,16 @@ func (r *roamer) opened() int {
 
 // sawAll waits until the roamer has seen as much as the journal holds, and
 // checks that it began with that, once and in order.
-func (r *roamer) sawAll(t *testing.T, journal []event) {
+func (r *roamer) sawAll(t *testing.T, journal []servertest.Event) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the last event at a watcher of "+r.space, func() bool { return r.count() >= len(journal) })
+	servertest.Eventually(t, 30*time.Second, "the last event at a watcher of "+r.space, func() bool { return r.count() >= len(journal) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fault != nil {
 		t.Errorf("a watcher of %s was refused: %v", r.space, r.fault)
 	}
 	for i, e := range journal {
-		if got := r.seen[i]; got != sightingOf(e.Position, e.text) {
+		if got := r.seen[i]; got != sightingOf(e.Position, e.Text) {
 			t.Errorf("event %d at a watcher of %s: got %s, want %s (or another content)", i, r.space, got.position, e.Position)
 			return
 		}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/internal/servertest"
 	"github.com/thole-dev/thole/state/document"
 )
 
@@ -29,7 +31,7 @@ type load struct {
 func (l load) total() int { return l.processes * l.goroutines * l.increments }
 
 func TestIncrementsOfTwoProcessesAllCount(t *testing.T) {
-	load{filepath.Join(t.TempDir(), "thole.db"), 2, 8, 10}.together(t)
+	load{filepath.Join(t.TempDir(), "thole.db"), 2, effort.Amount(8, 32, 32), effort.Amount(10, 50, 200)}.together(t)
 }
 
 // loadVariable holds a load; it makes this test binary one of its processes.
@@ -66,7 +68,7 @@ func (l load) together(t *testing.T) {
 			t.Errorf("process %d ended with %q, want %q", i+1, text[max(0, len(text)-100):], want)
 		}
 	}
-	mustBeHealthy(t, "sqlite:"+l.path)
+	servertest.MustBeHealthy(t, "sqlite:"+l.path)
 	t.Logf("%d processes × %d goroutines × %d increments: counter %d, each saw all changes in the same order, in %v",
 		l.processes, l.goroutines, l.increments, l.total(), time.Since(start).Round(time.Millisecond))
 }

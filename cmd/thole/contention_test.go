@@ -10,21 +10,32 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 const shared = "/v1/spaces/project:shared"
 
 func TestIncrementsOfManyClientsAllCount(t *testing.T) {
-	countTogether(t, []*server{startServer(t, setup{})}, 16, 25)
+	s := servertest.Start(t, servertest.Setup{})
+	countTogether(t, []*servertest.Server{s}, effort.Amount(16, 64, 64), effort.Amount(25, 50, 200))
+}
+
+func TestIncrementsThroughTwoServersOnOneFileAllCount(t *testing.T) {
+	servertest.Faults(t)
+	first := servertest.Start(t, servertest.Setup{})
+	second := servertest.Start(t, servertest.Setup{Store: first.Store})
+	countTogether(t, []*servertest.Server{first, second}, 64, effort.Amount(25, 50, 200))
 }
 
 func TestAppendsWithIfMatchLoseNothing(t *testing.T) {
-	appendTogether(t, startServer(t, setup{}), 8, 5)
+	appendTogether(t, servertest.Start(t, servertest.Setup{}), effort.Amount(8, 64, 64), effort.Amount(5, 10, 10))
 }
 
 // countTogether lets clients of servers on one store increment one document,
 // each so many times, while each server's watcher looks on.
-func countTogether(t *testing.T, servers []*server, clients, times int) {
+func countTogether(t *testing.T, servers []*servertest.Server, clients, times int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -64,15 +75,15 @@ func countTogether(t *testing.T, servers []*server, clients, times int) {
 			t.Errorf("watcher %d saw changes twice or out of order", i+1)
 		}
 	}
-	mustBeHealthy(t, servers[0].Store)
+	servertest.MustBeHealthy(t, servers[0].Store)
 	t.Logf("%d servers, %d clients × %d increments: counter %d in %v", len(servers), clients, times, total, took.Round(time.Millisecond))
 }
 
 var errEnough = errors.New("seen enough")
 
 // watchChanges returns the positions of the first n document.changed events.
-func watchChanges(ctx context.Context, t *testing.T, s *server, n int) (positions []string) {
-	err := watchStream(ctx, s.http, s.URL+shared+"/events", "", func(f frame) error {
+func watchChanges(ctx context.Context, t *testing.T, s *servertest.Server, n int) (positions []string) {
+	err := servertest.Watch(ctx, s.HTTP, s.URL+shared+"/events", "", func(f servertest.Frame) error {
 		if f.Event == "document.changed" {
 			positions = append(positions, f.ID)
 		}
@@ -94,7 +105,7 @@ func increment() any {
 // appender posts messages to one thread, each on condition that nobody else did
 // since it looked.
 type appender struct {
-	s         *server
+	s         *servertest.Server
 	path      string
 	name      string
 	version   string            // ETag last seen
@@ -103,7 +114,7 @@ type appender struct {
 }
 
 // appendTogether lets clients append to one thread under If-Match.
-func appendTogether(t *testing.T, s *server, clients, times int) {
+func appendTogether(t *testing.T, s *servertest.Server, clients, times int) {
 	t.Helper()
 	var thread struct{ ID string }
 	version := s.Must("POST", shared+"/threads", map[string]any{}, &thread).Header.Get("ETag")
@@ -141,13 +152,13 @@ func appendTogether(t *testing.T, s *server, clients, times int) {
 		t.Errorf("one append on the other: got a chain of %d, want %d", n, clients*times)
 	}
 	said := map[string]int{}
-	for _, text := range s.messages(path) {
+	for _, text := range messages(s, path) {
 		said[text]++
 	}
 	if len(said) != clients*times {
 		t.Errorf("messages in the thread: got %d, want %d", len(said), clients*times)
 	}
-	mustBeHealthy(t, s.Store)
+	servertest.MustBeHealthy(t, s.Store)
 	t.Logf("%d clients × %d appends with If-Match: %d messages, %d conflicts", clients, times, len(said), conflicts)
 }
 
@@ -176,8 +187,8 @@ func (a *appender) append(ctx context.Context, text string) error {
 }
 
 // messages returns the texts of all messages of a thread.
-func (s *server) messages(thread string) (texts []string) {
-	s.t.Helper()
+func messages(s *servertest.Server, thread string) (texts []string) {
+	s.T.Helper()
 	for cursor := ""; ; {
 		var page struct {
 			Items []struct{ Blocks []struct{ Content string } }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 const touches = `
@@ -19,18 +21,18 @@ turns:
 // Two folders, each with an agent of its own, and one store.
 func TestEachDevWorksOnItsFolderForItsSpaceOnly(t *testing.T) {
 	store := "sqlite:" + filepath.Join(t.TempDir(), "thole.db")
-	a := startServer(t, setup{Store: store, Script: touches, Args: []string{"--space", "project:a"}})
-	b := startServer(t, setup{Store: store, Script: touches, Args: []string{"--space", "project:b"}})
+	a := servertest.Start(t, servertest.Setup{Store: store, Script: touches, Args: []string{"--space", "project:a"}})
+	b := servertest.Start(t, servertest.Setup{Store: store, Script: touches, Args: []string{"--space", "project:b"}})
 	const runs = 5
 	for range runs {
-		ours, theirs := a.ask("/v1/spaces/project:a", "Touch it"), a.ask("/v1/spaces/project:b", "Touch it")
+		ours, theirs := a.Ask("/v1/spaces/project:a", "Touch it"), a.Ask("/v1/spaces/project:b", "Touch it")
 		for _, path := range []string{ours, theirs} {
-			if r := b.ended(path, 30*time.Second); r.Status != "succeeded" {
+			if r := b.Ended(path, 30*time.Second); r.Status != "succeeded" {
 				t.Fatalf("run %s: %+v", path, r)
 			}
 		}
 	}
-	for _, s := range []*server{a, b} {
+	for _, s := range []*servertest.Server{a, b} {
 		log, err := os.ReadFile(filepath.Join(s.Project, "log.txt"))
 		if n := strings.Count(string(log), "\n"); err != nil || n != runs {
 			t.Errorf("%d runs worked in %s, want the %d of its space (%v)", n, s.Project, runs, err)
@@ -44,6 +46,6 @@ func TestAFolderWhoseNameIsNoSpacesNeedsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, use := range []string{"dev", "agent"} {
-		mustFail(t, dir, []string{"XDG_STATE_HOME=" + t.TempDir()}, []string{use, "--dir", "."}, "choose one with --space")
+		servertest.MustFail(t, dir, []string{"XDG_STATE_HOME=" + t.TempDir()}, []string{use, "--dir", "."}, "choose one with --space")
 	}
 }

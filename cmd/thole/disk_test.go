@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // oldStore returns a store that a server has written to and let go of.
 func oldStore(t *testing.T) []byte {
 	t.Helper()
-	s := startServer(t, setup{})
+	s := servertest.Start(t, servertest.Setup{})
 	for n := range 20 {
 		s.Must("POST", "/v1/spaces/project:old/threads", map[string]any{"title": fmt.Sprint("thread ", n, strings.Repeat(" word", 400))}, nil)
 	}
@@ -69,7 +71,7 @@ func TestAStoreThatCannotBeOpenedSaysWhereAndWhatToDo(t *testing.T) {
 				continue // it looks at the version only
 			}
 			args := append(strings.Fields(use), "--store", "sqlite:"+store)
-			mustFail(t, dir, nil, args, append(c.says, c.path)...)
+			servertest.MustFail(t, dir, nil, args, append(c.says, c.path)...)
 		}
 		if after, _ := os.ReadFile(store); !bytes.Equal(before, after) {
 			t.Errorf("%s was changed by programs that could not open it", c.path)
@@ -105,9 +107,9 @@ func TestDoctorFindsWhatIsDamaged(t *testing.T) {
 			if err := os.WriteFile(file, old, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			mustBeHealthy(t, "sqlite:"+file)
+			servertest.MustBeHealthy(t, "sqlite:"+file)
 			sql(t, file, damage)
-			got := command(t, dir, nil, "doctor", "--store", "sqlite:"+file)
+			got := servertest.Command(t, dir, nil, "doctor", "--store", "sqlite:"+file)
 			if got.Code != 1 || !strings.Contains(got.Out, `"level":"problem"`) || !strings.Contains(got.Err, "problems") {
 				t.Errorf("doctor: got %+v", got)
 			}
@@ -120,12 +122,12 @@ func TestDoctorFindsWhatIsDamaged(t *testing.T) {
 func TestTwoServersShareOneFile(t *testing.T) {
 	dir := t.TempDir()
 	store := "sqlite:" + filepath.Join(dir, "thole.db")
-	servers := []*server{startServer(t, setup{Dir: filepath.Join(dir, "a"), Store: store}), startServer(t, setup{Dir: filepath.Join(dir, "b"), Store: store})}
+	servers := []*servertest.Server{servertest.Start(t, servertest.Setup{Dir: filepath.Join(dir, "a"), Store: store}), servertest.Start(t, servertest.Setup{Dir: filepath.Join(dir, "b"), Store: store})}
 	const space, writes = "/v1/spaces/project:both", 100
 	seen := make([]chan string, 2)
 	for i, s := range servers {
 		seen[i] = make(chan string, 2*writes)
-		stop := s.watch(space+"/events", func(f frame) { seen[i] <- f.ID })
+		stop := s.Watch(space+"/events", func(f servertest.Frame) { seen[i] <- f.ID })
 		defer stop()
 	}
 	type result struct{ err error }
@@ -151,7 +153,7 @@ func TestTwoServersShareOneFile(t *testing.T) {
 		for n := range 2 * writes {
 			select {
 			case id := <-seen[i]:
-				if _, at := seq(t, id); at != uint64(n+1) {
+				if _, at := servertest.Seq(t, id); at != uint64(n+1) {
 					t.Fatalf("event %d through server %d: got %s", n+1, i, id)
 				}
 			case <-time.After(20 * time.Second):
@@ -163,11 +165,11 @@ func TestTwoServersShareOneFile(t *testing.T) {
 	for _, s := range servers {
 		s.Terminate()
 	}
-	mustBeHealthy(t, store)
+	servertest.MustBeHealthy(t, store)
 }
 
 // lockBoth takes a lock through either server in turn: never both have it.
-func lockBoth(t *testing.T, servers []*server, space string) {
+func lockBoth(t *testing.T, servers []*servertest.Server, space string) {
 	t.Helper()
 	ask := map[string]any{"name": "src/app.ts", "owner": "first", "ttl": 60}
 	var held struct{ Token string }
@@ -178,7 +180,7 @@ func lockBoth(t *testing.T, servers []*server, space string) {
 		t.Errorf("a lock that is held through the other server: got %d %s, %v", r.Status, r.Body, err)
 	}
 	ask["wait"] = 20
-	waited := make(chan reply, 1)
+	waited := make(chan servertest.Reply, 1)
 	go func() {
 		r, _ := servers[1].Do(t.Context(), "POST", space+"/locks", ask)
 		waited <- r

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/servertest"
 	"github.com/thole-dev/thole/state/document"
 	"github.com/thole-dev/thole/state/file"
 	"github.com/thole-dev/thole/state/kv"
@@ -39,7 +40,7 @@ func TestNoNameThatAWriterGivesIsAProblemToDoctor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+path); got.Code != 0 {
+	if got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+path); got.Code != 0 {
 		t.Errorf("got %+v, want no problem", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/internal/servertest"
 	"github.com/thole-dev/thole/state/all"
 )
 
@@ -40,7 +41,7 @@ func TestDoctorFindsNoProblemInStoresOfOldVersions(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if got := command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file); got.Code != 0 {
+		if got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file); got.Code != 0 {
 			t.Errorf("%s: got %+v, want no problem", path, got)
 		}
 	}

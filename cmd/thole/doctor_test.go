@@ -12,6 +12,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/internal/servertest"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/document"
 	"github.com/thole-dev/thole/state/run"
@@ -50,7 +51,7 @@ func TestARunWhoseThreadWasJustDestroyedIsNoProblem(t *testing.T) {
 	if err := thread.In(sp).Destroy(ctx, th.ID, nil); err != nil {
 		t.Fatal(err)
 	}
-	got := command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file)
+	got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file)
 	if got.Code != 0 || !strings.Contains(got.Out, "it ends with its lease") {
 		t.Errorf("got %+v, want a note and no problem", got)
 	}
@@ -72,12 +73,12 @@ func TestDoctorNotesDecisionsWithoutAnOutcome(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file)
+	got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file)
 	const want = "2 decisions have no outcome; see `thole get project:shop decision-open/`"
 	if got.Code != 0 || !strings.Contains(got.Out, want) {
 		t.Errorf("got %+v, want a note: %s", got, want)
 	}
-	if got := command(t, t.TempDir(), nil, "get", "project:shop", "decision-open/", "--store", "sqlite:"+file); strings.Count(got.Out, "\n") != 2 {
+	if got := servertest.Command(t, t.TempDir(), nil, "get", "project:shop", "decision-open/", "--store", "sqlite:"+file); strings.Count(got.Out, "\n") != 2 {
 		t.Errorf("what the note names: got %+v, want two records", got)
 	}
 }
@@ -94,11 +95,11 @@ func TestDoctorComparesNumbersDigitForDigit(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file); got.Code != 0 {
+	if got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file); got.Code != 0 {
 		t.Errorf("a healthy document: got %+v", got)
 	}
 	sql(t, file, `UPDATE record SET value = replace(value, '9007199254740993', '9007199254740992')`)
-	got := command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file)
+	got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file)
 	if got.Code == 0 || !strings.Contains(got.Out, "document d is not what its events add up to") {
 		t.Errorf("a document with another number in its record: got %+v", got)
 	}
@@ -115,11 +116,11 @@ func TestDoctorCountsChunksThatBelongToNoBlob(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file); got.Code != 0 || strings.Contains(got.Out, what) {
+	if got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file); got.Code != 0 || strings.Contains(got.Out, what) {
 		t.Errorf("chunks of a blob: got %+v", got)
 	}
 	sql(t, file, `DELETE FROM record WHERE key LIKE 'blob/%'`)
-	if got := command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file); got.Code != 0 || !strings.Contains(got.Out, what) {
+	if got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file); got.Code != 0 || !strings.Contains(got.Out, what) {
 		t.Errorf("chunks of no blob: got %+v", got)
 	}
 }
@@ -147,7 +148,7 @@ func TestDoctorExaminesTheOtherSpacesBesideADamagedOne(t *testing.T) {
 	if err := os.WriteFile(journal, bytes.Replace(text, []byte("valuable"), []byte("valueless"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := command(t, t.TempDir(), nil, "doctor", "--store", "file:"+dir)
+	got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "file:"+dir)
 	if got.Code == 0 || !strings.Contains(got.Out, "2 spaces examined") || !strings.Contains(got.Out, "damaged") {
 		t.Errorf("got %+v, want the damage told and both spaces examined", got)
 	}
@@ -178,7 +179,9 @@ func TestDoctorTellsWhatIsBelowItselfAndWhatShouldHaveEnded(t *testing.T) {
 		}
 		ids = append(ids, th.ID)
 	}
-	doctor := func() outcome { return command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file) }
+	doctor := func() servertest.Outcome {
+		return servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file)
+	}
 	if got := doctor(); got.Code != 0 || strings.Contains(got.Out, "below itself") || strings.Contains(got.Out, "have not ended") {
 		t.Errorf("before: got %+v, want nothing of that", got)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 const editScript = `
@@ -35,7 +37,7 @@ turns:
 const editSpace = "/v1/spaces/project:edits"
 
 // sharedFile is what two agents and a person write to.
-func sharedFile(t *testing.T, s *server) string {
+func sharedFile(t *testing.T, s *servertest.Server) string {
 	t.Helper()
 	path := filepath.Join(s.Project, "shared.txt")
 	gap := strings.Repeat("nobody changes this line\n", 5)
@@ -50,7 +52,7 @@ func sharedFile(t *testing.T, s *server) string {
 // program in turn. What is not in the file afterwards is what a run says was
 // not applied; of the person's, nothing may be missing.
 func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
-	s := startServer(t, setup{Script: editScript})
+	s := servertest.Start(t, servertest.Setup{Script: editScript})
 	path := sharedFile(t, s)
 	const rounds = 50
 	value := map[string]int{"A": 0, "B": 0}
@@ -58,7 +60,7 @@ func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
 	for round := range rounds {
 		runs := map[string]string{}
 		for who, n := range value {
-			runs[who] = s.ask(editSpace, fmt.Sprintf("Change agent %s from %d to %d", who, n, n+1))
+			runs[who] = s.Ask(editSpace, fmt.Sprintf("Change agent %s from %d to %d", who, n, n+1))
 		}
 		typing := time.NewTicker([]time.Duration{20, 8, 1}[round%3] * time.Millisecond)
 		for open := true; open; {
@@ -66,7 +68,7 @@ func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
 			person++
 			appendLine(t, path, fmt.Sprintf("person %d\n", person))
 			open = slices.ContainsFunc([]string{"A", "B"}, func(who string) bool {
-				return slices.Contains([]string{"queued", "running"}, s.run(runs[who]).Status)
+				return slices.Contains([]string{"queued", "running"}, s.Run(runs[who]).Status)
 			})
 		}
 		typing.Stop()
@@ -75,7 +77,7 @@ func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		for who, run := range runs {
-			if r := s.run(run); r.Status != "succeeded" {
+			if r := s.Run(run); r.Status != "succeeded" {
 				t.Fatalf("round %d, agent %s: got %+v\n%s", round, who, r, s.LogTail())
 			}
 			if strings.Contains(string(now), fmt.Sprintf("agent %s: %d\n", who, value[who]+1)) {
@@ -83,13 +85,13 @@ func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
 				continue
 			}
 			notApplied++
-			s.saysNotApplied(run)
+			saysNotApplied(s, run)
 		}
 	}
-	s.hasAllLines(path, person)
+	hasAllLines(s, path, person)
 	conflicts := 0
 	for _, e := range s.Events("project:edits") {
-		if e.Type == "file.conflict" && strings.Contains(e.text, `"diff"`) {
+		if e.Type == "file.conflict" && strings.Contains(e.Text, `"diff"`) {
 			conflicts++
 		}
 	}
@@ -104,29 +106,29 @@ func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
 		t.Errorf("work files left: %v", left)
 	}
 	s.Terminate()
-	mustBeHealthy(t, s.Store)
+	servertest.MustBeHealthy(t, s.Store)
 }
 
 // hasAllLines looks for every line of the person: in the file, or, if it came
 // while another of theirs was being put back, in one beside it that a run named.
-func (s *server) hasAllLines(path string, person int) {
-	s.t.Helper()
+func hasAllLines(s *servertest.Server, path string, person int) {
+	s.T.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	kept, err := filepath.Glob(path + ".thole-kept-*")
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	for _, k := range kept {
 		more, err := os.ReadFile(k)
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		text = append(text, more...)
-		if !slices.ContainsFunc(s.Events("project:edits"), func(e event) bool { return strings.Contains(e.text, filepath.Base(k)) }) {
-			s.t.Errorf("%s was kept and nobody told", k)
+		if !slices.ContainsFunc(s.Events("project:edits"), func(e servertest.Event) bool { return strings.Contains(e.Text, filepath.Base(k)) }) {
+			s.T.Errorf("%s was kept and nobody told", k)
 		}
 	}
 	there := map[string]bool{}
@@ -135,7 +137,7 @@ func (s *server) hasAllLines(path string, person int) {
 	}
 	for n := 1; n <= person; n++ {
 		if !there[fmt.Sprintf("person %d", n)] {
-			s.t.Errorf("the person's line %d is lost", n)
+			s.T.Errorf("the person's line %d is lost", n)
 		}
 	}
 }
@@ -155,21 +157,21 @@ func appendLine(t *testing.T, path, line string) {
 }
 
 // saysNotApplied checks that a run's Edit failed and said so, to its user too.
-func (s *server) saysNotApplied(run string) {
-	s.t.Helper()
+func saysNotApplied(s *servertest.Server, run string) {
+	s.T.Helper()
 	thread, _, _ := strings.Cut(run, "/runs/")
 	body := string(s.Must("GET", thread+"/messages", nil, nil).Body)
 	if !regexp.MustCompile(`[Nn]othing of your change`).MatchString(body) {
-		s.t.Errorf("an edit is not in the file, and the thread does not say so: %s", body)
+		s.T.Errorf("an edit is not in the file, and the thread does not say so: %s", body)
 	}
 }
 
 // TestAnEditThatConflictsSaysExactlyWhatWasNotApplied changes the agent's line
 // after it was read and before it is written.
 func TestAnEditThatConflictsSaysExactlyWhatWasNotApplied(t *testing.T) {
-	s := startServer(t, setup{Script: editScript})
+	s := servertest.Start(t, servertest.Setup{Script: editScript})
 	path := sharedFile(t, s)
-	run := s.ask(editSpace, "Change it slowly")
+	run := s.Ask(editSpace, "Change it slowly")
 	count := func(typ string) (n int, data json.RawMessage) {
 		for _, e := range s.Events("project:edits") {
 			if e.Type == typ {
@@ -178,7 +180,7 @@ func TestAnEditThatConflictsSaysExactlyWhatWasNotApplied(t *testing.T) {
 		}
 		return n, data
 	}
-	eventually(t, 20*time.Second, "the agent has read the file", func() bool { n, _ := count("tool.completed"); return n == 1 })
+	servertest.Eventually(t, 20*time.Second, "the agent has read the file", func() bool { n, _ := count("tool.completed"); return n == 1 })
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +189,7 @@ func TestAnEditThatConflictsSaysExactlyWhatWasNotApplied(t *testing.T) {
 	if err := os.WriteFile(path, []byte(theirs), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if r := s.ended(run, 20*time.Second); r.Status != "succeeded" {
+	if r := s.Ended(run, 20*time.Second); r.Status != "succeeded" {
 		t.Fatalf("run: got %+v", r)
 	}
 	if now, err := os.ReadFile(path); err != nil || string(now) != theirs {
@@ -206,7 +208,7 @@ func TestAnEditThatConflictsSaysExactlyWhatWasNotApplied(t *testing.T) {
 	if !strings.Contains(string(conflict.Rejected), "agent A: mine") {
 		t.Errorf("file.conflict does not hold what was not applied: %s", data)
 	}
-	s.saysNotApplied(run)
+	saysNotApplied(s, run)
 	s.Terminate()
-	mustBeHealthy(t, s.Store)
+	servertest.MustBeHealthy(t, s.Store)
 }

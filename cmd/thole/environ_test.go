@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // withoutLandlock runs f on a thread where, as in what it starts, the kernel has no
@@ -42,7 +44,7 @@ func withoutLandlock(f func()) {
 func TestTheAttackOnSecretsHoldsWithoutLandlockAndSaysWhatItLeavesOut(t *testing.T) {
 	withoutLandlock(func() {
 		cmd := exec.CommandContext(t.Context(), "../../scripts/attack/environ.sh")
-		cmd.Env = append(cmd.Environ(), "THOLE="+program)
+		cmd.Env = append(cmd.Environ(), "THOLE="+servertest.Program())
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Errorf("%v", err)

@@ -1,4 +1,4 @@
-//go:build faults && linux
+//go:build linux
 
 package main_test
 
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // smallDisk mounts an empty file system of a few megabytes. It takes root, as
@@ -32,8 +34,9 @@ func smallDisk(t *testing.T, megabytes int) string {
 // TestAFullDiskRefusesWritesUntilThereIsSpace fills the disk under a running
 // server, twice, reads meanwhile, and looks for all that was acknowledged.
 func TestAFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
+	servertest.Faults(t)
 	disk := smallDisk(t, 16)
-	s := startServer(t, setup{Store: "sqlite:" + filepath.Join(disk, "thole.db")})
+	s := servertest.Start(t, servertest.Setup{Store: "sqlite:" + filepath.Join(disk, "thole.db")})
 	ballast := filepath.Join(disk, "ballast")
 	const ns = "/v1/spaces/project:full/kv/ns/"
 	value := strings.Repeat("0123456789abcdef", 4000)
@@ -82,21 +85,23 @@ func TestAFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 		t.Errorf("values: got %d, want %d; one that was refused is there", got, want)
 	}
 	s.Terminate()
-	mustBeHealthy(t, s.Store)
+	servertest.MustBeHealthy(t, s.Store)
 }
 
 // TestAServerDoesNotStartOnAFullDisk has no byte left.
 func TestAServerDoesNotStartOnAFullDisk(t *testing.T) {
+	servertest.Faults(t)
 	disk := smallDisk(t, 1)
 	if err := os.WriteFile(filepath.Join(disk, "ballast"), make([]byte, 1<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	mustFail(t, t.TempDir(), nil, []string{"serve", "--listen", "127.0.0.1:0", "--store", "sqlite:" + filepath.Join(disk, "thole.db")}, "thole.db", "full")
+	servertest.MustFail(t, t.TempDir(), nil, []string{"serve", "--listen", "127.0.0.1:0", "--store", "sqlite:" + filepath.Join(disk, "thole.db")}, "thole.db", "full")
 }
 
 // TestAReadOnlyDiskSaysSo looks at a store through a read-only mount: what
 // chmod forbids is allowed to root.
 func TestAReadOnlyDiskSaysSo(t *testing.T) {
+	servertest.Faults(t)
 	disk := smallDisk(t, 16)
 	store := filepath.Join(disk, "thole.db")
 	if err := os.WriteFile(store, oldStore(t), 0o644); err != nil {
@@ -107,7 +112,7 @@ func TestAReadOnlyDiskSaysSo(t *testing.T) {
 	}
 	for _, path := range []string{"thole.db", "new.db", "new/thole.db"} {
 		args := []string{"dev", "--listen", "127.0.0.1:0", "--dir", ".", "--store", "sqlite:" + filepath.Join(disk, path)}
-		mustFail(t, t.TempDir(), nil, args, path, "read-only")
+		servertest.MustFail(t, t.TempDir(), nil, args, path, "read-only")
 	}
-	mustFail(t, t.TempDir(), nil, []string{"doctor", "--store", "sqlite:" + store}, "thole.db", "read-only")
+	servertest.MustFail(t, t.TempDir(), nil, []string{"doctor", "--store", "sqlite:" + store}, "thole.db", "read-only")
 }

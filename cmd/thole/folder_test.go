@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 func TestANewStoreIsForItsOwnerAloneAndHiddenFromGit(t *testing.T) {
@@ -31,7 +33,7 @@ func TestAFolderThatIsThereStaysAsItIs(t *testing.T) {
 	}
 	makeToken(t, dir, ".thole/thole.db")
 	wantRights(t, folder, 0o750)
-	if exists(folder, ".gitignore") {
+	if servertest.Exists(folder, ".gitignore") {
 		t.Error("got a .gitignore in a folder that somebody else made")
 	}
 }
@@ -39,7 +41,7 @@ func TestAFolderThatIsThereStaysAsItIs(t *testing.T) {
 // makeToken makes a token, and with it the store at path in dir.
 func makeToken(t *testing.T, dir, path string) {
 	t.Helper()
-	got := command(t, dir, nil, "token", "create", "first", "--grant", "*=admin", "--store", "sqlite:"+path)
+	got := servertest.Command(t, dir, nil, "token", "create", "first", "--grant", "*=admin", "--store", "sqlite:"+path)
 	if got.Code != 0 {
 		t.Fatal(got)
 	}
@@ -71,7 +73,7 @@ func TestAStoreThatOthersMayReadOrChangeIsNamedWhenItIsOpened(t *testing.T) {
 	}
 	folder, db, files := filepath.Join(dir, "state"), filepath.Join(dir, "state", "thole.db"), filepath.Join(dir, "files")
 	makeToken(t, dir, "state/thole.db")
-	if got := command(t, dir, nil, "token", "create", "one", "--grant", "*=read", "--store", "file:files"); got.Code != 0 {
+	if got := servertest.Command(t, dir, nil, "token", "create", "one", "--grant", "*=read", "--store", "file:files"); got.Code != 0 {
 		t.Fatal(got)
 	}
 	for _, test := range []struct {
@@ -98,7 +100,7 @@ func TestAStoreThatOthersMayReadOrChangeIsNamedWhenItIsOpened(t *testing.T) {
 		if strings.Contains(test.store, "=") {
 			stores = append(stores, "--store", "*=mem:")
 		}
-		got := command(t, dir, nil, append([]string{"token", "create", "x", "--grant", "*=read"}, stores...)...)
+		got := servertest.Command(t, dir, nil, append([]string{"token", "create", "x", "--grant", "*=read"}, stores...)...)
 		if has := strings.Contains(got.Err, "warning: "); got.Code != 0 || has != (test.want != "") || !strings.Contains(got.Err, test.want) || strings.Count(got.Err, "\n") > 1 {
 			t.Errorf("%v: %s: got %d, %q, want one line with %q", test.rights, test.store, got.Code, got.Err, test.want)
 		}

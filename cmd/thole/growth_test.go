@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // TestTenThousandTurnsTakeThreeTimesTheirText posts 10,000 messages of 300
@@ -16,7 +17,7 @@ import (
 // was checkpointed.
 func TestTenThousandTurnsTakeThreeTimesTheirText(t *testing.T) {
 	effort.SlowUnderRace(t)
-	s := startServer(t, setup{})
+	s := servertest.Start(t, servertest.Setup{})
 	const turns, size, clients = 10_000, 300, 16
 	const space = "/v1/spaces/project:growth"
 	text := strings.Repeat("what people say ", size)[:size-8]
@@ -52,7 +53,7 @@ func TestTenThousandTurnsTakeThreeTimesTheirText(t *testing.T) {
 	check("before")
 	s.Terminate()
 	check("after")
-	mustBeHealthy(t, s.Store)
+	servertest.MustBeHealthy(t, s.Store)
 }
 
 // diskUsage is the size of all files of a store, as du has it.

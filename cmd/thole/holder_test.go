@@ -12,6 +12,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend"
+	"github.com/thole-dev/thole/internal/servertest"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -48,10 +49,10 @@ func commands(write func(line string) string) {
 }
 
 func holdOverREST(url, token string) error {
-	client := &http.Client{Transport: bearer{token, http.DefaultTransport}}
+	client := &http.Client{Transport: servertest.Bearer{Token: token, Next: http.DefaultTransport}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	r, err := request(ctx, client, "POST", url+"/v1/runs/claim", map[string]any{"spaces": []string{holderSpace}, "agent": "worker", "wait_seconds": 10})
+	r, err := servertest.Request(ctx, client, "POST", url+"/v1/runs/claim", map[string]any{"spaces": []string{holderSpace}, "agent": "worker", "wait_seconds": 10})
 	if err != nil || r.Status != http.StatusOK {
 		return fmt.Errorf("claim: %d %s %w", r.Status, r.Body, err)
 	}
@@ -67,7 +68,7 @@ func holdOverREST(url, token string) error {
 		for {
 			select {
 			case <-time.After(10 * time.Second):
-				request(ctx, client, "POST", path+"/runs/"+got.Run.ID+"/heartbeat", nil, "Thole-Fence", got.Token)
+				servertest.Request(ctx, client, "POST", path+"/runs/"+got.Run.ID+"/heartbeat", nil, "Thole-Fence", got.Token)
 			case <-ctx.Done():
 				return
 			}
@@ -75,7 +76,7 @@ func holdOverREST(url, token string) error {
 	}()
 	fmt.Println("holding", got.Run.ID)
 	commands(func(line string) string {
-		r, err := request(ctx, client, "POST", path+"/turns/"+got.Turn+"/blocks", map[string]any{"type": "text", "content": line}, "Thole-Fence", got.Token)
+		r, err := servertest.Request(ctx, client, "POST", path+"/turns/"+got.Turn+"/blocks", map[string]any{"type": "text", "content": line}, "Thole-Fence", got.Token)
 		switch {
 		case err != nil:
 			return err.Error()

@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -10,7 +9,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // badRequest is a request that must be refused.
@@ -141,12 +141,12 @@ func badUse() []badRequest {
 // real server. Each answer is a problem with a stable code, and afterwards the
 // space is as it was, to the last position.
 func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
-	s := startServer(t, setup{})
+	s := servertest.Start(t, servertest.Setup{})
 	const space = "/v1/spaces/project:hostile"
 	var thread struct{ ID, Version string }
 	s.Must("POST", space+"/threads", map[string]any{}, &thread)
 	s.Must("PUT", space+"/documents/d", map[string]any{"value": map[string]any{}}, nil)
-	epoch, _ := seq(t, thread.Version)
+	epoch, _ := servertest.Seq(t, thread.Version)
 	fill := strings.NewReplacer("{thread}", thread.ID, "{epoch}", epoch)
 	before := s.Must("GET", "/v1/spaces", nil, nil).Body
 
@@ -160,7 +160,7 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 			for i := 0; i < len(c.header); i += 2 {
 				req.Header.Set(c.header[i], fill.Replace(c.header[i+1]))
 			}
-			r := send(t, s.http, req)
+			r := servertest.Send(t, s.HTTP, req)
 			mustBeProblem(t, r, c.status, c.code)
 			after := s.Must("GET", "/v1/spaces", nil, nil).Body
 			if string(after) != string(before) {
@@ -169,26 +169,12 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		})
 	}
 	s.Terminate()
-	mustBeHealthy(t, s.Store)
-}
-
-func send(t *testing.T, client *http.Client, req *http.Request) reply {
-	t.Helper()
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatalf("%s %.200s: %v", req.Method, req.URL, err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply{resp.StatusCode, resp.Header, body}
+	servertest.MustBeHealthy(t, s.Store)
 }
 
 // mustBeProblem checks that an answer is a problem as RFC 9457 has it, and
 // tells the user enough, but not everything.
-func mustBeProblem(t *testing.T, r reply, status int, code string) {
+func mustBeProblem(t *testing.T, r servertest.Reply, status int, code string) {
 	t.Helper()
 	var p struct {
 		Status                                int
@@ -216,7 +202,7 @@ func mustBeProblem(t *testing.T, r reply, status int, code string) {
 // TestNamesMayHoldWhatPeopleWrite takes names that are odd but fine all the way
 // in and out.
 func TestNamesMayHoldWhatPeopleWrite(t *testing.T) {
-	s := startServer(t, setup{})
+	s := servertest.Start(t, servertest.Setup{})
 	for _, name := range []string{"🚣", "..", "../../etc/passwd", "a b", "a/b", "%", "?x#y", `"`, "CON", "é", "a%2Fb", strings.Repeat("ü", 40)} {
 		path := "/v1/spaces/project:names/kv/ns/" + strings.ReplaceAll(url.PathEscape(name), ".", "%2E")
 		s.Must("PUT", path, map[string]any{"data": name}, nil)
@@ -230,13 +216,13 @@ func TestNamesMayHoldWhatPeopleWrite(t *testing.T) {
 		}
 	}
 	s.Terminate()
-	mustBeHealthy(t, s.Store)
+	servertest.MustBeHealthy(t, s.Store)
 }
 
 // TestABrokenConnectionChangesNothing speaks to the server as no HTTP client
 // would.
 func TestABrokenConnectionChangesNothing(t *testing.T) {
-	s := startServer(t, setup{})
+	s := servertest.Start(t, servertest.Setup{})
 	s.Must("POST", "/v1/spaces/project:hostile/threads", map[string]any{}, nil)
 	before := s.Must("GET", "/v1/spaces", nil, nil).Body
 	const head = "POST /v1/spaces/project:hostile/threads HTTP/1.1\r\nHost: localhost\r\n"
@@ -255,7 +241,7 @@ func TestABrokenConnectionChangesNothing(t *testing.T) {
 		"absolute path, dots": "POST /../v1/spaces/project:hostile/threads HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := s.dial(t)
+			conn := s.Dial(t)
 			if _, err := io.WriteString(conn, raw); err != nil {
 				t.Logf("the server hung up while we spoke: %v", err)
 			}
@@ -271,31 +257,4 @@ func TestABrokenConnectionChangesNothing(t *testing.T) {
 			}
 		})
 	}
-}
-
-// dial opens a connection to the server, which the test closes at its end.
-func (s *server) dial(t *testing.T) net.Conn {
-	t.Helper()
-	var d net.Dialer
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	conn, err := d.DialContext(ctx, "tcp", strings.TrimPrefix(s.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(time.Minute))
-	return conn
-}
-
-// watch hands every event of a path, from the oldest on, to fn, until stop is
-// called, which waits for its end.
-func (s *server) watch(path string, fn func(frame)) (stop func()) {
-	ctx, cancel := context.WithCancel(s.t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		watchStream(ctx, s.http, s.URL+path, "", func(f frame) error { fn(f); return nil }) // ends with ctx
-	}()
-	return func() { cancel(); <-done }
 }

@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -9,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // batchClients write at once in the phase mid-batch.
@@ -17,7 +17,7 @@ const batchClients = 32
 // poster is a client that posts as fast as it can and writes down what was
 // acknowledged.
 type poster struct {
-	s      *server
+	s      *servertest.Server
 	name   string
 	thread string
 	posted int               // messages so far
@@ -82,14 +82,14 @@ func killMidBatch(t *testing.T, v *victim) (n int) {
 	for i := range posters {
 		var thread struct{ ID string }
 		v.Must("POST", "/v1/spaces/"+killSpace+"/threads", map[string]any{}, &thread)
-		posters[i] = &poster{s: v.server, name: fmt.Sprintf("c%d", i), thread: thread.ID, acks: map[string]string{}, texts: map[string]string{}}
+		posters[i] = &poster{s: v.Server, name: fmt.Sprintf("c%d", i), thread: thread.ID, acks: map[string]string{}, texts: map[string]string{}}
 	}
 	for range v.kills {
 		var wg sync.WaitGroup
 		for _, p := range posters {
 			wg.Go(func() {
 				if err := p.write(t.Context()); err == nil {
-					v.rec.fault("a writer stopped early")
+					v.rec.Fault("a writer stopped early")
 				}
 			})
 		}
@@ -115,10 +115,10 @@ func checkBatch(t *testing.T, v *victim, posters []*poster) {
 	v.Must("PATCH", "/v1/spaces/"+killSpace+"/documents/counter", increment(), nil) // there is one, then
 	posters[0].counts++
 	journal := v.Events(killSpace)
-	if _, last := seq(t, journal[len(journal)-1].Position); last != uint64(len(journal)) {
+	if _, last := servertest.Seq(t, journal[len(journal)-1].Position); last != uint64(len(journal)) {
 		t.Errorf("%d events end with position %s", len(journal), journal[len(journal)-1].Position)
 	}
-	said, at := map[string]int{}, map[string]event{}
+	said, at := map[string]int{}, map[string]servertest.Event{}
 	for _, e := range journal {
 		at[`"`+e.Position+`"`] = e
 		if e.Type == "message.added" {
@@ -162,13 +162,13 @@ func checkValues(t *testing.T, v *victim, posters []*poster) {
 }
 
 // textOf returns the text of a message.added event.
-func textOf(t *testing.T, e event) string {
+func textOf(t *testing.T, e servertest.Event) string {
 	t.Helper()
 	var data struct {
 		Message struct{ Blocks []struct{ Content string } }
 	}
 	if err := json.Unmarshal(e.Data, &data); err != nil || len(data.Message.Blocks) != 1 {
-		t.Fatalf("%s: %v", e.text, err)
+		t.Fatalf("%s: %v", e.Text, err)
 	}
 	return data.Message.Blocks[0].Content
 }

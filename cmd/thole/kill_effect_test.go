@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -10,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 const killEffectScript = `
@@ -37,6 +37,7 @@ turns:
 // second one of another run, and so on to the last. Each effect is there once when
 // its run has gone on, or the model is told that nobody knows.
 func TestAnEffectHappensOnceWhereverTheServerIsKilled(t *testing.T) {
+	servertest.Faults(t)
 	lines := func(v *victim, file, line string) int {
 		data, _ := os.ReadFile(filepath.Join(v.Project, file))
 		n := 0
@@ -57,8 +58,8 @@ func TestAnEffectHappensOnceWhereverTheServerIsKilled(t *testing.T) {
 	} {
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, setup{Script: killEffectScript, Lease: 2 * time.Second})
-			v := &victim{s, newRecorder(t, s, killSpace), 0}
+			s := servertest.Start(t, servertest.Setup{Script: killEffectScript, Lease: 2 * time.Second})
+			v := &victim{s, servertest.NewRecorder(t, s, killSpace), 0}
 			kills, unknown := 0, 0
 			for n := 1; ; n++ {
 				name := "n" + strconv.Itoa(n)
@@ -81,7 +82,7 @@ func TestAnEffectHappensOnceWhereverTheServerIsKilled(t *testing.T) {
 					t.Errorf("killed after commit %d: the effect is there %d times", n, got)
 				}
 			}
-			mustBeHealthy(t, v.Store)
+			servertest.MustBeHealthy(t, v.Store)
 			if kills < 5 {
 				t.Errorf("killed %d times; a run has more commits", kills)
 			}
@@ -94,10 +95,10 @@ func TestAnEffectHappensOnceWhereverTheServerIsKilled(t *testing.T) {
 // again. When that is the intent, the effect is waited for, so that the kill comes
 // between it and its outcome. It returns false when the run ended before.
 func (v *victim) killAfter(r runView, n int, effect func() bool) bool {
-	v.t.Helper()
+	v.T.Helper()
 	found, ended, nth := 0, false, ""
-	v.rec.await(20*time.Second, "a commit of the run", 1, func(e event) bool {
-		if strings.Contains(e.text, r.Thread) || strings.Contains(e.text, r.ID) {
+	v.rec.Await(20*time.Second, "a commit of the run", 1, func(e servertest.Event) bool {
+		if strings.Contains(e.Text, r.Thread) || strings.Contains(e.Text, r.ID) {
 			if found++; found == n {
 				nth = e.Type
 			}
@@ -109,29 +110,29 @@ func (v *victim) killAfter(r runView, n int, effect func() bool) bool {
 		return false
 	}
 	if nth == "decision.planned" {
-		eventually(v.t, 10*time.Second, "the effect", effect)
+		servertest.Eventually(v.T, 10*time.Second, "the effect", effect)
 	}
 	v.Kill()
-	<-v.rec.ended
-	eventually(v.t, 10*time.Second, "the end of what the killed server had started", func() bool { return len(v.Processes()) == 0 })
+	<-v.rec.Ended
+	servertest.Eventually(v.T, 10*time.Second, "the end of what the killed server had started", func() bool { return len(v.Processes()) == 0 })
 	v.Start()
-	v.rec.attach()
+	v.rec.Attach()
 	return true
 }
 
 // goOn lets a run that was cut short go on to its end, and reports whether one of its
 // effects is unknown.
 func (v *victim) goOn(r runView) (unknown bool) {
-	v.t.Helper()
+	v.T.Helper()
 	if v.ended(r).Status == "crashed" {
 		next := v.run(r.Thread, map[string]any{"resumed_from": r.ID})
 		if got := v.ended(next); got.Status != "succeeded" {
-			v.t.Fatalf("the run that goes on: got %s %s, want succeeded", got.Status, got.Error)
+			v.T.Fatalf("the run that goes on: got %s %s, want succeeded", got.Status, got.Error)
 		}
 	}
 	statuses := v.statuses(r, "")
 	if slices.Contains(statuses, "planned") {
-		v.t.Errorf("decisions of the killed run: %v; want an outcome for each", statuses)
+		v.T.Errorf("decisions of the killed run: %v; want an outcome for each", statuses)
 	}
 	return slices.Contains(statuses, "unknown")
 }

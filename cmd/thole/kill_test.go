@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -14,12 +12,14 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // pause waits for a random time up to limit, so that kills hit anywhere.
 func pause(limit time.Duration) { <-time.After(rand.N(limit)) }
 
 func TestWhatWasAcknowledgedSurvivesAKillInEveryPhase(t *testing.T) {
+	servertest.Faults(t)
 	phases := []struct {
 		name string
 		kill func(*testing.T, *victim) int
@@ -62,9 +62,9 @@ func killBeforeIntent(t *testing.T, v *victim) (n int) {
 	for i := range v.kills {
 		name := fmt.Sprintf("b%d", i)
 		r := v.begin("Think, then make effect " + name)
-		v.rec.await(10*time.Second, "the start of the run", 1, startOf(r))
+		v.rec.Await(10*time.Second, "the start of the run", 1, startOf(r))
 		pause(500 * time.Millisecond)
-		if slices.ContainsFunc(v.die(), func(e event) bool { return e.Type == "decision.planned" && strings.Contains(e.text, r.ID) }) {
+		if slices.ContainsFunc(v.die(), func(e servertest.Event) bool { return e.Type == "decision.planned" && strings.Contains(e.Text, r.ID) }) {
 			t.Errorf("the model had not finished to think, and something was planned")
 		}
 		n++
@@ -76,8 +76,8 @@ func killBeforeIntent(t *testing.T, v *victim) (n int) {
 	return n
 }
 
-func startOf(r runView) func(event) bool {
-	return func(e event) bool { return e.Type == "run.started" && strings.Contains(e.text, r.ID) }
+func startOf(r runView) func(servertest.Event) bool {
+	return func(e servertest.Event) bool { return e.Type == "run.started" && strings.Contains(e.Text, r.ID) }
 }
 
 // killBeforeEffect kills as soon as the intent is known, and while the command
@@ -85,12 +85,12 @@ func startOf(r runView) func(event) bool {
 func killBeforeEffect(t *testing.T, v *victim) int {
 	return killInEffect(t, v, 0, func(r runView, name string, round int) {
 		if round%2 == 0 {
-			v.rec.await(10*time.Second, "the intent", 1, func(e event) bool {
-				return e.Type == "decision.planned" && strings.Contains(e.text, r.ID)
+			v.rec.Await(10*time.Second, "the intent", 1, func(e servertest.Event) bool {
+				return e.Type == "decision.planned" && strings.Contains(e.Text, r.ID)
 			})
 			return
 		}
-		eventually(t, 10*time.Second, "the command", func() bool { return exists(v.Project, "started-"+name) })
+		servertest.Eventually(t, 10*time.Second, "the command", func() bool { return servertest.Exists(v.Project, "started-"+name) })
 		pause(200 * time.Millisecond)
 	})
 }
@@ -98,7 +98,7 @@ func killBeforeEffect(t *testing.T, v *victim) int {
 // killBeforeOutcome kills while the command runs that has made its effect.
 func killBeforeOutcome(t *testing.T, v *victim) int {
 	return killInEffect(t, v, 1, func(_ runView, name string, _ int) {
-		eventually(t, 10*time.Second, "the effect", func() bool { return exists(v.Project, "effect-"+name) })
+		servertest.Eventually(t, 10*time.Second, "the effect", func() bool { return servertest.Exists(v.Project, "effect-"+name) })
 		pause(200 * time.Millisecond)
 	})
 }
@@ -126,7 +126,7 @@ func killInEffect(t *testing.T, v *victim, want int, reach func(r runView, name 
 func killMidChunk(t *testing.T, v *victim) (n int) {
 	for range v.kills {
 		r := v.begin("Tell story")
-		v.rec.await(10*time.Second, "some text", 2+rand.IntN(3), func(e event) bool {
+		v.rec.Await(10*time.Second, "some text", 2+rand.IntN(3), func(e servertest.Event) bool {
 			return e.Type == "message.delta" && strings.HasSuffix(e.Stream, r.Thread)
 		})
 		journal := v.die()
@@ -144,7 +144,7 @@ func killMidChunk(t *testing.T, v *victim) (n int) {
 }
 
 // streamed puts the committed chunks of a thread together.
-func streamed(t *testing.T, journal []event, thread string) (text string) {
+func streamed(t *testing.T, journal []servertest.Event, thread string) (text string) {
 	t.Helper()
 	for _, e := range journal {
 		var d struct {
@@ -164,7 +164,7 @@ func streamed(t *testing.T, journal []event, thread string) (text string) {
 
 // answers returns the texts of a thread's responses.
 func (v *victim) answers(thread string) (all []string) {
-	v.t.Helper()
+	v.T.Helper()
 	var page struct {
 		Items []struct {
 			Response []struct{ Type, Content string }
@@ -187,7 +187,7 @@ func killIdle(t *testing.T, v *victim) (n int) {
 	const item = "/v1/spaces/" + killSpace + "/kv/idle/n"
 	for i := range v.kills {
 		version := v.Must("PUT", item, map[string]any{"data": i}, nil).Header.Get("ETag")
-		v.rec.await(10*time.Second, "the write", i+1, func(e event) bool { return e.Type == "kv.set" })
+		v.rec.Await(10*time.Second, "the write", i+1, func(e servertest.Event) bool { return e.Type == "kv.set" })
 		pause(100 * time.Millisecond)
 		if journal := v.die(); len(journal) != i+1 {
 			t.Errorf("after %d writes and a kill: %d events", i+1, len(journal))

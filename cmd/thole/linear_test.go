@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -18,6 +16,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/linear"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // linearServers is a target: the servers of one store, over HTTP. They may be
@@ -56,7 +55,7 @@ func loadLinear(ctx context.Context, t testing.TB, client *http.Client, urls []s
 func (s *linearServers) send(ctx context.Context, method, path string, body, out any, header ...string) linear.Outcome {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
 	defer cancel()
-	r, err := request(limited, s.client, method, s.urls[rand.IntN(len(s.urls))]+path, body, header...)
+	r, err := servertest.Request(limited, s.client, method, s.urls[rand.IntN(len(s.urls))]+path, body, header...)
 	var refused *net.OpError
 	switch {
 	case errors.As(err, &refused) && refused.Op == "dial":
@@ -218,6 +217,7 @@ func (s *linearServers) line(ctx context.Context, space, path, agent string, op 
 // TestServersOfOneFileAreLinearizableWhileTheyAreKilled loads two servers on a
 // SQLite file, one of which is killed and started again all the time.
 func TestServersOfOneFileAreLinearizableWhileTheyAreKilled(t *testing.T) {
+	servertest.Faults(t)
 	c := startCluster(t, same("sqlite:"+filepath.Join(t.TempDir(), "thole.db"), 2))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -234,5 +234,5 @@ func TestServersOfOneFileAreLinearizableWhileTheyAreKilled(t *testing.T) {
 	})
 	loadLinear(ctx, t, c.HTTP, c.URLs, &linearLoad{Clients: 16}, 2000)
 	killer.Wait()
-	mustBeHealthy(t, c.Members[0].Store)
+	servertest.MustBeHealthy(t, c.Members[0].Store)
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // endpoint stands in for a model's service that has a bad day. What it does is
@@ -115,14 +117,14 @@ func TestAModelThatFailsEndsItsRunClearly(t *testing.T) {
 	e := &endpoint{attempts: map[string]int{}, stop: make(chan struct{})}
 	service := httptest.NewServer(e)
 	t.Cleanup(func() { close(e.stop); service.Close() })
-	s := startServer(t, setup{Args: []string{"--model", "openai:fake@" + service.URL + "/v1", "--stall", "3s"}})
+	s := servertest.Start(t, servertest.Setup{Args: []string{"--model", "openai:fake@" + service.URL + "/v1", "--stall", "3s"}})
 	const space = "/v1/spaces/project:model"
 	runs := map[string]string{}
 	for prompt := range faults() {
-		runs[prompt] = s.ask(space, "Hello "+prompt)
+		runs[prompt] = s.Ask(space, "Hello "+prompt)
 	}
 	for prompt, want := range faults() {
-		r := s.ended(runs[prompt], 60*time.Second)
+		r := s.Ended(runs[prompt], 60*time.Second)
 		if r.Status != want.status || !strings.Contains(r.Error, want.says) {
 			t.Errorf("%s: got %s, %q; want %s, %q", prompt, r.Status, r.Error, want.status, want.says)
 		}
@@ -131,21 +133,21 @@ func TestAModelThatFailsEndsItsRunClearly(t *testing.T) {
 			t.Errorf("%s: %d attempts, want %d", prompt, n, want.attempts)
 		}
 		e.mu.Unlock()
-		s.showsError(runs[prompt], prompt, want)
+		showsError(s, runs[prompt], prompt, want)
 	}
-	if exists(s.Project, "half.txt") {
+	if servertest.Exists(s.Project, "half.txt") {
 		t.Error("half a tool call was carried out")
 	}
-	if r := s.ended(s.ask(space, "Hello"), 20*time.Second); r.Status != "succeeded" {
+	if r := s.Ended(s.Ask(space, "Hello"), 20*time.Second); r.Status != "succeeded" {
 		t.Errorf("a run after all that: got %+v", r)
 	}
 	s.Terminate()
-	mustBeHealthy(t, s.Store)
+	servertest.MustBeHealthy(t, s.Store)
 }
 
 // showsError checks that a failed run's turn ends with a block that says why.
-func (s *server) showsError(run, prompt string, want modelFault) {
-	s.t.Helper()
+func showsError(s *servertest.Server, run, prompt string, want modelFault) {
+	s.T.Helper()
 	thread, _, _ := strings.Cut(run, "/runs/")
 	var page struct {
 		Items []struct {
@@ -155,7 +157,7 @@ func (s *server) showsError(run, prompt string, want modelFault) {
 	}
 	s.Must("GET", thread+"/turns", nil, &page)
 	if len(page.Items) != 1 {
-		s.t.Fatalf("%s: got %d turns, want 1", prompt, len(page.Items))
+		s.T.Fatalf("%s: got %d turns, want 1", prompt, len(page.Items))
 	}
 	turn := page.Items[0]
 	shown := ""
@@ -167,9 +169,9 @@ func (s *server) showsError(run, prompt string, want modelFault) {
 	text, _ := json.Marshal(turn) // of strings: cannot fail
 	switch {
 	case want.status == "succeeded" && (turn.Status != "done" || shown != ""):
-		s.t.Errorf("%s: got turn %s", prompt, text)
+		s.T.Errorf("%s: got turn %s", prompt, text)
 	case want.status == "failed" && (turn.Status != "error" || !strings.Contains(shown, want.says)):
-		s.t.Errorf("%s: got turn %s; want one that ends with an error that says %q", prompt, text, want.says)
+		s.T.Errorf("%s: got turn %s; want one that ends with an error that says %q", prompt, text, want.says)
 	}
 }
 
@@ -184,15 +186,15 @@ func TestARunWhoseModelStallsCanBeCancelled(t *testing.T) {
 		}
 	}))
 	t.Cleanup(func() { close(stop); service.Close() })
-	s := startServer(t, setup{Args: []string{"--model", "openai:fake@" + service.URL + "/v1"}})
-	run := s.ask("/v1/spaces/project:model", "Hello")
+	s := servertest.Start(t, servertest.Setup{Args: []string{"--model", "openai:fake@" + service.URL + "/v1"}})
+	run := s.Ask("/v1/spaces/project:model", "Hello")
 	select {
 	case <-asked:
 	case <-time.After(20 * time.Second):
 		t.Fatal("the model was never asked")
 	}
 	s.Must("POST", run+"/cancel", nil, nil)
-	if r := s.ended(run, 10*time.Second); r.Status != "cancelled" || r.Cancel.Cause != "user" {
+	if r := s.Ended(run, 10*time.Second); r.Status != "cancelled" || r.Cancel.Cause != "user" {
 		t.Errorf("run: got %+v, want cancelled by user", r)
 	}
 }

@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -10,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/thole-dev/thole/internal/effort"
 )
 
 // newerStep is a migration on PostgreSQL that only a newer program knows.
@@ -61,7 +61,7 @@ func init() { migrations = append(migrations, migration{what: %[2]q, sql: newer%
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "thole")
-	build := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), fmt.Sprintf("-race=%v", underRace()), "-o", path, ".")
+	build := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), fmt.Sprintf("-race=%v", effort.Race), "-o", path, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build a newer program: %v\n%s", err, out)
 	}

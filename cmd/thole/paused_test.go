@@ -8,13 +8,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // A server that is paused past the lease of its run is taken for dead, and another
 // may do the run's work: its command must be gone by then.
 func TestACommandDoesNotOutliveTheLeaseOfAPausedServer(t *testing.T) {
 	const lease = 3 * time.Second
-	s := startServer(t, setup{Lease: lease, Script: `turns:
+	s := servertest.Start(t, servertest.Setup{Lease: lease, Script: `turns:
   - prompt: Wait
     steps:
       - tool_calls: [{name: Bash, input: {command: "echo $$ > pid; (setsid sleep 300 &); sleep 300"}}]
@@ -32,8 +34,8 @@ func TestACommandDoesNotOutliveTheLeaseOfAPausedServer(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, 20*time.Second, "the command", func() bool { return exists(s.Project, "pid") && commands() >= 2 })
+	servertest.Eventually(t, 20*time.Second, "the command", func() bool { return servertest.Exists(s.Project, "pid") && commands() >= 2 })
 	s.Signal(syscall.SIGSTOP)
 	defer s.Signal(syscall.SIGCONT)
-	eventually(t, lease+7*time.Second, "the end of the command", func() bool { return commands() == 0 })
+	servertest.Eventually(t, lease+7*time.Second, "the end of the command", func() bool { return commands() == 0 })
 }

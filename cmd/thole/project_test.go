@@ -5,12 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 func TestTheAgentsStoreLiesOutsideOfItsProject(t *testing.T) {
 	dir, state := t.TempDir(), t.TempDir()
-	got := command(t, dir, []string{"XDG_STATE_HOME=" + state}, "agent", "--dir", ".", "Hello")
-	if exists(dir, ".thole") {
+	got := servertest.Command(t, dir, []string{"XDG_STATE_HOME=" + state}, "agent", "--dir", ".", "Hello")
+	if servertest.Exists(dir, ".thole") {
 		t.Error("the store is in the project, where commands change it")
 	}
 	found, err := filepath.Glob(filepath.Join(state, "thole", filepath.Base(dir)+"-*", "thole.db"))
@@ -20,7 +22,7 @@ func TestTheAgentsStoreLiesOutsideOfItsProject(t *testing.T) {
 	if strings.Contains(got.Err, "change the store") {
 		t.Errorf("got a warning of a store inside: %s", got.Err)
 	}
-	if got := command(t, dir, []string{"XDG_STATE_HOME=" + state}, "agent", "Hello"); !strings.Contains(got.Err, found[0]) {
+	if got := servertest.Command(t, dir, []string{"XDG_STATE_HOME=" + state}, "agent", "Hello"); !strings.Contains(got.Err, found[0]) {
 		t.Errorf("the next start uses another store: %s", got.Err)
 	}
 }
@@ -29,7 +31,7 @@ func TestAStoreInsideOfTheProjectStaysAndIsWarnedOf(t *testing.T) {
 	dir, state := t.TempDir(), t.TempDir()
 	makeToken(t, dir, ".thole/thole.db")
 	for _, args := range [][]string{{"agent", "Hello"}, {"agent", "--store", "file:state", "Hello"}} {
-		got := command(t, dir, []string{"XDG_STATE_HOME=" + state}, args...)
+		got := servertest.Command(t, dir, []string{"XDG_STATE_HOME=" + state}, args...)
 		if !strings.Contains(got.Err, "commands can read and change the store") {
 			t.Errorf("%v said nothing of its store: %s", args, got.Err)
 		}
@@ -46,6 +48,6 @@ func TestAHomeIsNoProject(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, use := range []string{"agent --dir /", "agent --dir ..", "dev --dir ..", "dev --dir " + home} {
-		mustFail(t, dir, []string{"HOME=" + home}, append(strings.Fields(use), "--store", "mem:"), "home", "--bash-unconfined")
+		servertest.MustFail(t, dir, []string{"HOME=" + home}, append(strings.Fields(use), "--store", "mem:"), "home", "--bash-unconfined")
 	}
 }

@@ -14,21 +14,32 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 const cutSpace = "project:cut"
 
 func TestABrokenLineCostsAWatcherNothing(t *testing.T) {
-	watchThroughCuts(t, startServer(t, setup{}), 20, nil)
+	watchThroughCuts(t, servertest.Start(t, servertest.Setup{}), 20, nil)
+}
+
+func TestAWatcherMissesNothingOverManyCutsAndTwoRestarts(t *testing.T) {
+	servertest.Faults(t)
+	s := servertest.Start(t, servertest.Setup{})
+	cuts := effort.Amount(20, 60, 200)
+	watchThroughCuts(t, s, cuts, []fault{{after: cuts / 3, do: s.Kill}, {after: 2 * cuts / 3, do: s.Terminate}})
+	servertest.MustBeHealthy(t, s.Store)
 }
 
 // A cursor that cannot be resumed is told so: there is no silent gap and no
 // full replay.
 func TestACursorThatIsNotOfThisHistoryIsTrimmed(t *testing.T) {
-	s := startServer(t, setup{})
+	s := servertest.Start(t, servertest.Setup{})
 	s.Must("PUT", "/v1/spaces/"+cutSpace+"/kv/a/b", map[string]any{"data": 1}, nil)
 	head := s.Events(cutSpace)[0].Position
-	epoch, _ := seq(t, head)
+	epoch, _ := servertest.Seq(t, head)
 	url := s.URL + "/v1/spaces/" + cutSpace + "/events"
 	for name, cursor := range map[string]string{
 		"beyond the head":    epoch + "-0000000000000002",
@@ -39,18 +50,18 @@ func TestACursorThatIsNotOfThisHistoryIsTrimmed(t *testing.T) {
 	} {
 		for where, watch := range map[string]func() error{
 			"Last-Event-ID": func() error {
-				return watchStream(t.Context(), s.http, url, cursor, func(frame) error { return nil })
+				return servertest.Watch(t.Context(), s.HTTP, url, cursor, func(servertest.Frame) error { return nil })
 			},
 			"after": func() error {
-				return watchStream(t.Context(), s.http, url+"?after="+cursor, "-", func(frame) error { return nil })
+				return servertest.Watch(t.Context(), s.HTTP, url+"?after="+cursor, "-", func(servertest.Frame) error { return nil })
 			},
 		} {
-			var refused *refusedError
+			var refused *servertest.RefusedError
 			if err := watch(); !errors.As(err, &refused) || refused.Status != http.StatusGone || refused.Code() != "trimmed" {
 				t.Errorf("a cursor %s in %s: got %v, want 410 trimmed", name, where, err)
 			}
 		}
-		if out, err := cli(t.Context(), "tail", cutSpace, "--server", s.URL, "--after", cursor); err == nil {
+		if out, err := servertest.CLI(t.Context(), "tail", cutSpace, "--server", s.URL, "--after", cursor); err == nil {
 			t.Errorf("tail with a cursor %s: got %q, want an error", name, out)
 		}
 	}
@@ -60,18 +71,18 @@ func TestACursorThatIsNotOfThisHistoryIsTrimmed(t *testing.T) {
 // that is there.
 func TestAnEditOfAFileTrimsWatchersWhichGoOn(t *testing.T) {
 	dir := t.TempDir()
-	s := startServer(t, setup{Dir: dir, Store: "file:" + filepath.Join(dir, "state")})
+	s := servertest.Start(t, servertest.Setup{Dir: dir, Store: "file:" + filepath.Join(dir, "state")})
 	document := "/v1/spaces/" + cutSpace + "/documents/settings"
 	s.Must("PUT", document, map[string]any{"value": map[string]any{"theme": "light"}}, nil)
 	url := s.URL + "/v1/spaces/" + cutSpace + "/events"
-	tail := startWatcher(t, cutSpace, "--server", s.URL, "--after=")
-	own := startWatcher(t, cutSpace, "--store", s.Store, "--after=")
-	some := startWatcher(t, cutSpace, "--store", s.Store, "--after=", "--types=document.*")
+	tail := servertest.StartTail(t, cutSpace, "--server", s.URL, "--after=")
+	own := servertest.StartTail(t, cutSpace, "--store", s.Store, "--after=")
+	some := servertest.StartTail(t, cutSpace, "--store", s.Store, "--after=", "--types=document.*")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	edit := sync.OnceFunc(func() {
 		file := filepath.Join(dir, "state", "project", "cut", "records", "document", "settings.json")
-		eventually(t, 10*time.Second, "the event at both, and the record in its file", func() bool {
+		servertest.Eventually(t, 10*time.Second, "the event at both, and the record in its file", func() bool {
 			_, err := os.Stat(file)
 			return err == nil && len(tail.Events()) == 1 && len(own.Events()) == 1 && len(some.Events()) == 1
 		})
@@ -85,7 +96,7 @@ func TestAnEditOfAFileTrimsWatchersWhichGoOn(t *testing.T) {
 		}
 	})
 	cursor, refusal := "", ""
-	err := watchStream(ctx, s.http, url, "", func(f frame) error {
+	err := servertest.Watch(ctx, s.HTTP, url, "", func(f servertest.Frame) error {
 		if f.Event == "error" {
 			refusal = f.Data
 			return nil
@@ -103,7 +114,7 @@ func TestAnEditOfAFileTrimsWatchersWhichGoOn(t *testing.T) {
 		t.Errorf("the state anew: got %s, want dark", now.Value.Theme)
 	}
 	enough := errors.New("enough")
-	err = watchStream(ctx, s.http, url, cursor, func(f frame) error {
+	err = servertest.Watch(ctx, s.HTTP, url, cursor, func(f servertest.Frame) error {
 		if f.Event != "space.adopted" {
 			t.Errorf("after the edit: got %+v, want space.adopted", f)
 		}
@@ -114,11 +125,11 @@ func TestAnEditOfAFileTrimsWatchersWhichGoOn(t *testing.T) {
 	}
 	s.Must("PUT", document, map[string]any{"value": map[string]any{"theme": "green"}}, nil)
 	journal := s.Events(cutSpace)
-	for _, w := range []*watcher{tail, own} {
-		eventually(t, 10*time.Second, "what came after the edit", func() bool { return len(w.Events()) >= len(journal) })
-		w.same("thole tail", journal)
+	for _, w := range []*servertest.Tail{tail, own} {
+		servertest.Eventually(t, 10*time.Second, "what came after the edit", func() bool { return len(w.Events()) >= len(journal) })
+		mustHavePrinted(w, "thole tail", journal)
 	}
-	eventually(t, 10*time.Second, "the document's events", func() bool { return len(some.Events()) == 2 })
+	servertest.Eventually(t, 10*time.Second, "the document's events", func() bool { return len(some.Events()) == 2 })
 }
 
 // fault is done to a server once its watcher's line was cut so often.
@@ -130,13 +141,13 @@ type fault struct {
 // watchThroughCuts lets a client and a thole tail watch, each through a proxy
 // that cuts their line so often, while others write and faults are done. Both
 // must receive every durable event once and in order.
-func watchThroughCuts(t *testing.T, s *server, cuts int, faults []fault) {
+func watchThroughCuts(t *testing.T, s *servertest.Server, cuts int, faults []fault) {
 	t.Helper()
-	line, tailLine := startProxy(t, cuts), startProxy(t, cuts)
+	line, tailLine := servertest.StartProxy(t, cuts), servertest.StartProxy(t, cuts)
 	line.To(s)
 	tailLine.To(s)
 	s.Must("PUT", "/v1/spaces/"+cutSpace+"/kv/cut/begin", map[string]any{"data": 0}, nil)
-	tail := startWatcher(t, cutSpace, "--server", tailLine.URL, "--after=")
+	tail := servertest.StartTail(t, cutSpace, "--server", tailLine.URL, "--after=")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c := &follower{url: line.URL + "/v1/spaces/" + cutSpace + "/events"}
@@ -152,7 +163,7 @@ func watchThroughCuts(t *testing.T, s *server, cuts int, faults []fault) {
 		writers.Go(func() { write(writing, t, s, &restarts, i) })
 	}
 	for _, f := range faults {
-		eventually(t, time.Minute, "enough cuts", func() bool { return line.Cuts() >= f.after })
+		servertest.Eventually(t, time.Minute, "enough cuts", func() bool { return line.Cuts() >= f.after })
 		f.do()
 		restarts.Lock()
 		s.Start()
@@ -160,9 +171,9 @@ func watchThroughCuts(t *testing.T, s *server, cuts int, faults []fault) {
 		tailLine.To(s)
 		restarts.Unlock()
 	}
-	for _, p := range []*proxy{line, tailLine} {
+	for _, p := range []*servertest.Proxy{line, tailLine} {
 		select {
-		case <-p.done:
+		case <-p.Done:
 		case <-time.After(5 * time.Minute):
 			t.Fatalf("%d of %d cuts", p.Cuts(), cuts)
 		}
@@ -172,19 +183,19 @@ func watchThroughCuts(t *testing.T, s *server, cuts int, faults []fault) {
 
 	journal := s.Events(cutSpace)
 	want := positions(journal)
-	eventually(t, 30*time.Second, "the last event at the client", func() bool { return len(c.positions()) >= len(want) })
-	eventually(t, 30*time.Second, "the last event at thole tail", func() bool { return len(tail.Events()) >= len(want) })
+	servertest.Eventually(t, 30*time.Second, "the last event at the client", func() bool { return len(c.positions()) >= len(want) })
+	servertest.Eventually(t, 30*time.Second, "the last event at thole tail", func() bool { return len(tail.Events()) >= len(want) })
 	if got := c.positions(); !slices.Equal(got, want) {
 		t.Errorf("the client received %d events, the journal has %d, or in another order", len(got), len(want))
 	}
 	if err := c.err(); err != nil {
 		t.Error(err)
 	}
-	tail.same("thole tail", journal)
+	mustHavePrinted(tail, "thole tail", journal)
 	t.Logf("%d cuts, %d connections, %d restarts: %d events, each received once and in order", line.Cuts(), c.connections(), len(faults), len(want))
 }
 
-func positions(events []event) (all []string) {
+func positions(events []servertest.Event) (all []string) {
 	for _, e := range events {
 		all = append(all, e.Position)
 	}
@@ -192,7 +203,7 @@ func positions(events []event) (all []string) {
 }
 
 // write sets values until ctx ends. What gets no answer is sent again.
-func write(ctx context.Context, t *testing.T, s *server, restarts *sync.RWMutex, writer int) {
+func write(ctx context.Context, t *testing.T, s *servertest.Server, restarts *sync.RWMutex, writer int) {
 	for n := 0; ctx.Err() == nil; {
 		restarts.RLock()
 		r, err := s.Do(t.Context(), "PUT", fmt.Sprintf("/v1/spaces/%s/kv/cut/%d-%d", cutSpace, writer, n%100), map[string]any{"data": n})
@@ -224,7 +235,7 @@ type follower struct {
 func (f *follower) follow(ctx context.Context) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for last := ""; ctx.Err() == nil; {
-		err := watchStream(ctx, client, f.url, last, func(fr frame) error {
+		err := servertest.Watch(ctx, client, f.url, last, func(fr servertest.Frame) error {
 			if fr.ID != "" {
 				last = fr.ID
 				f.take(fr.ID)
@@ -233,7 +244,7 @@ func (f *follower) follow(ctx context.Context) {
 		})
 		f.mu.Lock()
 		f.opened++
-		var refused *refusedError
+		var refused *servertest.RefusedError
 		if errors.As(err, &refused) {
 			f.refused = err
 		}

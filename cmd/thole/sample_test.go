@@ -12,6 +12,7 @@ import (
 	"github.com/thole-dev/thole/examples"
 	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // button is what the sample's turns make of the component.
@@ -34,7 +35,7 @@ func TestDevPlaysTheSampleOnEveryStore(t *testing.T) {
 	sqlite := func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") }
 	postgres := func(t *testing.T) string { return pgtest.Start(t).Database(t) }
 	over := func(dsn func(*testing.T) string) func(*testing.T) string {
-		return func(t *testing.T) string { return startServer(t, setup{Store: dsn(t)}).URL }
+		return func(t *testing.T) string { return servertest.Start(t, servertest.Setup{Store: dsn(t)}).URL }
 	}
 	stores := []struct {
 		name string
@@ -75,7 +76,7 @@ func playSample(t *testing.T, store string) (types []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startServer(t, setup{Store: store, Script: strings.Replace(string(script), "delay_ms: 15\n", "", 1)})
+	s := servertest.Start(t, servertest.Setup{Store: store, Script: strings.Replace(string(script), "delay_ms: 15\n", "", 1)})
 	if laid, err := examples.LayOut(s.Project); err != nil || !laid {
 		t.Fatalf("lay out the sample: %v, %v", laid, err)
 	}

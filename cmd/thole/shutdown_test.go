@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 const drainSpace = "/v1/spaces/project:drain"
@@ -34,14 +36,14 @@ turns:
 
 // drained starts a server with runs at work and a watcher, and returns the
 // runs' paths and how the watcher's stream ends.
-func drained(t *testing.T, s *server, prompts ...string) (runs []string, stream <-chan error) {
+func drained(t *testing.T, s *servertest.Server, prompts ...string) (runs []string, stream <-chan error) {
 	t.Helper()
 	ended, started := make(chan error, 1), make(chan bool, len(prompts))
 	watch := s.URL + drainSpace + "/events"
 	go func() {
 		atWork := map[string]bool{}
-		ended <- watchStream(t.Context(), s.http, watch, "", func(f frame) error {
-			var e event
+		ended <- servertest.Watch(t.Context(), s.HTTP, watch, "", func(f servertest.Frame) error {
+			var e servertest.Event
 			if err := json.Unmarshal([]byte(f.Data), &e); err != nil {
 				return err
 			}
@@ -69,7 +71,7 @@ func drained(t *testing.T, s *server, prompts ...string) (runs []string, stream 
 }
 
 // gone checks what a server leaves that was asked to end.
-func gone(t *testing.T, s *server, stream <-chan error) {
+func gone(t *testing.T, s *servertest.Server, stream <-chan error) {
 	t.Helper()
 	if code := s.Wait(20 * time.Second); code != 0 {
 		t.Errorf("exit code: got %d, want 0\n%s", code, s.LogTail())
@@ -80,12 +82,12 @@ func gone(t *testing.T, s *server, stream <-chan error) {
 	if pids := s.Processes(); len(pids) > 0 {
 		t.Errorf("processes left: %v", pids)
 	}
-	mustBeHealthy(t, s.Store)
+	servertest.MustBeHealthy(t, s.Store)
 	s.Start()
 }
 
 // endedAs checks how a run has ended.
-func endedAs(t *testing.T, s *server, run, status, cause string) {
+func endedAs(t *testing.T, s *servertest.Server, run, status, cause string) {
 	t.Helper()
 	var got struct {
 		Status string
@@ -98,10 +100,10 @@ func endedAs(t *testing.T, s *server, run, status, cause string) {
 }
 
 func TestSIGTERMLetsRunsEndThatEndInTime(t *testing.T) {
-	s := startServer(t, setup{Script: drainScript, Args: []string{"--grace", "1m"}})
+	s := servertest.Start(t, servertest.Setup{Script: drainScript, Args: []string{"--grace", "1m"}})
 	runs, stream := drained(t, s, "Talk for a moment", "Talk for a moment")
 	s.Signal(syscall.SIGTERM)
-	eventually(t, 20*time.Second, "/readyz says 503", func() bool {
+	servertest.Eventually(t, 20*time.Second, "/readyz says 503", func() bool {
 		r, err := s.Do(t.Context(), http.MethodGet, "/readyz", nil)
 		return err == nil && r.Status == http.StatusServiceUnavailable
 	})
@@ -112,9 +114,9 @@ func TestSIGTERMLetsRunsEndThatEndInTime(t *testing.T) {
 }
 
 func TestSIGTERMCancelsRunsThatDoNotEndInTime(t *testing.T) {
-	s := startServer(t, setup{Script: drainScript, Args: []string{"--grace", "500ms"}})
+	s := servertest.Start(t, servertest.Setup{Script: drainScript, Args: []string{"--grace", "500ms"}})
 	runs, stream := drained(t, s, "Sleep", "Talk for ever")
-	eventually(t, 10*time.Second, "the command runs", func() bool { return exists(filepath.Join(s.Project, "started")) })
+	servertest.Eventually(t, 10*time.Second, "the command runs", func() bool { return servertest.Exists(filepath.Join(s.Project, "started")) })
 	var next struct{ ID string }
 	s.Must("POST", path.Dir(runs[0]), map[string]any{"prompt": "Talk for a moment"}, &next)
 	busy := make(chan int)
@@ -134,17 +136,17 @@ func TestSIGTERMCancelsRunsThatDoNotEndInTime(t *testing.T) {
 	for _, run := range runs {
 		endedAs(t, s, run, "cancelled", "shutdown")
 	}
-	eventually(t, 10*time.Second, "the run that waited in the queue is done after the restart", func() bool {
+	servertest.Eventually(t, 10*time.Second, "the run that waited in the queue is done after the restart", func() bool {
 		return strings.Contains(string(s.Must("GET", path.Join(path.Dir(runs[0]), next.ID), nil, nil).Body), `"status":"succeeded"`)
 	})
 }
 
 func TestASecondSIGTERMEndsTheWait(t *testing.T) {
-	s := startServer(t, setup{Script: drainScript, Args: []string{"--grace", "1h"}})
+	s := servertest.Start(t, servertest.Setup{Script: drainScript, Args: []string{"--grace", "1h"}})
 	runs, stream := drained(t, s, "Sleep", "Talk for ever")
-	eventually(t, 10*time.Second, "the command runs", func() bool { return exists(filepath.Join(s.Project, "started")) })
+	servertest.Eventually(t, 10*time.Second, "the command runs", func() bool { return servertest.Exists(filepath.Join(s.Project, "started")) })
 	s.Signal(syscall.SIGTERM)
-	eventually(t, 20*time.Second, "/readyz says 503", func() bool {
+	servertest.Eventually(t, 20*time.Second, "/readyz says 503", func() bool {
 		r, err := s.Do(t.Context(), http.MethodGet, "/readyz", nil)
 		return err == nil && r.Status == http.StatusServiceUnavailable
 	})

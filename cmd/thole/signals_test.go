@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole/internal/pgtest"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 const signalsPath = "/v1/spaces/project:signals"
@@ -22,13 +21,13 @@ type live struct {
 }
 
 // watchLive watches a server until a run has ended there.
-func watchLive(ctx context.Context, s *server, attached chan<- struct{}) (l live, err error) {
+func watchLive(ctx context.Context, s *servertest.Server, attached chan<- struct{}) (l live, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	running := false
-	err = watchStream(ctx, client, s.URL+signalsPath+"/events", "", func(f frame) error {
+	err = servertest.Watch(ctx, client, s.URL+signalsPath+"/events", "", func(f servertest.Frame) error {
 		switch {
 		case f.Event == "thread.created":
 			attached <- struct{}{}
@@ -68,15 +67,16 @@ func watchLive(ctx context.Context, s *server, attached chan<- struct{}) (l live
 // in any of them is seen live through all: signals come, though one that is late
 // may be missing, and with the committed chunks the text is whole.
 func TestLiveTextReachesTheWatchersOfEveryServer(t *testing.T) {
+	servertest.Faults(t)
 	dsn := pgtest.Start(t).Database(t)
-	first := startServer(t, setup{Store: dsn, Script: killScript})
-	second := startServer(t, setup{Store: dsn, Script: killScript})
-	third := startServer(t, setup{Store: first.URL, Script: killScript})
+	first := servertest.Start(t, servertest.Setup{Store: dsn, Script: killScript})
+	second := servertest.Start(t, servertest.Setup{Store: dsn, Script: killScript})
+	third := servertest.Start(t, servertest.Setup{Store: first.URL, Script: killScript})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	for name, at := range map[string]*server{"first": first, "second": second, "third": third} {
+	for name, at := range map[string]*servertest.Server{"first": first, "second": second, "third": third} {
 		t.Run("run in the "+name, func(t *testing.T) {
-			all := []*server{first, second, third}
+			all := []*servertest.Server{first, second, third}
 			seen, errs := make([]live, len(all)), make(chan error, len(all))
 			attached := make(chan struct{}, 100)
 			var thread struct{ ID string }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // TestATerminalGetsTextAndAPipeGetsJSON runs a command on a pseudo-terminal of
@@ -15,7 +17,7 @@ import (
 func TestATerminalGetsTextAndAPipeGetsJSON(t *testing.T) {
 	dir := t.TempDir()
 	on := func(args string) string {
-		cmd := exec.CommandContext(t.Context(), "script", "-qec", program+" "+args, "/dev/null")
+		cmd := exec.CommandContext(t.Context(), "script", "-qec", servertest.Program()+" "+args, "/dev/null")
 		cmd.Dir = dir
 		out, err := cmd.Output()
 		if err != nil {
@@ -29,7 +31,7 @@ func TestATerminalGetsTextAndAPipeGetsJSON(t *testing.T) {
 	if got := on("version --json"); !strings.HasPrefix(got, "{") {
 		t.Errorf("on a terminal with --json: got %q, want JSON", got)
 	}
-	if got := command(t, dir, nil, "version").Out; !strings.HasPrefix(got, "{") {
+	if got := servertest.Command(t, dir, nil, "version").Out; !strings.HasPrefix(got, "{") {
 		t.Errorf("through a pipe: got %q, want JSON", got)
 	}
 }
@@ -52,7 +54,7 @@ func TestWhatAModelSaysDoesNotSteerTheTerminal(t *testing.T) {
 		"log project:p --store " + store,
 		"get project:p --store " + store,
 	} {
-		cmd := exec.CommandContext(t.Context(), "script", "-qec", program+" "+args, "/dev/null")
+		cmd := exec.CommandContext(t.Context(), "script", "-qec", servertest.Program()+" "+args, "/dev/null")
 		cmd.Dir = dir
 		out, err := cmd.Output()
 		if err != nil {

@@ -1,5 +1,3 @@
-//go:build faults
-
 package main_test
 
 import (
@@ -9,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // A run of the model below goes through these phases:
@@ -48,15 +48,15 @@ const killSpace = "project:kill"
 
 // victim is a server whose agent's runs are cut short.
 type victim struct {
-	*server
-	rec   *recorder
+	*servertest.Server
+	rec   *servertest.Recorder
 	kills int // how often it is to be killed
 }
 
 // newVictim starts a server for runs of killScript on a store, with a short lease.
 func newVictim(t *testing.T, store string, kills int) *victim {
-	s := startServer(t, setup{Store: store, Script: killScript, Lease: 2 * time.Second})
-	return &victim{s, newRecorder(t, s, killSpace), kills}
+	s := servertest.Start(t, servertest.Setup{Store: store, Script: killScript, Lease: 2 * time.Second})
+	return &victim{s, servertest.NewRecorder(t, s, killSpace), kills}
 }
 
 type runView struct {
@@ -65,22 +65,22 @@ type runView struct {
 
 // begin starts a run in a new thread.
 func (v *victim) begin(prompt string) runView {
-	v.t.Helper()
+	v.T.Helper()
 	var thread struct{ ID string }
 	v.Must("POST", "/v1/spaces/"+killSpace+"/threads", map[string]any{}, &thread)
 	return v.run(thread.ID, map[string]any{"prompt": prompt})
 }
 
 func (v *victim) run(thread string, request map[string]any) (r runView) {
-	v.t.Helper()
+	v.T.Helper()
 	v.Must("POST", "/v1/spaces/"+killSpace+"/threads/"+thread+"/runs", request, &r)
 	return r
 }
 
 // ended waits for the end of a run.
 func (v *victim) ended(r runView) (now runView) {
-	v.t.Helper()
-	eventually(v.t, 20*time.Second, "the end of "+r.ID, func() bool {
+	v.T.Helper()
+	servertest.Eventually(v.T, 20*time.Second, "the end of "+r.ID, func() bool {
 		v.Must("GET", "/v1/spaces/"+killSpace+"/threads/"+r.Thread+"/runs/"+r.ID, nil, &now)
 		return !slices.Contains([]string{"queued", "running", "waiting"}, now.Status)
 	})
@@ -89,46 +89,46 @@ func (v *victim) ended(r runView) (now runView) {
 
 // die kills the server and starts it again; what was acknowledged must be
 // there, and no process of the dead one.
-func (v *victim) die() []event {
-	v.t.Helper()
+func (v *victim) die() []servertest.Event {
+	v.T.Helper()
 	v.Kill()
-	<-v.rec.ended
-	eventually(v.t, 10*time.Second, "the end of what the killed server had started", func() bool { return len(v.Processes()) == 0 })
-	mustBeHealthy(v.t, v.Store)
+	<-v.rec.Ended
+	servertest.Eventually(v.T, 10*time.Second, "the end of what the killed server had started", func() bool { return len(v.Processes()) == 0 })
+	servertest.MustBeHealthy(v.T, v.Store)
 	v.Start()
-	journal := v.rec.compare()
-	v.rec.attach()
+	journal := v.rec.Compare()
+	v.rec.Attach()
 	return journal
 }
 
 // crashed checks that a run is found crashed, with as many effects without
 // outcome as it left, goes on from there, and comes to its end.
 func (v *victim) crashed(r runView, open int) {
-	v.t.Helper()
+	v.T.Helper()
 	if got := v.ended(r); got.Status != "crashed" {
-		v.t.Fatalf("a run whose server was killed: got %s %s, want crashed", got.Status, got.Error)
+		v.T.Fatalf("a run whose server was killed: got %s %s, want crashed", got.Status, got.Error)
 	}
 	var got []string
-	eventually(v.t, 10*time.Second, "effects without outcome to be unknown", func() bool {
+	servertest.Eventually(v.T, 10*time.Second, "effects without outcome to be unknown", func() bool {
 		got = v.statuses(r, "&incomplete=true")
 		return !slices.Contains(got, "planned")
 	})
 	if len(got) != open || open == 1 && got[0] != "unknown" {
-		v.t.Errorf("decisions without outcome after the crash: got %v, want %d unknown", got, open)
+		v.T.Errorf("decisions without outcome after the crash: got %v, want %d unknown", got, open)
 	}
 	v.interrupted(r, open)
 	next := v.run(r.Thread, map[string]any{"resumed_from": r.ID})
 	if got := v.ended(next); got.Status != "succeeded" {
-		v.t.Fatalf("the run that goes on: got %s %s, want succeeded", got.Status, got.Error)
+		v.T.Fatalf("the run that goes on: got %s %s, want succeeded", got.Status, got.Error)
 	}
 	if got = v.statuses(r, "&incomplete=true"); len(got) != open || open == 1 && got[0] != "unknown" {
-		v.t.Errorf("decisions without outcome after going on: got %v, want %d unknown", got, open)
+		v.T.Errorf("decisions without outcome after going on: got %v, want %d unknown", got, open)
 	}
 }
 
 // statuses returns those of a run's decisions.
 func (v *victim) statuses(r runView, query string) (all []string) {
-	v.t.Helper()
+	v.T.Helper()
 	var page struct{ Items []struct{ Status string } }
 	v.Must("GET", "/v1/spaces/"+killSpace+"/decisions?run="+r.ID+query, nil, &page)
 	for _, d := range page.Items {
@@ -140,7 +140,7 @@ func (v *victim) statuses(r runView, query string) (all []string) {
 // interrupted checks that a killed run's turn reads as interrupted, and its
 // unfinished tool calls too.
 func (v *victim) interrupted(r runView, calls int) {
-	v.t.Helper()
+	v.T.Helper()
 	var page struct {
 		Items []struct {
 			Run, Status string
@@ -159,11 +159,11 @@ func (v *victim) interrupted(r runView, calls int) {
 			}
 		}
 		if turn.Status != "interrupted" || n != calls {
-			v.t.Errorf("the turn of a killed run: got %s with %d interrupted calls, want interrupted with %d", turn.Status, n, calls)
+			v.T.Errorf("the turn of a killed run: got %s with %d interrupted calls, want interrupted with %d", turn.Status, n, calls)
 		}
 		return
 	}
-	v.t.Errorf("the turn of %s is not in its thread", r.ID)
+	v.T.Errorf("the turn of %s is not in its thread", r.ID)
 }
 
 // effects counts how often an effect was made.

@@ -1,4 +1,4 @@
-package main_test
+package servertest
 
 import (
 	"io"
@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// proxy is a TCP proxy that cuts its first connections after a random number of
+// Proxy is a TCP proxy that cuts its first connections after a random number of
 // bytes of the answer. Its address stays while the server behind it moves.
-type proxy struct {
+type Proxy struct {
 	l    net.Listener
 	URL  string
 	wg   sync.WaitGroup
@@ -21,20 +21,20 @@ type proxy struct {
 	target string
 	cuts   int // so far
 	open   map[net.Conn]bool
-	done   chan struct{} // closed with the last cut
+	Done   chan struct{} // closed with the last cut
 }
 
 // maxCut is the most of an answer that comes through before a cut: some 40
 // events.
 const maxCut = 16 << 10
 
-func startProxy(t *testing.T, cuts int) *proxy {
+func StartProxy(t *testing.T, cuts int) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{l: l, URL: "http://" + l.Addr().String(), want: cuts, open: map[net.Conn]bool{}, done: make(chan struct{})}
+	p := &Proxy{l: l, URL: "http://" + l.Addr().String(), want: cuts, open: map[net.Conn]bool{}, Done: make(chan struct{})}
 	p.wg.Go(p.accept)
 	t.Cleanup(func() {
 		l.Close()
@@ -50,10 +50,10 @@ func startProxy(t *testing.T, cuts int) *proxy {
 }
 
 // To lets the proxy lead to a server from the next connection on.
-func (p *proxy) To(s *server) {
+func (p *Proxy) To(s *Server) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,13 +61,13 @@ func (p *proxy) To(s *server) {
 }
 
 // Cuts returns how often it has cut so far.
-func (p *proxy) Cuts() int {
+func (p *Proxy) Cuts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cuts
 }
 
-func (p *proxy) accept() {
+func (p *Proxy) accept() {
 	for {
 		in, err := p.l.Accept()
 		if err != nil {
@@ -77,8 +77,8 @@ func (p *proxy) accept() {
 	}
 }
 
-// hold notes open connections; false if the test is over.
-func (p *proxy) hold(conns ...net.Conn) bool {
+// Hold notes open connections; false if the test is over.
+func (p *Proxy) hold(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open == nil {
@@ -90,7 +90,7 @@ func (p *proxy) hold(conns ...net.Conn) bool {
 	return true
 }
 
-func (p *proxy) serve(in net.Conn) {
+func (p *Proxy) serve(in net.Conn) {
 	defer in.Close()
 	p.mu.Lock()
 	target, limit := p.target, int64(1<<62)
@@ -114,7 +114,7 @@ func (p *proxy) serve(in net.Conn) {
 	delete(p.open, out)
 	if n == limit {
 		if p.cuts++; p.cuts == p.want {
-			close(p.done)
+			close(p.Done)
 		}
 	}
 }

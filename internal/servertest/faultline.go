@@ -1,6 +1,4 @@
-//go:build faults
-
-package main_test
+package servertest
 
 import (
 	"net"
@@ -9,9 +7,9 @@ import (
 	"time"
 )
 
-// faultLine is a TCP proxy that fails on command, as a network does. Its address
+// FaultLine is a TCP proxy that fails on command, as a network does. Its address
 // stays. The zero faults are none.
-type faultLine struct {
+type FaultLine struct {
 	t    testing.TB
 	l    net.Listener
 	Addr string
@@ -32,14 +30,14 @@ type joint struct {
 	dead    bool // half-open: swallows what either side sends; guarded by the line's mu
 }
 
-// startFaultLine starts a proxy to an address. It ends with the test.
-func startFaultLine(t testing.TB, to string) *faultLine {
+// StartFaultLine starts a proxy to an address. It ends with the test.
+func StartFaultLine(t testing.TB, to string) *FaultLine {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &faultLine{t: t, l: l, Addr: l.Addr().String(), to: to, open: map[*joint]bool{}}
+	p := &FaultLine{t: t, l: l, Addr: l.Addr().String(), to: to, open: map[*joint]bool{}}
 	p.wg.Go(p.accept)
 	t.Cleanup(func() {
 		l.Close()
@@ -57,7 +55,7 @@ func startFaultLine(t testing.TB, to string) *faultLine {
 }
 
 // Delay holds what passes back by d, in each direction.
-func (p *faultLine) Delay(d time.Duration) {
+func (p *FaultLine) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
@@ -65,7 +63,7 @@ func (p *faultLine) Delay(d time.Duration) {
 
 // Split lets nothing pass any more, ends of connections included. What is sent
 // meanwhile arrives after Join, as after a partition of a network.
-func (p *faultLine) Split() {
+func (p *FaultLine) Split() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.split == nil {
@@ -74,7 +72,7 @@ func (p *faultLine) Split() {
 }
 
 // Join ends a Split.
-func (p *faultLine) Join() {
+func (p *FaultLine) Join() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.split != nil {
@@ -84,7 +82,7 @@ func (p *faultLine) Join() {
 }
 
 // Reset cuts all open connections with a TCP reset and returns how many.
-func (p *faultLine) Reset() int {
+func (p *FaultLine) Reset() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for j := range p.open {
@@ -99,7 +97,7 @@ func (p *faultLine) Reset() int {
 // Forget makes all open connections half-open for good, as a firewall does that
 // lost its table: what is sent on them vanishes, and neither end hears of it. New
 // ones work. It returns how many.
-func (p *faultLine) Forget() int {
+func (p *FaultLine) Forget() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for j := range p.open {
@@ -109,13 +107,13 @@ func (p *faultLine) Forget() int {
 }
 
 // Opened returns how many connections there were so far.
-func (p *faultLine) Opened() int {
+func (p *FaultLine) Opened() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.opened
 }
 
-func (p *faultLine) accept() {
+func (p *FaultLine) accept() {
 	for {
 		in, err := p.l.Accept()
 		if err != nil {
@@ -125,7 +123,7 @@ func (p *faultLine) accept() {
 	}
 }
 
-func (p *faultLine) serve(in net.Conn) {
+func (p *FaultLine) serve(in net.Conn) {
 	j := &joint{in: in}
 	p.passes(j) // a connection that is opened over a split line waits for its end
 	out, err := net.Dial("tcp", p.to)
@@ -153,8 +151,8 @@ func (p *faultLine) serve(in net.Conn) {
 	delete(p.open, j)
 }
 
-// pipe carries what from sends, and its end, to the other side.
-func (p *faultLine) pipe(j *joint, from, to net.Conn) {
+// Pipe carries what from sends, and its end, to the other side.
+func (p *FaultLine) pipe(j *joint, from, to net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
@@ -174,9 +172,9 @@ func (p *faultLine) pipe(j *joint, from, to net.Conn) {
 	}
 }
 
-// passes waits as long as the line's faults make it, and reports whether what
+// Passes waits as long as the line's faults make it, and reports whether what
 // was read on a connection goes on.
-func (p *faultLine) passes(j *joint) bool {
+func (p *FaultLine) passes(j *joint) bool {
 	p.mu.Lock()
 	delay, split := p.delay, p.split
 	p.mu.Unlock()

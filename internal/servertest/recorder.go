@@ -1,6 +1,4 @@
-//go:build faults
-
-package main_test
+package servertest
 
 import (
 	"context"
@@ -11,56 +9,56 @@ import (
 	"time"
 )
 
-// recorder is a watcher of one space that remembers every durable event it was
+// Recorder is a watcher of one space that remembers every durable event it was
 // sent. What a stream delivered counts as acknowledged: it must be there after
 // any fault, unchanged and in the same order.
-type recorder struct {
+type Recorder struct {
 	t      *testing.T
-	s      *server
+	s      *Server
 	space  string
 	client *http.Client
 	stop   context.CancelFunc // of the connection that is open
-	ended  chan struct{}      // closed when it has ended
+	Ended  chan struct{}      // closed when it has ended
 
 	mu      sync.Mutex
-	events  []event
+	events  []Event
 	seen    map[string]bool // their positions
 	faults  []string
 	changed chan struct{} // closed at the next event
 }
 
-func newRecorder(t *testing.T, s *server, space string) *recorder {
-	r := &recorder{t: t, s: s, space: space, client: &http.Client{Transport: &http.Transport{}},
+func NewRecorder(t *testing.T, s *Server, space string) *Recorder {
+	r := &Recorder{t: t, s: s, space: space, client: &http.Client{Transport: &http.Transport{}},
 		seen: map[string]bool{}, changed: make(chan struct{})}
-	r.attach()
+	r.Attach()
 	t.Cleanup(func() {
 		r.stop()
-		<-r.ended
+		<-r.Ended
 		r.client.CloseIdleConnections()
 		t.Logf("%d events received", len(r.list()))
 	})
 	return r
 }
 
-// attach opens a connection that goes on after the last event received.
-func (r *recorder) attach() {
+// Attach opens a connection that goes on after the last event received.
+func (r *Recorder) Attach() {
 	ctx, stop := context.WithCancel(context.Background())
 	url, ended := r.s.URL+"/v1/spaces/"+r.space+"/events", make(chan struct{})
-	r.stop, r.ended = stop, ended
+	r.stop, r.Ended = stop, ended
 	after := ""
 	if n := len(r.list()); n > 0 {
 		after = r.list()[n-1].Position
 	}
 	go func() {
 		defer close(ended)
-		err := watchStream(ctx, r.client, url, after, func(f frame) error { r.take(f); return nil })
-		if _, refused := err.(*refusedError); refused {
-			r.fault("the watch was refused: %v", err)
+		err := Watch(ctx, r.client, url, after, func(f Frame) error { r.take(f); return nil })
+		if _, refused := err.(*RefusedError); refused {
+			r.Fault("the watch was refused: %v", err)
 		}
 	}()
 }
 
-func (r *recorder) take(f frame) {
+func (r *Recorder) take(f Frame) {
 	if f.ID == "" {
 		return // a broadcast
 	}
@@ -79,21 +77,21 @@ func (r *recorder) take(f frame) {
 	r.changed = make(chan struct{})
 }
 
-func (r *recorder) fault(format string, args ...any) {
+func (r *Recorder) Fault(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
 }
 
-// list returns what was received so far.
-func (r *recorder) list() []event {
+// List returns what was received so far.
+func (r *Recorder) list() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.events[:len(r.events):len(r.events)]
 }
 
-// await waits until n events for which ok holds were received.
-func (r *recorder) await(limit time.Duration, what string, n int, ok func(event) bool) {
+// Await waits until n events for which ok holds were received.
+func (r *Recorder) Await(limit time.Duration, what string, n int, ok func(Event) bool) {
 	r.t.Helper()
 	end := time.After(limit)
 	for next, found := 0, 0; ; {
@@ -115,29 +113,29 @@ func (r *recorder) await(limit time.Duration, what string, n int, ok func(event)
 	}
 }
 
-// compare checks the journal against what was received: nothing of that is
+// Compare checks the journal against what was received: nothing of that is
 // missing, changed, twice or in another order, and seqs only grow, in one epoch.
 // It returns the journal.
-func (r *recorder) compare() []event {
+func (r *Recorder) Compare() []Event {
 	r.t.Helper()
 	journal := r.s.Events(r.space)
 	received := r.list()
 	next, epoch, last := 0, "", uint64(0)
 	for _, e := range journal {
-		in, n := seq(r.t, e.Position)
+		in, n := Seq(r.t, e.Position)
 		if n <= last || epoch != "" && in != epoch {
 			r.t.Errorf("event %s follows %s-%d", e.Position, epoch, last)
 		}
 		epoch, last = in, n
 		if next < len(received) && received[next].Position == e.Position {
-			if received[next].text != e.text {
-				r.t.Errorf("an acknowledged event changed:\n%s\n%s", received[next].text, e.text)
+			if received[next].Text != e.Text {
+				r.t.Errorf("an acknowledged event changed:\n%s\n%s", received[next].Text, e.Text)
 			}
 			next++
 		}
 	}
 	if next < len(received) {
-		r.t.Errorf("acknowledged and missing: %s (%d of %d received are in the journal)", received[next].text, next, len(received))
+		r.t.Errorf("acknowledged and missing: %s (%d of %d received are in the journal)", received[next].Text, next, len(received))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
