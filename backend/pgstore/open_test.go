@@ -115,7 +115,9 @@ func TestAPoolerWithoutADirectConnectionNeedsNoOption(t *testing.T) {
 	pooled, other := open(t, server.Pooled(t, dsn)), open(t, dsn)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- pooled.Capabilities().Hints(ctx, func(string) { t.Error("a hint came through the pooler") }) }()
+	go func() {
+		done <- pooled.Capabilities().Hints(ctx, func(string) { t.Error("a hint came through the pooler") })
+	}()
 	for range 10 { // connections of the server are shared now
 		commit(t, other, "user:1", "a", `1`)
 		commit(t, pooled, "user:1", "a", `1`)
