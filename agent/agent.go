@@ -12,6 +12,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,7 +58,14 @@ type Agent struct {
 
 // DefaultTools returns Read, Write, Edit, Bash, Todo and Task.
 func DefaultTools() []Tool {
-	return []Tool{ReadTool(), WriteTool(), EditTool(), BashTool(), TodoTool(), TaskTool()}
+	return []Tool{
+		NewTool("Read", "Reads a file of the project as it is, or lists a directory. Long files come in parts: use offset and limit.", read, &ToolOptions{ReadOnly: true}),
+		NewTool("Write", "Writes a whole file. One that exists must have been read before; to change a part of it, use Edit.", write, nil),
+		NewTool("Edit", "Replaces text in a file. What others changed in it since you read it is kept, or you are told of the conflict.", edit, nil),
+		NewTool("Bash", "Runs a shell command in the project's directory and returns its output. Processes that it leaves behind are ended with it.", bash, nil),
+		NewTool("Todo", "Shows or changes the task list. It is also appended to the result of every tool.", changeTodos, nil),
+		NewTool(taskTool, "Gives a piece of work to a sub-agent with the same tools and task list, and returns its answer.", task, nil),
+	}
 }
 
 // New returns an agent. ErrInvalid: the options make no sense.
@@ -70,12 +78,9 @@ func New(o Options) (*Agent, error) {
 	case len(o.Models) == 0:
 		return nil, fmt.Errorf("%w: an agent needs a model", thole.ErrInvalid)
 	}
-	if _, ok := o.Models[a.opts.Model]; !ok {
-		return nil, fmt.Errorf("%w: the default model %q is not one of %s", thole.ErrInvalid, o.Model, a.modelNames())
-	}
-	for _, r := range o.Routes {
+	for _, r := range append([]Rule{{Name: "default", Model: o.Model}}, o.Routes...) {
 		if _, ok := o.Models[r.Model]; !ok {
-			return nil, fmt.Errorf("%w: rule %q routes to the model %q, which is not one of %s", thole.ErrInvalid, r.Name, r.Model, a.modelNames())
+			return nil, fmt.Errorf("%w: rule %q routes to the model %q, which is not one of %s", thole.ErrInvalid, r.Name, r.Model, names(o.Models))
 		}
 	}
 	for i := range o.Tools {
@@ -89,16 +94,8 @@ func New(o Options) (*Agent, error) {
 }
 
 func (o *Options) setDefaults() {
-	if o.Name == "" {
-		o.Name = "coder"
-	}
 	if o.Model == "" && len(o.Models) == 1 {
-		for name := range o.Models {
-			o.Model = name
-		}
-	}
-	if o.System == "" {
-		o.System = DefaultSystem
+		o.Model = names(o.Models)
 	}
 	if o.Tools == nil {
 		o.Tools = DefaultTools()
@@ -106,36 +103,24 @@ func (o *Options) setDefaults() {
 	if o.ToolHistory == nil {
 		o.ToolHistory = CutResults
 	}
-	if o.History == 0 {
-		o.History = 10
-	}
-	if o.MaxSteps == 0 {
-		o.MaxSteps = 100
-	}
-	if o.MaxDepth == 0 {
-		o.MaxDepth = 2
-	}
-	if o.Retries == 0 {
-		o.Retries = 3
-	}
+	o.Hooks.setDefaults()
+	o.Name, o.System = cmp.Or(o.Name, "coder"), cmp.Or(o.System, DefaultSystem)
+	o.History, o.MaxSteps = cmp.Or(o.History, 10), cmp.Or(o.MaxSteps, 100)
+	o.MaxDepth, o.Retries = cmp.Or(o.MaxDepth, 2), cmp.Or(o.Retries, 3)
 }
 
-func (a *Agent) modelNames() string {
-	return strings.Join(slices.Sorted(maps.Keys(a.opts.Models)), ", ")
+// names lists the keys of what is known, for messages.
+func names[V any](known map[string]V) string {
+	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
-func (a *Agent) toolNames() string {
-	return strings.Join(slices.Sorted(maps.Keys(a.tools)), ", ")
-}
-
-// toolList is what the model is offered in c: no sub-agents below the deepest.
-func (a *Agent) toolList(c *Context) []model.Tool {
+// offered is what the model may call in c: no sub-agents below the deepest.
+func (a *Agent) offered(c *Context) []model.Tool {
 	var list []model.Tool
 	for _, t := range a.opts.Tools {
-		if t.Name == taskTool && c.Depth >= a.opts.MaxDepth {
-			continue
+		if t.Name != taskTool || c.Depth < a.opts.MaxDepth {
+			list = append(list, t.Tool)
 		}
-		list = append(list, model.Tool{Name: t.Name, Description: t.Description, Schema: t.Schema})
 	}
 	return list
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
 	"github.com/thole-dev/thole/state/todo"
 )
 
@@ -22,27 +23,17 @@ const maxInput = 400 << 10
 // all others run alone. Only the end of the run is an error: what goes wrong in
 // a tool is a result.
 func (a *Agent) callAll(ctx context.Context, c *Context, calls []model.Block) ([]model.Block, error) {
-	results := make([]model.Block, len(calls))
-	for i := 0; i < len(calls); {
-		n := i + 1
-		if a.readOnly(calls[i].Name) {
-			for n < len(calls) && a.readOnly(calls[n].Name) {
-				n++
-			}
-		}
-		errs := make([]error, n)
-		var begun []*running
-		for j := i; j < n; j++ { // in order, so that the thread shows them so
-			r, err := a.begin(ctx, c, calls[j])
+	results, errs := make([]model.Block, len(calls)), make([]error, len(calls))
+	for next := 0; next < len(calls); {
+		var wg sync.WaitGroup
+		for first := next; next < len(calls) && (next == first || a.readOnly(calls[first]) && a.readOnly(calls[next])); next++ {
+			i := next
+			r, err := a.begin(ctx, c, calls[i]) // in order, so that the thread shows them so
 			if err != nil {
-				errs[j] = err
+				errs[i] = err
 				break
 			}
-			begun = append(begun, r)
-		}
-		var wg sync.WaitGroup
-		for k, r := range begun {
-			wg.Go(func() { results[i+k], errs[i+k] = r.finish(ctx) })
+			wg.Go(func() { results[i], errs[i] = r.finish(ctx) })
 		}
 		wg.Wait()
 		for _, err := range errs {
@@ -50,12 +41,14 @@ func (a *Agent) callAll(ctx context.Context, c *Context, calls []model.Block) ([
 				return nil, err
 			}
 		}
-		i = n
 	}
 	return results, nil
 }
 
-func (a *Agent) readOnly(name string) bool { return a.tools[name] != nil && a.tools[name].ReadOnly }
+func (a *Agent) readOnly(b model.Block) bool {
+	tool := a.tools[b.Name]
+	return tool != nil && tool.ReadOnly
+}
 
 // running is a tool call whose block is in the thread.
 type running struct {
@@ -93,8 +86,7 @@ func (a *Agent) begin(ctx context.Context, c *Context, b model.Block) (*running,
 // tooLarge refuses the call and returns what its block shows as its input.
 func (r *running) tooLarge() json.RawMessage {
 	r.refuse = fmt.Errorf("the input has %d bytes, which is too large; work in smaller pieces", len(r.call.Input))
-	shown, _ := json.Marshal(map[string]int{"bytes": len(r.call.Input)}) // two plain values: cannot fail
-	return shown
+	return fmt.Appendf(nil, `{"bytes":%d}`, len(r.call.Input))
 }
 
 // finish runs the tool and adds its result to the block. The result ends with
@@ -106,7 +98,7 @@ func (r *running) finish(ctx context.Context) (_ model.Block, err error) {
 		}
 	}()
 	out, err := r.run(ctx)
-	r.agent.opts.Hooks.afterTool(ctx, r.c, &r.call, &out, err)
+	r.agent.opts.Hooks.AfterTool(ctx, r.c, &r.call, &out, err)
 	text := cut(out.Text, 2*maxShown)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -118,7 +110,7 @@ func (r *running) finish(ctx context.Context) (_ model.Block, err error) {
 	if todoErr == nil { // a result without the list is better than none
 		text = todo.AppendTo(text, todos)
 	}
-	if err := r.c.finishTool(ctx, r.call.ID, text, out.Meta, err != nil); err != nil {
+	if err := r.record(ctx, text, out.Meta, err != nil); err != nil {
 		return model.Block{}, err
 	}
 	if ctx.Err() != nil {
@@ -131,19 +123,33 @@ func (r *running) run(ctx context.Context) (Output, error) {
 	tool := r.agent.tools[r.call.Name]
 	switch {
 	case tool == nil:
-		return Output{}, fmt.Errorf("there is no tool %q; there are %s", r.call.Name, r.agent.toolNames())
+		return Output{}, fmt.Errorf("there is no tool %q; there are %s", r.call.Name, names(r.agent.tools))
 	case r.refuse != nil:
 		return Output{}, r.refuse
 	}
-	if err := r.agent.opts.Hooks.beforeTool(ctx, r.c, &r.call); err != nil {
-		return Output{}, fmt.Errorf("refused: %w", err)
+	if err := r.agent.opts.Hooks.BeforeTool(ctx, r.c, &r.call); err != nil {
+		return Output{}, refused(err)
 	}
 	return tool.run(ctx, r.c, &r.call)
 }
 
-func join(text, more string) string {
-	if text == "" {
-		return more
+// record ends the call's block, also when the run has ended meanwhile.
+func (r *running) record(ctx context.Context, text string, meta map[string]any, failed bool) error {
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
+	result, err := json.Marshal(text)
+	for err == nil && len(result) > maxInput { // escapes make it longer than text
+		text = cut(text, len(text)/2)
+		result, err = json.Marshal(text)
 	}
-	return text + "\n" + more
+	raw := make(map[string]json.RawMessage, len(meta))
+	for k, v := range meta {
+		if err == nil {
+			raw[k], err = json.Marshal(v)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return r.c.handle.FinishTool(ctx, r.call.ID, thread.ToolResult{Result: result, Meta: raw, Failed: failed})
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"sync"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/sandbox"
@@ -48,18 +49,24 @@ type Context struct {
 
 	agent  *Agent
 	handle *run.Handle
-	model  string // the chosen one
-	seen   *views
+	model  string    // the chosen one
+	seen   *sync.Map // path → sandbox.View: the files that this agent has seen
 	work   *work
 }
 
 // FilesTouched returns the files that the run and its sub-agents read or
 // changed, in the order of their first touch.
-func (c *Context) FilesTouched() []string { return c.work.files() }
+func (c *Context) FilesTouched() []string {
+	files, _ := c.work.state(false)
+	return files
+}
 
 // HasFileOperations reports whether files were changed since the last
 // MarkFileOperationsDone.
-func (c *Context) HasFileOperations() bool { return c.work.pending() }
+func (c *Context) HasFileOperations() bool {
+	_, open := c.work.state(false)
+	return open
+}
 
 // FilesDone is the data of the event file.done.
 type FilesDone = file.Done
@@ -69,8 +76,8 @@ type FilesDone = file.Done
 // Without file operations since the last time it does nothing. The agent calls
 // it at the end of a run.
 func (c *Context) MarkFileOperationsDone(ctx context.Context) error {
-	files, pending := c.work.done()
-	if !pending {
+	files, open := c.work.state(true)
+	if !open {
 		return nil
 	}
 	_, err := c.Space.Update(ctx, func(tx *thole.Tx) error {
@@ -99,7 +106,7 @@ func (c *Context) Todo(ctx context.Context) ([]todo.Todo, error) {
 func (c *Context) Sub(h *run.Handle) *Context {
 	sub := *c
 	sub.Depth++
-	sub.seen = &views{}
+	sub.seen = &sync.Map{}
 	sub.bind(h)
 	return &sub
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/run"
@@ -36,17 +37,36 @@ func (a *action) String() string {
 	return a.Tool + ": " + cut(a.Command+a.Task, 200)
 }
 
-// effect is an act between its decision and its outcome.
-type effect struct {
-	c  *Context
-	id string
+// outcome is what a decision of the agent says about its outcome:
+//
+//	done     it had its effect
+//	failed   it ran, and failed; with Again it never began
+//	unknown  it was stopped midway, or nobody can tell
+//	planned  it is left open: another worker settles it
+type outcome struct {
+	status decision.Status // "": done, or failed with an error
+
+	Error    string `json:"error,omitempty"`
+	Again    bool   `json:"again,omitempty"` // of failed: it never began, or is idempotent, so it may be done again
+	Verified string `json:"verified,omitempty"`
+	Hash     string `json:"hash,omitempty"`
+	Merged   bool   `json:"merged,omitempty"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+	Output   string `json:"output,omitempty"` // cut
 }
 
-// plan makes the decision of an act durable. Only then may the act begin, and
-// only if ctx has not ended.
-func (c *Context) plan(ctx context.Context, call *Call, act action) (*effect, error) {
+// never is the outcome of an act that did not begin, because of reason.
+func never(reason error) outcome {
+	return outcome{status: decision.Failed, Error: reason.Error(), Again: true}
+}
+
+// act is the one way in which a tool does something to the world: its decision is
+// durable before do begins, which it only does while the run is wanted, and the
+// outcome is recorded after. do gets the id of the decision; an error of it counts
+// as failed, unless the outcome says otherwise, and is returned.
+func (c *Context) act(ctx context.Context, call *Call, act action, do func(id string) (outcome, error)) error {
 	if err := c.wanted(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	act.Tool, act.Block = call.Name, call.ID
 	if act.Path != "" {
@@ -54,20 +74,42 @@ func (c *Context) plan(ctx context.Context, call *Call, act action) (*effect, er
 	}
 	input, err := json.Marshal(act)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	dec, err := c.Decisions.Plan(ctx, decision.Plan{
 		Action: act.String(), Rationale: act.rationale, Input: input, Refs: []string{c.Run, call.ID},
 		Idempotent: act.idempotent, Run: c.Run, Thread: c.Thread,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	e := &effect{c: c, id: dec.ID}
 	if err := c.wanted(ctx); err != nil {
-		return nil, errors.Join(err, e.never(ctx, errors.New("cancelled before it began")))
+		return errors.Join(err, c.settle(ctx, dec.ID, never(errors.New("cancelled before it began"))))
 	}
-	return e, nil
+	o, err := do(dec.ID)
+	if err != nil && o.Error == "" {
+		o.Error = err.Error()
+	}
+	switch {
+	case o.status == "" && err == nil:
+		o.status = decision.Done
+	case o.status == "":
+		o.status = decision.Failed
+	}
+	return errors.Join(err, c.settle(ctx, dec.ID, o))
+}
+
+// settle records what came of an act. It works after a cancel too, and when the run
+// was lost meanwhile: what happened is recorded all the same. The decision's own
+// state guards its outcome.
+func (c *Context) settle(ctx context.Context, id string, o outcome) error {
+	if o.status == decision.Planned {
+		return nil
+	}
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
+	_, err := decision.In(c.Space.WithoutFences()).Resolve(ctx, id, o.status, o)
+	return err
 }
 
 // wanted reports, as *run.CancelledError, that the run is to end. It looks at
@@ -84,42 +126,12 @@ func (c *Context) wanted(ctx context.Context) error {
 	return err
 }
 
-// outcome is what a decision of the agent says about its outcome.
-type outcome struct {
-	Error    string `json:"error,omitempty"`
-	Again    bool   `json:"again,omitempty"` // of failed: it never began, or is idempotent, so it may be done again
-	Verified string `json:"verified,omitempty"`
-	Hash     string `json:"hash,omitempty"`
-	Merged   bool   `json:"merged,omitempty"`
-	ExitCode *int   `json:"exit_code,omitempty"`
-	Output   string `json:"output,omitempty"` // cut
-}
+// lastWords is how long a run that was cancelled may take to record what
+// happened.
+const lastWords = 10 * time.Second
 
-// settle records what came of the act:
-//
-//	done     it had its effect
-//	failed   it ran, and failed; with Again it never began
-//	unknown  it was stopped midway, or nobody can tell
-//
-// It works after a cancel too, and when the run was lost meanwhile: what happened
-// is recorded all the same. The decision's own state guards its outcome.
-func (e *effect) settle(ctx context.Context, status decision.Status, o outcome) error {
-	ctx, cancel := afterwards(ctx)
-	defer cancel()
-	_, err := decision.In(e.c.Space.WithoutFences()).Resolve(ctx, e.id, status, o)
-	return err
-}
-
-// never records that the act did not begin, because of reason.
-func (e *effect) never(ctx context.Context, reason error) error {
-	return e.settle(ctx, decision.Failed, outcome{Error: reason.Error(), Again: true})
-}
-
-// ended records the outcome of an act that ended by itself, with failure or
-// without.
-func (e *effect) ended(ctx context.Context, failure error) error {
-	if failure != nil {
-		return e.settle(ctx, decision.Failed, outcome{Error: failure.Error()})
-	}
-	return e.settle(ctx, decision.Done, outcome{})
+// afterwards returns a context for recording what has happened already, even
+// when ctx has ended.
+func afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 }

@@ -1,6 +1,9 @@
 package agent
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Hooks are called around runs, tools and messages. Each may be nil. They run
 // on the agent's goroutines, those of tools side by side where tools do, and
@@ -24,41 +27,35 @@ type Hooks struct {
 	AfterMessage func(ctx context.Context, c *Context, role, text string)
 }
 
-func (h *Hooks) beforeRun(ctx context.Context, c *Context, req *Request) error {
+// setDefaults fills in hooks that do nothing.
+func (h *Hooks) setDefaults() {
 	if h.BeforeRun == nil {
-		return nil
+		h.BeforeRun = func(context.Context, *Context, *Request) error { return nil }
 	}
-	return h.BeforeRun(ctx, c, req)
-}
-
-func (h *Hooks) afterRun(ctx context.Context, c *Context, err error) {
-	if h.AfterRun != nil {
-		h.AfterRun(ctx, c, err)
+	if h.AfterRun == nil {
+		h.AfterRun = func(context.Context, *Context, error) {}
 	}
-}
-
-func (h *Hooks) beforeTool(ctx context.Context, c *Context, call *Call) error {
 	if h.BeforeTool == nil {
-		return nil
+		h.BeforeTool = func(context.Context, *Context, *Call) error { return nil }
 	}
-	return h.BeforeTool(ctx, c, call)
-}
-
-func (h *Hooks) afterTool(ctx context.Context, c *Context, call *Call, out *Output, err error) {
-	if h.AfterTool != nil {
-		h.AfterTool(ctx, c, call, out, err)
+	if h.AfterTool == nil {
+		h.AfterTool = func(context.Context, *Context, *Call, *Output, error) {}
 	}
-}
-
-func (h *Hooks) beforeMessage(ctx context.Context, c *Context, role, text string) error {
 	if h.BeforeMessage == nil {
-		return nil
+		h.BeforeMessage = func(context.Context, *Context, string, string) error { return nil }
 	}
-	return h.BeforeMessage(ctx, c, role, text)
+	if h.AfterMessage == nil {
+		h.AfterMessage = func(context.Context, *Context, string, string) {}
+	}
 }
 
-func (h *Hooks) afterMessage(ctx context.Context, c *Context, role, text string) {
-	if h.AfterMessage != nil {
-		h.AfterMessage(ctx, c, role, text)
+// message is a message with the hooks around it.
+func (h *Hooks) message(ctx context.Context, c *Context, role, text string) error {
+	if err := h.BeforeMessage(ctx, c, role, text); err != nil {
+		return refused(err)
 	}
+	h.AfterMessage(ctx, c, role, text)
+	return nil
 }
+
+func refused(err error) error { return fmt.Errorf("refused: %w", err) }

@@ -7,13 +7,15 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole/agent/model"
+	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
 )
 
 // converse lets the model answer, runs the tools that it calls, and goes on so
 // until it calls none.
-func (a *Agent) converse(ctx context.Context, c *Context, m model.Model, ask model.Request) error {
+func (a *Agent) converse(ctx context.Context, c *Context, ask model.Request) error {
 	for range a.opts.MaxSteps {
-		resp, err := a.answer(ctx, c, m, ask)
+		resp, err := a.answer(ctx, c, ask)
 		if err != nil {
 			return err
 		}
@@ -23,8 +25,14 @@ func (a *Agent) converse(ctx context.Context, c *Context, m model.Model, ask mod
 				calls = append(calls, b)
 			}
 		}
-		if len(calls) == 0 {
-			return a.ended(ctx, c, resp)
+		switch {
+		case len(calls) > 0:
+		case resp.Stop == model.StopRefusal:
+			return errors.New("the model refused to answer")
+		case resp.Stop == model.StopLength:
+			return c.notice(ctx, "The answer reached its limit of tokens and ends early.")
+		default:
+			return nil
 		}
 		results, err := a.callAll(ctx, c, calls)
 		if err != nil {
@@ -37,43 +45,36 @@ func (a *Agent) converse(ctx context.Context, c *Context, m model.Model, ask mod
 	return fmt.Errorf("the model called tools %d times without coming to an end", a.opts.MaxSteps)
 }
 
-// ended looks at why a model stopped that called no tool.
-func (a *Agent) ended(ctx context.Context, c *Context, resp model.Response) error {
-	switch resp.Stop {
-	case model.StopRefusal:
-		return errors.New("the model refused to answer")
-	case model.StopLength:
-		return c.notice(ctx, "The answer reached its limit of tokens and ends early.")
-	}
-	return nil
-}
-
 // answer has the model say one message, which is streamed into the thread. One
 // that breaks off is noted there and asked for again, a bounded number of
 // times; what came of it stays.
-func (a *Agent) answer(ctx context.Context, c *Context, m model.Model, ask model.Request) (model.Response, error) {
+func (a *Agent) answer(ctx context.Context, c *Context, ask model.Request) (model.Response, error) {
 	system := ask.System
 	for try := 1; ; try++ {
 		if err := c.wanted(ctx); err != nil {
 			return model.Response{}, err
 		}
-		say := &speech{ctx: ctx, c: c}
-		resp, err := m.Generate(ctx, ask, say.delta)
+		came := false
+		resp, err := a.opts.Models[c.model].Generate(ctx, ask, func(d model.Delta) error {
+			came = true
+			switch {
+			case d.Text != "":
+				return c.handle.Text(ctx, d.Text)
+			case d.Reasoning != "":
+				return c.handle.Reasoning(ctx, d.Reasoning)
+			}
+			return nil // a call comes whole, with the response
+		})
 		if usageErr := c.addUsage(ctx, resp.Usage); usageErr != nil && err == nil {
 			err = usageErr
 		}
-		if err == nil {
-			if err := a.opts.Hooks.beforeMessage(ctx, c, roleAssistant, text(resp.Blocks)); err != nil {
-				return model.Response{}, fmt.Errorf("refused: %w", err)
-			}
-			a.opts.Hooks.afterMessage(ctx, c, roleAssistant, text(resp.Blocks))
-			return resp, nil
-		}
 		broken := errors.Is(err, model.ErrIncomplete) || errors.Is(err, model.ErrMalformed)
 		switch {
+		case err == nil:
+			return resp, a.opts.Hooks.message(ctx, c, thread.Assistant, said(resp.Blocks))
 		case ctx.Err() != nil:
 			return model.Response{}, context.Cause(ctx)
-		case !broken || !say.any || try > a.opts.Retries: // where nothing came, the model has tried again itself
+		case !broken || !came || try > a.opts.Retries: // where nothing came, the model has tried again itself
 			return model.Response{}, err
 		}
 		if err := c.notice(ctx, fmt.Sprintf("The answer broke off (%v). Asking again, %d of %d.", err, try, a.opts.Retries)); err != nil {
@@ -83,7 +84,7 @@ func (a *Agent) answer(ctx context.Context, c *Context, m model.Model, ask model
 	}
 }
 
-func text(blocks []model.Block) string {
+func said(blocks []model.Block) string {
 	var all []string
 	for _, b := range blocks {
 		if b.Type == model.Text {
@@ -91,4 +92,22 @@ func text(blocks []model.Block) string {
 		}
 	}
 	return strings.Join(all, "\n\n")
+}
+
+// notice adds a remark about the run itself to the thread.
+func (c *Context) notice(ctx context.Context, text string) error {
+	_, err := c.handle.Block(ctx, thread.Block{Type: thread.Notice, Content: text})
+	return err
+}
+
+// addUsage counts what a call to a model cost, also one that was cancelled.
+func (c *Context) addUsage(ctx context.Context, u model.Usage) error {
+	if u == (model.Usage{}) {
+		return nil
+	}
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
+	return c.handle.AddUsage(ctx, c.model, run.Usage{
+		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, TotalTokens: u.TotalTokens,
+	})
 }

@@ -20,8 +20,9 @@ const DefaultSystem = `You are a coding agent. You work on the files of one proj
 // maxListed bounds how many files the system prompt names.
 const maxListed = 200
 
-// system returns the system prompt of a run.
-func (a *Agent) system(c *Context, req *Request) string {
+// prompt returns what a model is asked first: the system prompt, the tools, what
+// is told of the past, and the request.
+func (a *Agent) prompt(c *Context, history []Message, req *Request) model.Request {
 	var b strings.Builder
 	b.WriteString(a.opts.System)
 	if c.Template != "" {
@@ -32,33 +33,18 @@ func (a *Agent) system(c *Context, req *Request) string {
 	}
 	files := req.FileStructure
 	if files == "" {
-		files = fileStructure(c.Sandbox)
+		// A directory that cannot be listed is left out: the tools will say what is wrong.
+		list, more, _ := c.Sandbox.List(".", &sandbox.ListOptions{Limit: maxListed})
+		files = strings.TrimSuffix(sandbox.Lines(list, more), "\n")
 	}
 	if files != "" {
 		b.WriteString("\n\nFiles of the project:\n" + files)
 	}
-	return b.String()
-}
-
-// fileStructure lists the sandbox. One that cannot be listed degrades to
-// nothing: the tools will say what is wrong.
-func fileStructure(sb *sandbox.Sandbox) string {
-	list, more, err := sb.List(".", &sandbox.ListOptions{Limit: maxListed})
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSuffix(listed(list, more), "\n")
-}
-
-// messages returns what the model is told of the past, and the request.
-func (a *Agent) messages(history []Message, req *Request) []model.Message {
-	var out []model.Message
+	ask := model.Request{System: b.String(), Tools: a.offered(c)}
 	for i := range history {
-		text := history[i].render(a.opts.ToolHistory)
-		if text == "" {
-			continue
+		if text := history[i].render(a.opts.ToolHistory); text != "" {
+			ask.Messages = append(ask.Messages, model.Message{Role: model.Role(history[i].Role), Blocks: []model.Block{{Type: model.Text, Text: text}}})
 		}
-		out = append(out, model.Message{Role: model.Role(history[i].Role), Blocks: []model.Block{{Type: model.Text, Text: text}}})
 	}
 	now := model.Message{Role: model.User}
 	if req.Prompt != "" {
@@ -67,5 +53,6 @@ func (a *Agent) messages(history []Message, req *Request) []model.Message {
 	for i := range req.Attachments {
 		now.Blocks = append(now.Blocks, req.Attachments[i].block())
 	}
-	return append(out, now)
+	ask.Messages = append(ask.Messages, now)
+	return ask
 }

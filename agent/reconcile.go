@@ -2,14 +2,20 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/sandbox"
 	"github.com/thole-dev/thole/state/decision"
+	"github.com/thole-dev/thole/state/file"
 	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
+	"github.com/thole-dev/thole/state/todo"
 )
 
 // Reconcile settles what a run left open that has ended, by looking: a change
@@ -32,51 +38,60 @@ func (a *Agent) Reconcile(ctx context.Context, sp *thole.Space, runID string) ([
 		return nil, err
 	}
 	var open []decision.Decision
-	for list := (decision.ListOptions{Incomplete: true, Run: runID}); ; {
-		page, err := decision.In(sp).List(ctx, &list)
+	for d, err := range decisions(ctx, sp, decision.ListOptions{Incomplete: true, Run: runID}) {
 		if err != nil {
 			return nil, err
 		}
-		open = append(open, page.Decisions...)
-		if list.After = page.Next; page.Next == "" {
-			return open, nil
-		}
+		open = append(open, d)
 	}
+	return open, nil
 }
 
-// settle reconciles what the runs of the named agents left open that were cut
-// short: those that were when it begins, and each that is until ctx ends.
-func (a *Agent) settle(ctx context.Context, sp *thole.Space, agents []string) {
-	for ctx.Err() == nil {
-		if a.settleOnce(ctx, sp, agents) != nil {
-			select { // the store has a problem: do not run hot
-			case <-time.After(time.Second):
-			case <-ctx.Done():
+// decisions pages through what is listed.
+func decisions(ctx context.Context, sp *thole.Space, list decision.ListOptions) iter.Seq2[decision.Decision, error] {
+	return func(yield func(decision.Decision, error) bool) {
+		for {
+			page, err := decision.In(sp).List(ctx, &list)
+			if err != nil {
+				yield(decision.Decision{}, err)
+				return
+			}
+			for _, d := range page.Decisions {
+				if !yield(d, nil) {
+					return
+				}
+			}
+			if list.After = page.Next; page.Next == "" {
+				return
 			}
 		}
 	}
 }
 
-// settleOnce is settle until the watch fails or is trimmed.
-func (a *Agent) settleOnce(ctx context.Context, sp *thole.Space, agents []string) error {
+// settleCrashed reconciles what runs of the named agents left open that were cut
+// short: those that were when it begins, and each that is until ctx ends.
+func (a *Agent) settleCrashed(ctx context.Context, sp *thole.Space, agents []string) {
+	for ctx.Err() == nil {
+		if a.watchCrashed(ctx, sp, agents) != nil {
+			pause(ctx) // the store has a problem
+		}
+	}
+}
+
+// watchCrashed is settleCrashed until the watch fails or is trimmed.
+func (a *Agent) watchCrashed(ctx context.Context, sp *thole.Space, agents []string) error {
 	w, err := sp.Watch(ctx, &thole.WatchOptions{Types: []string{"run.finished"}, Durable: true})
 	if err != nil {
 		return err
 	}
 	defer w.Close()
 	var left []string
-	for list := (decision.ListOptions{Incomplete: true}); ; {
-		page, err := decision.In(sp).List(ctx, &list)
+	for d, err := range decisions(ctx, sp, decision.ListOptions{Incomplete: true}) {
 		if err != nil {
 			return err
 		}
-		for _, d := range page.Decisions {
-			if d.Status == decision.Planned && d.Run != "" && !slices.Contains(left, d.Run) {
-				left = append(left, d.Run)
-			}
-		}
-		if list.After = page.Next; page.Next == "" {
-			break
+		if d.Status == decision.Planned && d.Run != "" && !slices.Contains(left, d.Run) {
+			left = append(left, d.Run)
 		}
 	}
 	for {
@@ -107,4 +122,210 @@ func (a *Agent) settleOnce(ctx context.Context, sp *thole.Space, agents []string
 			}
 		}
 	}
+}
+
+// fate is what is known, after a crash, of what a tool call did.
+type fate struct {
+	known knowledge
+	says  string // its error or its output
+}
+
+type knowledge int
+
+// The larger counts when a call made several decisions.
+const (
+	notBegun knowledge = iota // it never began, or may be done again without harm
+	failed                    // it ran, and failed
+	happened                  // it had its effect
+	unknown
+)
+
+func fateOf(d *decision.Decision) fate {
+	var r outcome
+	_ = json.Unmarshal(d.Result, &r) // what says nothing says nothing
+	switch {
+	case d.Status == decision.Done:
+		return fate{happened, r.Output}
+	case d.Status == decision.Failed && r.Again:
+		return fate{}
+	case d.Status == decision.Failed:
+		return fate{failed, join(r.Error, r.Output)}
+	}
+	return fate{known: unknown}
+}
+
+// result is what the model is told of a call that a crash interrupted, and whether
+// it failed; ran is false for one that is known not to have begun.
+func (f fate) result() (text string, isError, ran bool) {
+	switch f.known {
+	case happened:
+		return join("[interrupted by a crash; verified: it had its effect]", f.says), false, true
+	case failed:
+		return join("[interrupted by a crash; verified: it ran, and failed]", f.says), true, true
+	case unknown:
+		return "[interrupted by a crash; whether it had its effect is unknown: find out before you repeat it]", true, true
+	}
+	return "", false, false
+}
+
+// reconcile is Reconcile; it returns what became of the effects of tool calls,
+// by block. What its sub-agents left open is settled too, and before the tasks
+// that they were started for.
+func (a *Agent) reconcile(ctx context.Context, sp *thole.Space, old *run.Run) (map[string]fate, error) {
+	fates := map[string]fate{}
+	children, err := run.In(sp, a.opts.Runs).Children(ctx, old.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, child := range children {
+		if o, err := optionsOf(child); err != nil || o.Task == "" {
+			fates[taskTool] = fate{known: unknown} // an earlier version of this program made no decision about tasks
+		}
+		if child.Ended() {
+			if _, err := a.reconcile(ctx, sp, child); err != nil {
+				return nil, err
+			}
+		}
+	}
+	found, err := decision.In(sp).Reconcile(ctx, func(ctx context.Context, d decision.Decision) (decision.Status, any, error) {
+		o, err := a.verify(ctx, sp, &d, children)
+		if o.Verified == "" && o.status == decision.Unknown {
+			return o.status, nil, err
+		}
+		return o.status, o, err
+	}, &decision.ReconcileOptions{Select: func(d decision.Decision) bool {
+		// A file of the same name in another directory says nothing about this one.
+		act, ok := actionOf(&d)
+		return ok && d.Run == old.ID && (act.Root == "" || act.Root == a.opts.Sandbox.ID())
+	}})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range found.Replay {
+		// The model makes the call again, so that the thread shows it.
+		_, err := decision.In(sp).Resolve(ctx, d.ID, decision.Failed, outcome{Error: "interrupted; it is idempotent and may be made again", Again: true})
+		if err != nil && !errors.Is(err, thole.ErrConflict) {
+			return nil, err
+		}
+	}
+	for d, err := range decisions(ctx, sp, decision.ListOptions{Run: old.ID}) {
+		if err != nil {
+			return nil, err
+		}
+		act, _ := actionOf(&d)
+		if f := fateOf(&d); act.Block != "" && f.known >= fates[act.Block].known { // one call may make several decisions
+			fates[act.Block] = f
+		}
+	}
+	return fates, nil
+}
+
+// actionOf reads what a decision is about; others may decide in the run's name
+// too, about what this program knows nothing of.
+func actionOf(d *decision.Decision) (act action, ok bool) {
+	return act, json.Unmarshal(d.Input, &act) == nil
+}
+
+// verify looks whether an act of a run with those children had its effect.
+func (a *Agent) verify(ctx context.Context, sp *thole.Space, d *decision.Decision, children []*run.Run) (outcome, error) {
+	switch act, _ := actionOf(d); {
+	case act.Path != "":
+		o, err := look(a.opts.Sandbox, &act)
+		if err != nil || o.status != decision.Done {
+			return o, err
+		}
+		files := file.In(sp)
+		known, err := files.Get(ctx, act.Path)
+		if err == nil && known.Hash != act.After { // the crash came before the screens were told
+			_, err = files.Changed(ctx, act.Path, act.Before, act.After, nil)
+		}
+		return o, err
+	case act.Todos != "":
+		return verifyTodos(ctx, sp, d, act.Todos)
+	case act.Task != "":
+		return a.verifyTask(ctx, sp, d, children)
+	}
+	return outcome{status: decision.Unknown}, nil
+}
+
+// look reads from the file whether a change of it took place: done; failed, and
+// it may be made again, if the file is as before; unknown if it is neither.
+func look(sb *sandbox.Sandbox, act *action) (outcome, error) {
+	_, hash, err := sb.ReadSettled(act.Path)
+	missing := errors.Is(err, thole.ErrNotFound)
+	switch {
+	case err != nil && !missing:
+		return outcome{status: decision.Unknown}, err
+	case !missing && hash == act.After:
+		return outcome{status: decision.Done, Hash: hash, Verified: "the file has the new content"}, nil
+	case missing && act.Before == "", !missing && hash == act.Before:
+		return outcome{status: decision.Failed, Verified: "the file is as before; the change was not made", Again: true}, nil
+	}
+	return outcome{status: decision.Unknown, Hash: hash, Verified: "the file has neither the old nor the new content"}, nil
+}
+
+// verifyTodos looks whether the run changed a task list after the decision. Tools
+// that change something run one at a time, and this one was the run's last: such
+// a change is the decision's.
+func verifyTodos(ctx context.Context, sp *thole.Space, d *decision.Decision, threadID string) (outcome, error) {
+	if d.Status != decision.Planned { // its version is not that of the plan any more
+		return outcome{status: decision.Unknown}, nil
+	}
+	q := thole.ReadQuery{Stream: thread.Key(threadID), Types: []string{todo.TypeChanged}, After: d.Version}
+	for e, err := range sp.Events(ctx, q) {
+		if err != nil {
+			return outcome{}, err
+		}
+		if e.Cause == d.Run {
+			return outcome{status: decision.Done, Verified: "the task list was changed"}, nil
+		}
+	}
+	return outcome{status: decision.Failed, Verified: "the task list was not changed", Again: true}, nil
+}
+
+// verifyTask looks what became of the sub-agent that the decision started, itself
+// or in a run that went on from it.
+func (a *Agent) verifyTask(ctx context.Context, sp *thole.Space, d *decision.Decision, children []*run.Run) (outcome, error) {
+	for _, child := range children {
+		if o, err := optionsOf(child); err != nil || o.Task != d.ID {
+			continue
+		}
+		did, err := deeds(ctx, sp, child.ID)
+		for err == nil && child.ResumedBy != "" { // directly, and not by its parent
+			if child, err = run.In(sp, a.opts.Runs).Get(ctx, child.ResumedBy); err != nil {
+				return outcome{}, err
+			}
+			var more []string
+			more, err = deeds(ctx, sp, child.ID)
+			did = append(did, more...)
+		}
+		switch {
+		case err != nil || !child.Ended():
+			return outcome{status: decision.Unknown}, err
+		case child.Status == run.Succeeded:
+			answer, err := lastText(ctx, thread.In(sp), child.Thread, child.Turn)
+			return outcome{status: decision.Done, Output: cut(answer, maxShown)}, err
+		case len(did) > 0: // one that began nothing leaves room for another
+			return outcome{status: decision.Failed, Error: "the sub-agent was interrupted; this is what it had begun:\n" + strings.Join(did, "\n")}, nil
+		}
+	}
+	return outcome{status: decision.Failed, Verified: "no sub-agent did anything", Again: true}, nil
+}
+
+// deeds lists what a run began to do, a line each.
+func deeds(ctx context.Context, sp *thole.Space, runID string) (did []string, _ error) {
+	for d, err := range decisions(ctx, sp, decision.ListOptions{Run: runID}) {
+		if err != nil {
+			return nil, err
+		}
+		switch f := fateOf(&d); f.known {
+		case happened:
+			did = append(did, "- "+d.Action+": done")
+		case failed:
+			did = append(did, "- "+d.Action+": failed "+f.says)
+		case unknown:
+			did = append(did, "- "+d.Action+": whether it had its effect is unknown: find out before you repeat it")
+		}
+	}
+	return did, nil
 }

@@ -1,11 +1,18 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -22,7 +29,8 @@ type Request struct {
 
 // RunOptions are the part of a request that is no part of the conversation. They
 // are stored with the run, as its Options; whoever makes a run for the agent to
-// claim stores them likewise.
+// claim stores them likewise. A run with options that are not these fails, and
+// its error names the option.
 type RunOptions struct {
 	// ChatHistory, if not nil, is the history that the model is told, instead
 	// of the thread's.
@@ -36,12 +44,31 @@ type RunOptions struct {
 	Task string `json:"task,omitempty"`
 }
 
-// optionsOf returns the options stored with a run; options that are not the
-// agent's count as none.
-func optionsOf(r *run.Run) RunOptions {
-	var o RunOptions
-	_ = json.Unmarshal(r.Options, &o)
-	return o
+// optionsOf reads the options stored with a run. Errors: ErrInvalid, naming the
+// option that is not known, or is of another type.
+func optionsOf(r *run.Run) (o RunOptions, err error) {
+	if len(r.Options) > 0 {
+		err = jsonv2.Unmarshal(r.Options, &o, jsonv2.RejectUnknownMembers(true))
+	}
+	var wrong *jsonv2.SemanticError
+	switch {
+	case errors.As(err, &wrong) && errors.Is(err, jsonv2.ErrUnknownName):
+		return o, fmt.Errorf("%w: the run's option %q is not known here", thole.ErrInvalid, wrong.JSONPointer)
+	case errors.As(err, &wrong):
+		return o, fmt.Errorf("%w: the run's option %q cannot be a JSON %s", thole.ErrInvalid, wrong.JSONPointer, wrong.JSONKind)
+	case err != nil:
+		return o, fmt.Errorf("%w: the run's options: %v", thole.ErrInvalid, err)
+	}
+	return o, o.check()
+}
+
+func (o *RunOptions) check() error {
+	for _, m := range o.ChatHistory {
+		if m.Role != thread.User && m.Role != thread.Assistant {
+			return fmt.Errorf("%w: chat_history: role %.20q is not user or assistant", thole.ErrInvalid, m.Role)
+		}
+	}
+	return nil
 }
 
 // run returns the request as package run takes it.
@@ -49,7 +76,7 @@ func (r *Request) run(agent string) (run.Request, error) {
 	if r.Prompt == "" && len(r.Attachments) == 0 {
 		return run.Request{}, fmt.Errorf("%w: the prompt is empty", thole.ErrInvalid)
 	}
-	if err := r.RunOptions.check(); err != nil {
+	if err := r.check(); err != nil {
 		return run.Request{}, err
 	}
 	out := run.Request{Prompt: r.Prompt, Agent: agent, Model: r.Model, Policy: r.Policy, OnDisconnect: r.Disconnect}
@@ -61,29 +88,16 @@ func (r *Request) run(agent string) (run.Request, error) {
 	return out, err
 }
 
-func (o *RunOptions) check() error {
-	for _, m := range o.ChatHistory {
-		if m.Role != roleUser && m.Role != roleAssistant {
-			return fmt.Errorf("%w: chat_history: role %.20q is not user or assistant", thole.ErrInvalid, m.Role)
-		}
-	}
-	return nil
-}
-
 // asked reads the request back from the blocks of a user's message.
 func asked(blocks []thread.Block) Request {
 	var r Request
 	var text []string
 	for i := range blocks {
-		b := &blocks[i]
-		switch b.Type {
+		switch b := &blocks[i]; b.Type {
 		case thread.Image, thread.File:
-			at := Attachment{URL: b.Content}
-			for k, v := range map[string]*string{"name": &at.Name, "type": &at.Type} {
-				_ = json.Unmarshal(b.Meta[k], v) // what is no string counts as not given
-			}
-			if b.Type == thread.Image && at.Type == "" && !at.image() {
-				at.Type = "image/*"
+			at := Attachment{Name: meta(b, "name"), Type: meta(b, "type"), URL: b.Content}
+			if b.Type == thread.Image && at.Type == "" {
+				at.Type = anyImage
 			}
 			r.Attachments = append(r.Attachments, at)
 		default:
@@ -92,4 +106,54 @@ func asked(blocks []thread.Block) Request {
 	}
 	r.Prompt = strings.Join(text, "\n\n")
 	return r
+}
+
+// Attachment is an image or a file that came with a prompt.
+type Attachment struct {
+	Name string `json:"name,omitempty"`
+	Type string `json:"type,omitempty"` // media type, such as image/png
+	URL  string `json:"url,omitempty"`  // a data URL, an http(s) URL, or the SHA-256 of a blob of the space
+
+	data []byte // the content, once it was read; nil if only the URL is known
+}
+
+// maxAttached is the size of the largest attachment that a model is given.
+const maxAttached = 5 << 20
+
+// anyImage is the type of an image whose own is to be found out.
+const anyImage = "image/*"
+
+// read reads the content of a data URL or a blob. An http(s) URL is handed to the
+// model's service and never asked from here.
+func (at *Attachment) read(ctx context.Context, sp *thole.Space) error {
+	var found string
+	scheme, _, isURL := strings.Cut(at.URL, ":")
+	switch {
+	case strings.EqualFold(scheme, "data"):
+		var ok bool
+		if found, at.data, ok = model.ParseDataURL(at.URL); !ok {
+			return fmt.Errorf("attachment %.80q: %w: the data URL is malformed", at.Name, thole.ErrInvalid)
+		}
+	case !isURL:
+		blob, err := sp.OpenBlob(ctx, at.URL)
+		if err == nil && blob.Blob().Size > maxAttached {
+			err = fmt.Errorf("%w: %d bytes, the limit is %d", thole.ErrTooLarge, blob.Blob().Size, maxAttached)
+		}
+		if err == nil {
+			at.data, err = io.ReadAll(blob)
+		}
+		if err != nil {
+			return fmt.Errorf("attachment %.80q: %w", at.Name, err)
+		}
+		found = http.DetectContentType(at.data)
+	}
+	if found != "" && (at.Type == "" || at.Type == anyImage) {
+		at.Type = found
+	}
+	return nil
+}
+
+// block returns the attachment as a model takes it.
+func (at *Attachment) block() model.Block {
+	return model.Attached(at.Name, at.Type, at.URL, at.data)
 }

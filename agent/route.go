@@ -32,7 +32,7 @@ func (r *Rule) meets(req *Request) bool {
 func (a *Agent) route(req *Request) (string, error) {
 	if req.Model != "" {
 		if _, ok := a.opts.Models[req.Model]; !ok {
-			return "", fmt.Errorf("%w: there is no model %q; there are %s", thole.ErrInvalid, req.Model, a.modelNames())
+			return "", fmt.Errorf("%w: there is no model %q; there are %s", thole.ErrInvalid, req.Model, names(a.opts.Models))
 		}
 		return req.Model, nil
 	}

@@ -1,10 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ func (a *Agent) Run(ctx context.Context, sp *thole.Space, threadID string, req R
 
 // Resume goes on where a run stopped that crashed, failed or was cancelled. What
 // of its effects is known, and what is not, is found out first: see
-// [Agent.Work]. It returns the new run when that has ended. Errors: those of
+// [Agent.Reconcile]. It returns the new run when that has ended. Errors: those of
 // run.Runs.Resume and Run.
 func (a *Agent) Resume(ctx context.Context, sp *thole.Space, runID string) (*run.Run, error) {
 	old, err := run.In(sp, a.opts.Runs).Get(ctx, runID)
@@ -86,30 +87,26 @@ func (a *Agent) Serve(ctx context.Context, sp *thole.Space, o *ServeOptions) err
 	if o != nil {
 		opts = *o
 	}
-	if opts.Workers <= 0 {
-		opts.Workers = 8
-	}
-	names := []string{a.opts.Name}
+	agents := []string{a.opts.Name}
 	if opts.Unnamed {
-		names = append(names, "")
+		agents = append(agents, "")
 	}
 	sp = sp.As("agent:" + a.opts.Name)
-	runs := run.In(sp, a.opts.Runs)
-	slots := make(chan struct{}, opts.Workers)
-	errs := make(chan error, len(names))
-	var wg, settling sync.WaitGroup
+	slots := make(chan struct{}, cmp.Or(max(opts.Workers, 0), 8))
+	errs := make(chan error, len(agents))
+	var working, settling sync.WaitGroup
 	serving, stop := context.WithCancel(ctx)
-	settling.Go(func() { a.settle(serving, sp, names) })
-	for _, name := range names {
-		wg.Go(func() { errs <- a.serve(ctx, runs, name, slots, &wg) })
+	settling.Go(func() { a.settleCrashed(serving, sp, agents) })
+	for _, name := range agents {
+		working.Go(func() { errs <- a.serve(ctx, run.In(sp, a.opts.Runs), name, slots, &working) })
 	}
-	wg.Wait()
+	working.Wait()
 	stop()
 	settling.Wait()
 	return <-errs
 }
 
-func (a *Agent) serve(ctx context.Context, runs *run.Runs, name string, slots chan struct{}, wg *sync.WaitGroup) error {
+func (a *Agent) serve(ctx context.Context, runs *run.Runs, name string, slots chan struct{}, working *sync.WaitGroup) error {
 	for {
 		select {
 		case slots <- struct{}{}:
@@ -117,25 +114,30 @@ func (a *Agent) serve(ctx context.Context, runs *run.Runs, name string, slots ch
 			return context.Cause(ctx)
 		}
 		h, err := runs.Claim(ctx, &run.ClaimOptions{Agent: name, Name: a.opts.Name, Wait: time.Minute})
-		switch {
-		case err == nil:
-			wg.Go(func() {
+		if err == nil {
+			working.Go(func() {
 				defer func() { <-slots }()
 				_ = h.Do(ctx, a.Work) // how it ended is in the run
 			})
 			continue
+		}
+		<-slots
+		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, thole.ErrClosed):
 			return err
+		case !errors.Is(err, thole.ErrNotFound):
+			pause(ctx) // the store has a problem
 		}
-		<-slots
-		if !errors.Is(err, thole.ErrNotFound) {
-			select { // the store has a problem: do not run hot
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-			}
-		}
+	}
+}
+
+// pause keeps a loop from running hot.
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
 	}
 }
 
@@ -145,10 +147,15 @@ func (a *Agent) serve(ctx context.Context, runs *run.Runs, name string, slots ch
 func (a *Agent) Work(ctx context.Context, h *run.Handle) error {
 	c := &Context{
 		Store: h.Space().Store(), Sandbox: a.opts.Sandbox, GitRepo: a.opts.GitRepo, Template: a.opts.Template,
-		TodoThread: h.Thread(), agent: a, seen: &views{}, work: &work{},
+		TodoThread: h.Thread(), agent: a, seen: &sync.Map{}, work: &work{},
 	}
 	c.bind(h)
-	r, err := h.Get(ctx)
+	return a.carryOut(ctx, c)
+}
+
+// carryOut answers the request that c's turn is about.
+func (a *Agent) carryOut(ctx context.Context, c *Context) (err error) {
+	r, err := c.handle.Get(ctx)
 	if err != nil {
 		return err
 	}
@@ -156,55 +163,45 @@ func (a *Agent) Work(ctx context.Context, h *run.Handle) error {
 	if err != nil {
 		return err
 	}
-	var o RunOptions
-	if len(r.Options) > 0 {
-		if err := json.Unmarshal(r.Options, &o); err != nil {
-			return fmt.Errorf("%w: the run's options: %v", thole.ErrInvalid, err)
-		}
+	o, err := optionsOf(r)
+	if err != nil {
+		return err
 	}
-	if o.UserID == "" {
-		o.UserID, _ = strings.CutPrefix(t.Owner, "user:")
-	}
-	c.UserID, c.UserEmail, c.DesktopClient = o.UserID, o.UserEmail, o.DesktopClient
-	return a.carryOut(ctx, c, r, o)
-}
-
-// carryOut answers the request that c's turn is about.
-func (a *Agent) carryOut(ctx context.Context, c *Context, r *run.Run, o RunOptions) (err error) {
 	req, before, since, err := a.recall(ctx, c, r)
 	if err != nil {
 		return err
 	}
 	req.RunOptions, req.Model = o, r.Model
-	if err := o.check(); err != nil {
-		return err
-	}
 	if o.ChatHistory != nil {
 		before = o.ChatHistory
 	}
-	if err := readAttachments(ctx, c.Space, req.Attachments); err != nil {
-		return err
+	for i := range req.Attachments {
+		if err := req.Attachments[i].read(ctx, c.Space); err != nil {
+			return err
+		}
 	}
+	owner, _ := strings.CutPrefix(t.Owner, "user:")
+	c.UserID = cmp.Or(o.UserID, c.UserID, owner) // a sub-agent's are its parent's
+	c.UserEmail, c.DesktopClient = cmp.Or(o.UserEmail, c.UserEmail), cmp.Or(o.DesktopClient, c.DesktopClient)
 	c.Attachments = req.Attachments
 
 	hooks := &a.opts.Hooks
-	defer func() { hooks.afterRun(ctx, c, err) }()
-	if err := hooks.beforeRun(ctx, c, &req); err != nil {
-		return fmt.Errorf("refused: %w", err)
+	defer func() { hooks.AfterRun(ctx, c, err) }()
+	if err := hooks.BeforeRun(ctx, c, &req); err != nil {
+		return refused(err)
 	}
-	if err := hooks.beforeMessage(ctx, c, roleUser, req.Prompt); err != nil {
-		return fmt.Errorf("refused: %w", err)
+	if err := hooks.message(ctx, c, thread.User, req.Prompt); err != nil {
+		return err
 	}
-	hooks.afterMessage(ctx, c, roleUser, req.Prompt)
 	if c.model, err = a.route(&req); err != nil {
 		return err
 	}
 	if err := c.handle.SetModel(ctx, c.model); err != nil {
 		return err
 	}
-	ask := model.Request{System: a.system(c, &req), Tools: a.toolList(c)}
-	ask.Messages = append(a.messages(before, &req), since...)
-	err = a.converse(ctx, c, a.opts.Models[c.model], ask)
+	ask := a.prompt(c, before, &req)
+	ask.Messages = append(ask.Messages, since...)
+	err = a.converse(ctx, c, ask)
 
 	// What was written was written, however the run ended.
 	end, cancel := afterwards(ctx)
@@ -226,13 +223,8 @@ func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request
 		if err != nil {
 			return req, nil, nil, err
 		}
-		for block, f := range found {
-			fates[block] = f
-		}
-		if old.Turn != "" {
-			mine = append(mine, old.Turn)
-		}
-		id = old.ResumedFrom
+		maps.Copy(fates, found)
+		mine, id = append(mine, old.Turn), old.ResumedFrom
 	}
 	page, err := c.Threads.Turns(ctx, c.Thread, &thread.Query{Last: a.opts.History + len(mine)})
 	if err != nil {

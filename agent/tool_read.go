@@ -20,12 +20,8 @@ type readInput struct {
 	Limit    int    `json:"limit,omitempty" jsonschema:"minimum=1,description=How many lines to show"`
 }
 
-// ReadTool reads a file, which is then what the agent's next edit of it starts
-// from, or lists a directory.
-func ReadTool() Tool {
-	return NewTool("Read", "Reads a file of the project as it is, or lists a directory. Long files come in parts: use offset and limit.", read, &ToolOptions{ReadOnly: true})
-}
-
+// read reads a file, which is then what the agent's next edit of it starts from,
+// or lists a directory.
 func read(ctx context.Context, c *Context, _ *Call, in readInput) (Output, error) {
 	path, err := sandbox.Clean(in.FilePath)
 	if err != nil {
@@ -34,14 +30,14 @@ func read(ctx context.Context, c *Context, _ *Call, in readInput) (Output, error
 	content, hash, err := c.Sandbox.ReadFile(path)
 	if errors.Is(err, thole.ErrInvalid) {
 		if list, more, listErr := c.Sandbox.List(path, &sandbox.ListOptions{Depth: 1}); listErr == nil {
-			return Output{Text: path + " is a directory:\n" + listed(list, more), Meta: map[string]any{"file_path": path}}, nil
+			return Output{Text: path + " is a directory:\n" + sandbox.Lines(list, more), Meta: map[string]any{"file_path": path}}, nil
 		}
 	}
 	if err != nil {
 		return Output{}, err
 	}
-	c.work.see(path)
-	c.seen.set(path, view{hash: hash, content: string(content)})
+	c.work.touch(path, false)
+	c.seen.Store(path, sandbox.View{Hash: hash, Content: string(content)})
 	out := Output{Meta: map[string]any{"file_path": path, "hash": hash}}
 	switch {
 	case sandbox.Binary(content):
@@ -74,22 +70,6 @@ func excerpt(text string, offset, limit int) string {
 	}
 	if first > 0 || n < len(all) {
 		fmt.Fprintf(&b, "\n[lines %d–%d of %d]", first+1, n, len(all))
-	}
-	return b.String()
-}
-
-// listed tells of files, one a line.
-func listed(list []sandbox.Entry, more bool) string {
-	var b strings.Builder
-	for _, e := range list {
-		b.WriteString(e.Path)
-		if e.Dir {
-			b.WriteByte('/')
-		}
-		b.WriteByte('\n')
-	}
-	if more {
-		b.WriteString("… and more\n")
 	}
 	return b.String()
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -19,45 +18,37 @@ type taskInput struct {
 	Prompt      string `json:"prompt" jsonschema:"minLength=1,description=All that the sub-agent needs to know: it sees nothing of this conversation"`
 }
 
-// TaskTool hands a piece of work to a sub-agent: a run of its own, in a private
+// task hands a piece of work to a sub-agent: a run of its own, in a private
 // thread of its own, that ends with this one. What the sub-agent says last is
-// the result.
-func TaskTool() Tool {
-	return NewTool(taskTool, "Gives a piece of work to a sub-agent with the same tools and task list, and returns its answer.", task, nil)
-}
-
+// the result. What one did that does not finish is in its own decisions.
 func task(ctx context.Context, c *Context, call *Call, in taskInput) (Output, error) {
 	a := c.agent
 	if c.Depth >= a.opts.MaxDepth {
 		return Output{}, fmt.Errorf("%w: a sub-agent this deep cannot have one of its own", thole.ErrInvalid)
 	}
-	e, err := c.plan(ctx, call, action{Task: cut(in.Prompt, maxResult), rationale: in.Description})
-	if err != nil {
-		return Output{}, err
-	}
-	options, err := json.Marshal(RunOptions{Task: e.id})
-	if err != nil {
-		return Output{}, err
-	}
 	var id, threadID, answer string
-	err = c.Runs.Do(ctx, "", run.Request{Prompt: in.Prompt, Agent: a.opts.Name, Parent: c.Run, Options: options}, func(ctx context.Context, h *run.Handle) error {
-		id, threadID = h.ID(), h.Thread()
-		r, err := h.Get(ctx)
+	err := c.act(ctx, call, action{Task: cut(in.Prompt, maxResult), rationale: in.Description}, func(decision string) (outcome, error) {
+		options, err := json.Marshal(RunOptions{Task: decision})
 		if err != nil {
-			return err
+			return never(err), err
 		}
-		if err := a.carryOut(ctx, c.Sub(h), r, RunOptions{UserID: c.UserID, UserEmail: c.UserEmail, DesktopClient: c.DesktopClient}); err != nil {
+		err = c.Runs.Do(ctx, "", run.Request{Prompt: in.Prompt, Agent: a.opts.Name, Parent: c.Run, Options: options}, func(ctx context.Context, h *run.Handle) error {
+			id, threadID = h.ID(), h.Thread()
+			if err := a.carryOut(ctx, c.Sub(h)); err != nil {
+				return err
+			}
+			if err := h.Flush(ctx); err != nil {
+				return err
+			}
+			var err error
+			answer, err = lastText(ctx, thread.In(h.Space()), h.Thread(), h.Turn())
 			return err
+		})
+		if id == "" && err != nil {
+			return never(err), err
 		}
-		if err := h.Flush(ctx); err != nil {
-			return err
-		}
-		answer, err = lastText(ctx, thread.In(h.Space()), h.Thread(), h.Turn())
-		return err
+		return outcome{Output: cut(answer, maxShown)}, err
 	})
-	if settleErr := e.tasked(ctx, id, answer, err); settleErr != nil {
-		err = errors.Join(err, settleErr)
-	}
 	out := Output{Text: answer, Meta: map[string]any{"run": id, "thread": threadID, "description": in.Description}}
 	if err != nil {
 		return out, fmt.Errorf("the sub-agent did not finish: %w", err)
@@ -66,18 +57,6 @@ func task(ctx context.Context, c *Context, call *Call, in taskInput) (Output, er
 		out.Text = "[the sub-agent finished without a word]"
 	}
 	return out, nil
-}
-
-// tasked records what came of a task. What a sub-agent did that did not finish
-// is in its own decisions.
-func (e *effect) tasked(ctx context.Context, runID, answer string, failure error) error {
-	switch {
-	case failure == nil:
-		return e.settle(ctx, decision.Done, outcome{Output: cut(answer, maxShown)})
-	case runID == "":
-		return e.never(ctx, failure)
-	}
-	return e.settle(ctx, decision.Failed, outcome{Error: failure.Error()})
 }
 
 // lastText returns what a run's turn says after its last tool call.
@@ -96,5 +75,5 @@ func lastText(ctx context.Context, threads *thread.Threads, threadID, turn strin
 			break
 		}
 	}
-	return fold(roleAssistant, blocks).Content, nil
+	return fold(thread.Assistant, blocks).Content, nil
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/thole-dev/thole"
@@ -25,21 +24,15 @@ type todoInput struct {
 	Priority todo.Priority `json:"priority,omitempty" jsonschema:"enum=high,enum=medium,enum=low,description=For update"`
 }
 
-// TodoTool keeps the task list of the thread that the user asked in, which all
+// changeTodos keeps the task list of the thread that the user asked in, which all
 // sub-agents share.
-func TodoTool() Tool {
-	return NewTool("Todo", "Shows or changes the task list. It is also appended to the result of every tool.", changeTodos, nil)
-}
-
 func changeTodos(ctx context.Context, c *Context, call *Call, in todoInput) (Output, error) {
 	if in.Action != "list" {
-		e, err := c.plan(ctx, call, action{Todos: c.TodoThread})
+		err := c.act(ctx, call, action{Todos: c.TodoThread}, func(string) (outcome, error) {
+			return outcome{}, changeList(ctx, c.Todos, c.TodoThread, in)
+		})
 		if err != nil {
 			return Output{}, err
-		}
-		err = changeList(ctx, c.Todos, c.TodoThread, in)
-		if settleErr := e.ended(ctx, err); err != nil || settleErr != nil {
-			return Output{}, errors.Join(err, settleErr)
 		}
 	}
 	list, err := c.Todo(ctx)

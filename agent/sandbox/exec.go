@@ -37,6 +37,17 @@ type Result struct {
 	Duration time.Duration // until the last process was gone
 }
 
+// Failure says how a command failed that ended by itself; nil for exit status 0.
+func (r *Result) Failure() error {
+	switch {
+	case r.Signal != "":
+		return fmt.Errorf("the command was ended by the signal %s", r.Signal)
+	case r.ExitCode != 0:
+		return fmt.Errorf("exit status %d", r.ExitCode)
+	}
+	return nil
+}
+
 // ErrTimeout is the cause when a command ran longer than its Timeout.
 var ErrTimeout = errors.New("the command ran longer than its timeout")
 

@@ -99,3 +99,19 @@ func depth(dir, name string) int {
 	}
 	return strings.Count(name, "/") + 1
 }
+
+// Lines tells of a listing, an entry a line.
+func Lines(list []Entry, more bool) string {
+	var b strings.Builder
+	for _, e := range list {
+		b.WriteString(e.Path)
+		if e.Dir {
+			b.WriteByte('/')
+		}
+		b.WriteByte('\n')
+	}
+	if more {
+		b.WriteString("… and more\n")
+	}
+	return b.String()
+}

@@ -1,6 +1,8 @@
-package agent
+package sandbox
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -18,7 +20,7 @@ func TestAnEditNeedsItsTextOnceOrAll(t *testing.T) {
 		{old: "x", new: "y", fails: "not in the file"},
 		{old: "b", new: "b", fails: "the same"},
 	} {
-		got, err := replaceString(c.old, c.new, c.all)("a b a\n")
+		got, err := Substitute(c.old, c.new, c.all)("a b a\n")
 		if c.fails == "" && (err != nil || got != c.want) || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
 			t.Errorf("%q → %q: %q, %v; want %q %q", c.old, c.new, got, err, c.want, c.fails)
 		}
@@ -26,12 +28,21 @@ func TestAnEditNeedsItsTextOnceOrAll(t *testing.T) {
 }
 
 func TestAConflictTellsBothVersionsExactly(t *testing.T) {
-	base, wanted, current := "1\n2\n3\n", "1\ntwo\n3\n", "1\nzwei\n3\n"
-	_, conflicts, err := merged(base, wanted, current)
-	if err != nil || len(conflicts) != 1 {
-		t.Fatalf("%d conflicts, %v; want one", len(conflicts), err)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("1\nzwei\n3\n"), 0o666); err != nil {
+		t.Fatal(err)
 	}
-	text := conflictText("a.txt", &prepared{base: view{content: base}, now: view{content: current}, wanted: wanted, conflicts: conflicts})
+	s, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	base := "1\n2\n3\n"
+	m, err := s.Merge("a.txt", &View{Hash([]byte(base)), base}, Substitute("2", "two", false), false)
+	if err != nil || len(m.Conflicts) != 1 {
+		t.Fatalf("%+v, %v; want one conflict", m, err)
+	}
+	text := m.Report()
 	for _, want := range []string{"CONFLICT: a.txt", "not applied (line 2)\ntwo\n=======\nzwei\n>>>>>>>", "-2\n+two\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the report:\n%s", want, text)
