@@ -13,13 +13,13 @@ import (
 type Check struct {
 	Stream string   `json:"stream,omitempty"` // exactly one of Stream and Key is set
 	Key    string   `json:"key,omitempty"`
-	At     Position `json:"at"`
+	At     Position `json:"at" optional:"it must be absent"`
 }
 
 // Write sets or deletes a record.
 type Write struct {
 	Key     string          `json:"key"`
-	Value   json.RawMessage `json:"value"` // nil deletes
+	Value   json.RawMessage `json:"value" optional:"the record is deleted"` // nil deletes
 	Schema  int             `json:"schema,omitempty"`
 	Expires time.Time       `json:"expires,omitzero"` // zero: never
 	Notify  bool            `json:"notify,omitempty"` // its expiry becomes an event, and nothing touches it between

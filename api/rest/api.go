@@ -238,16 +238,23 @@ func loopback(host string) bool {
 // serve runs a route's handler.
 func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
 	id, _ := r.Context().Value(requestKey{}).(string)
-	c := &call{api: a, route: rt, w: w, r: r, ctx: r.Context(), id: id, query: r.URL.Query()}
+	c := &call{api: a, route: rt, w: w, r: r, ctx: r.Context(), id: id}
+	serve := rt.does.serve
+	if serve == nil {
+		serve = rt.do.serve
+	}
+	c.takes = rt.does.input
+	switch stream := rt.isStream() && accepts(r, "text/event-stream"); {
+	case stream && rt.streams.serve != nil:
+		serve, c.takes = rt.streams.serve, rt.streams.input
+	case stream:
+		serve = func(c *call) (any, error) { return sent{}, rt.stream(c) }
+	}
 	err := c.admit()
 	if err == nil {
-		if rt.stream != nil && accepts(r, "text/event-stream") {
-			err = rt.stream(c)
-		} else {
-			var v any
-			if v, err = rt.do.serve(c); err == nil {
-				err = c.answer(c.private().told(v))
-			}
+		var v any
+		if v, err = serve(c); err == nil {
+			err = c.answer(c.private().told(v))
 		}
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 type call struct {
 	api    *API
 	route  *route
+	takes  *input // what the handler takes; nil: see [call.args]
 	w      http.ResponseWriter
 	r      *http.Request
 	ctx    context.Context // the request's, with its idempotency key
@@ -44,10 +46,13 @@ func (c *call) admit() error {
 	if err := c.api.limiter.allow(c.callerKey()); err != nil {
 		return err
 	}
-	if err := c.knownQuery(); err != nil {
+	if c.takes != nil {
+		if err := errors.Join(c.checkQuery(), c.checkHeaders()); err != nil {
+			return err
+		}
+	} else if err := c.knownQuery(); err != nil {
 		return err
-	}
-	if h := c.r.Header; c.route.mutates() && !c.route.etag && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") || !c.route.mutates() && h.Get("If-Match") != "" {
+	} else if h := c.r.Header; c.route.mutates() && !c.route.etag && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") || !c.route.mutates() && h.Get("If-Match") != "" {
 		return invalid("If-Match", "is of no effect here; see /docs")
 	}
 	name := c.r.PathValue("space")
@@ -59,20 +64,30 @@ func (c *call) admit() error {
 			return err
 		}
 	}
-	if c.route.mutates() && !c.route.do.binary {
-		if err := c.readBody(); err != nil {
+	if c.readsBody() {
+		var err error
+		if c.raw, err = readBody(c.w, c.r, c.api.opts.MaxBody); err != nil {
 			return err
 		}
+	}
+	if err := c.underKey(); err != nil {
+		return err
 	}
 	return c.enterWithFences()
 }
 
-// readBody reads the request's body and what stands for the request.
-func (c *call) readBody() (err error) {
-	if c.raw, err = readBody(c.w, c.r, c.api.opts.MaxBody); err != nil {
-		return err
+// readsBody reports whether the whole body is read before the handler runs.
+func (c *call) readsBody() bool {
+	if c.takes == nil {
+		return c.route.mutates() && !c.route.do.binary
 	}
-	if key := c.r.Header.Get("Idempotency-Key"); key != "" {
+	return c.takes.body != nil && c.takes.body.shape != nil
+}
+
+// underKey makes the request the operation of its idempotency key, with what stands
+// for the request: a key is for one request.
+func (c *call) underKey() error {
+	if key := c.r.Header.Get("Idempotency-Key"); key != "" && c.route.mutates() && !c.route.do.binary {
 		if len(key) > 256 {
 			return invalid("Idempotency-Key", "has more than 256 bytes")
 		}
@@ -206,6 +221,9 @@ func (c *call) answer(v any) error {
 	}
 	h := c.w.Header()
 	h.Set("Cache-Control", "no-cache")
+	if c.takes != nil {
+		c.headersOf(v)
+	}
 	if c.r.Method == http.MethodGet || c.r.Method == http.MethodHead {
 		if tag := h.Get("ETag"); tag != "" && matchesTag(c.r.Header.Get("If-None-Match"), tag) {
 			c.w.WriteHeader(http.StatusNotModified)

@@ -394,7 +394,7 @@ func TestAFilesPastConflictsAndFoundChangesAreTold(t *testing.T) {
 			Items []file.Entry
 			Next  string `json:"next_cursor"`
 		}
-		s.want(200, &page, "GET", history+"?limit=1&cursor="+cursor, nil)
+		s.want(200, &page, "GET", history+"?limit=1"+after(cursor), nil)
 		past, cursor = append(past, page.Items...), page.Next
 	}
 	if len(past) != 3 || past[0].After != three || !past[0].Found || past[1].After != two || past[2].After != one || !past[2].Kept || cursor != "" {
@@ -498,7 +498,7 @@ func TestListsThatComeWholeComeInPartsToo(t *testing.T) {
 		}
 		got, cursor := 0, ""
 		for {
-			s.want(200, &part, "GET", path+"?limit=2&cursor="+cursor, nil)
+			s.want(200, &part, "GET", path+"?limit=2"+after(cursor), nil)
 			for _, item := range part.Items {
 				if item != whole.Items[got] {
 					t.Errorf("%s: item %d: got %v, want %v", path, got, item, whole.Items[got])
@@ -533,7 +533,7 @@ func TestAnOpTakesOnlyWhatIsItsOwn(t *testing.T) {
 		for op, names := range map[string]string{
 			`{"op":"increment","path":"/n","value":5}`:       "not value",
 			`{"op":"increment","path":"/n","value":null}`:    "not value",
-			`{"op":"increment","path":"/n","by":null}`:       "ops[1].by",
+			`{"op":"increment","path":"/n","by":null}`:       "/ops/1/by",
 			`{"op":"append","path":"/l","by":5}`:             "not by",
 			`{"op":"append","path":"/l","by":1,"value":"x"}`: "not by",
 		} {

@@ -3,7 +3,6 @@ package rest_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -56,7 +55,7 @@ func TestNoCursorNamesWhatTheCallerMayNotKnow(t *testing.T) {
 			if strings.Contains(path, "?") {
 				sep = "&"
 			}
-			res := stranger.do("GET", path+sep+"limit=1&cursor="+url.QueryEscape(cursor), nil)
+			res := stranger.do("GET", path+sep+"limit=1"+after(cursor), nil)
 			var p struct {
 				Items []struct{ ID, Name string }
 				Next  string `json:"next_cursor"`

@@ -15,9 +15,9 @@ func decisionRoutes() []route {
 			summary: "Record what is about to be done, before it is done; or a standing order", do: takes(planDecision)},
 		{method: "GET", path: all, tag: "decisions", access: read, summary: "List decisions, oldest first",
 			query: append(pagingParams(),
-				param{"incomplete", "boolean", "only those without an outcome: planned or unknown"},
-				param{"thread", "string", "only of this thread"},
-				param{"run", "string", "only of this run"}), do: gives(listDecisions)},
+				oldParam{"incomplete", "boolean", "only those without an outcome: planned or unknown"},
+				oldParam{"thread", "string", "only of this thread"},
+				oldParam{"run", "string", "only of this run"}), do: gives(listDecisions)},
 		{method: "GET", path: all + "/index", tag: "decisions", access: read, query: pagingParams()[:1],
 			summary: "Read all standing orders and the last decisions (default 20)", do: gives(indexDecisions)},
 		{method: "GET", path: all + "/{decision}", tag: "decisions", access: read, etag: true, summary: "Read a decision", do: gives(getDecision)},
@@ -29,7 +29,7 @@ func decisionRoutes() []route {
 // NewDecision is what is about to be done, and why.
 type NewDecision struct {
 	decision.Plan
-	Standing bool `json:"standing,omitempty" jsonschema:"description=a rule that holds until it is retired with the outcome done"`
+	Standing bool `json:"standing,omitempty" doc:"a rule that holds until it is retired with the outcome done"`
 }
 
 func planDecision(c *call, in NewDecision) (decision.Decision, error) {
@@ -111,7 +111,7 @@ func getDecision(c *call) (decision.Decision, error) {
 
 // NewOutcome is what came of a decision.
 type NewOutcome struct {
-	Outcome decision.Status `json:"outcome" jsonschema:"enum=done,enum=failed,enum=unknown"`
+	Outcome decision.Status `json:"outcome" enum:"done|failed|unknown"`
 	Result  json.RawMessage `json:"result,omitempty"`
 }
 

@@ -1,16 +1,15 @@
 package rest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"time"
-	"unicode/utf8"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/shape"
 	"github.com/thole-dev/thole/journal"
 )
 
@@ -67,36 +66,13 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return data, nil
 }
 
-// decode reads a JSON body into v, which points to what s was compiled from.
-// Everything that v does not know, or knows as another type, is ErrInvalid and
-// named by its path.
-func decode(data []byte, v any, s *shape) error {
+// decodeShape reads a JSON body strictly into v, which is of the shape's type. What
+// is not as the shape has it is ErrInvalid and named by its JSON pointer.
+func decodeShape(data []byte, v any, s *shape.Shape) error {
 	if err := sane(data); err != nil {
 		return err
 	}
-	err := json.Unmarshal(data, v)
-	if isSyntax(err) {
-		return notJSON(err)
-	}
-	w := walker{data: data}
-	if err := w.value("", s); err != nil {
-		return err
-	}
-	if err != nil {
-		return invalid("body", "%v", err)
-	}
-	return nil
-}
-
-// wellFormed reports a body that is not one JSON value of sane depth.
-func wellFormed(data []byte) error {
-	if err := sane(data); err != nil {
-		return err
-	}
-	if !json.Valid(data) {
-		return notJSON(json.Unmarshal(data, new(any)))
-	}
-	return nil
+	return badPart(s.Decode(data, v))
 }
 
 // sane is what must hold before a parser sees data.
@@ -104,23 +80,20 @@ func sane(data []byte) error {
 	switch {
 	case len(data) == 0:
 		return invalid("body", "is empty; JSON is expected")
-	case !utf8.Valid(data):
-		return invalid("body", "is not UTF-8")
 	case journal.JSONDepth(data) > journal.MaxDepth:
 		return invalid("body", "nests deeper than %d levels", journal.MaxDepth)
 	}
 	return nil
 }
 
-func isSyntax(err error) bool {
-	var syntax *json.SyntaxError
-	return errors.As(err, &syntax)
-}
-
-func notJSON(err error) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return invalid("body", "is not JSON: %v at byte %d", syntax, syntax.Offset)
+// badPart names the part of the body that err is about.
+func badPart(err error) error {
+	var wrong *shape.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wrong) && wrong.Pointer != "":
+		return invalid(wrong.Pointer, "%s", wrong.Reason)
 	}
-	return invalid("body", "is not JSON: %v", err)
+	return invalid("body", "%v", err)
 }

@@ -14,7 +14,7 @@ import (
 func documentRoutes() []route {
 	const all, item = "/v1/spaces/{space}/documents", "/v1/spaces/{space}/documents/{name...}"
 	const state = "/v1/spaces/{space}/threads/{thread}/state"
-	at := []param{{"at", "string", "as of this position"}}
+	at := []oldParam{{"at", "string", "as of this position"}}
 	const patching = "application/merge-patch+json, application/json-patch+json, or {\"ops\": […]} with increment and append"
 	return []route{
 		{method: "GET", path: all, tag: "documents", access: read, query: pagingParams(),
@@ -72,7 +72,7 @@ func (c *call) getDocument(n named) (document.Document, error) {
 
 // NewDocument is what a PUT of a document takes.
 type NewDocument struct {
-	Value json.RawMessage `json:"value" jsonschema:"description=any JSON"`
+	Value json.RawMessage `json:"value" doc:"any JSON"`
 }
 
 func (c *call) putDocument(in NewDocument, n named) (document.Document, error) {
@@ -115,7 +115,7 @@ type Ops struct {
 // patches makes an endpoint whose body is one of several kinds of patch.
 func patches(fn func(*call) (document.Document, error)) endpoint {
 	e := gives(fn)
-	e.patch, e.shape = true, compile(reflect.TypeFor[Ops]())
+	e.patch, e.shape = true, newShapes().Of(reflect.TypeFor[Ops]())
 	return e
 }
 
@@ -124,7 +124,10 @@ func patches(fn func(*call) (document.Document, error)) endpoint {
 // patch.
 func (c *call) patchDocument(n named) (document.Document, error) {
 	var none document.Document
-	if err := wellFormed(c.raw); err != nil {
+	if err := sane(c.raw); err != nil {
+		return none, err
+	}
+	if err := badPart(newShapes().Of(reflect.TypeFor[json.RawMessage]()).Check(c.raw)); err != nil {
 		return none, err
 	}
 	mediaType := "application/json"
@@ -155,7 +158,7 @@ func (c *call) patchDocument(n named) (document.Document, error) {
 		})
 	case "ops":
 		var in Ops
-		if err := decode(c.raw, &in, c.route.do.shape); err != nil {
+		if err := decodeShape(c.raw, &in, c.route.do.shape); err != nil {
 			return none, err
 		}
 		if err := noNullBy(c.raw); err != nil {

@@ -14,7 +14,7 @@ import (
 func eventRoutes() []route {
 	return []route{
 		{method: "GET", path: "/v1/spaces/{space}/events", tag: "events", access: read, scoped: true,
-			query:   append(readParams(), param{"stream", "string", "only this stream"}),
+			query:   append(readParams(), oldParam{"stream", "string", "only this stream"}),
 			summary: "Read the journal, or watch it with Accept: text/event-stream",
 			do:      gives(func(c *call) (page[wireEvent], error) { return c.readEvents(c.list("stream")...) }),
 			stream:  func(c *call) error { return c.watchSpace(c.list("stream")...) }},
@@ -23,23 +23,23 @@ func eventRoutes() []route {
 		{method: "POST", path: "/v1/spaces/{space}/commits", tag: "events", access: write, status: 201,
 			summary: "Commit checks, events and records below app/ as one step", do: takes(commit)},
 		{method: "GET", path: "/v1/events", tag: "events", access: anyToken,
-			query:   append(watchParams(), param{"watch", "string", "the spaces, separated by commas; at most 32"}),
+			query:   append(watchParams(), oldParam{"watch", "string", "the spaces, separated by commas; at most 32"}),
 			summary: "Watch several spaces over one connection (text/event-stream)",
 			do:      gives((*call).mustStream), stream: (*call).watchMany},
 	}
 }
 
 // readParams are the query parameters of a journal, as pages or as a stream.
-func readParams() []param {
+func readParams() []oldParam {
 	return append(pagingParams(),
-		param{"after", "string", "only events after this position; of a stream: resume there, empty: from the oldest, absent: from now"},
-		param{"before", "string", "only events before this position"},
-		param{"order", "string", "asc (default) or desc: newest first"},
-		param{"types", "string", "only these types, separated by commas; noun.* stands for any verb"},
-		param{"channel", "string", "of an event stream: messages (the conversation: thread.*, message.*, run.*, tool.*) or sync (everything else)"},
-		param{"actor", "string", "only what this actor did"},
-		param{"since", "string", "only events at or after this time (RFC 3339)"},
-		param{"until", "string", "only events before this time (RFC 3339)"},
+		oldParam{"after", "string", "only events after this position; of a stream: resume there, empty: from the oldest, absent: from now"},
+		oldParam{"before", "string", "only events before this position"},
+		oldParam{"order", "string", "asc (default) or desc: newest first"},
+		oldParam{"types", "string", "only these types, separated by commas; noun.* stands for any verb"},
+		oldParam{"channel", "string", "of an event stream: messages (the conversation: thread.*, message.*, run.*, tool.*) or sync (everything else)"},
+		oldParam{"actor", "string", "only what this actor did"},
+		oldParam{"since", "string", "only events at or after this time (RFC 3339)"},
+		oldParam{"until", "string", "only events before this time (RFC 3339)"},
 	)
 }
 
@@ -132,22 +132,22 @@ func (c *call) readQuery() (q thole.ReadQuery, err error) {
 
 // NewEvent is an application's event.
 type NewEvent struct {
-	Type    string          `json:"type" jsonschema:"description=with a dot; its noun is none of Thole's own,example=sync.file_written"`
+	Type    string          `json:"type" doc:"with a dot; its noun is none of Thole's own" example:"sync.file_written"`
 	Data    json.RawMessage `json:"data,omitempty"`
-	Stream  string          `json:"stream,omitempty" jsonschema:"description=begins with app/; default app/events"`
-	Subject string          `json:"subject,omitempty" jsonschema:"description=the person whose data it holds"`
-	Refs    []string        `json:"refs,omitempty" jsonschema:"description=ids it refers to"`
-	Schema  int             `json:"schema,omitempty" jsonschema:"description=version of the shape of data"`
+	Stream  string          `json:"stream,omitempty" doc:"begins with app/; default app/events"`
+	Subject string          `json:"subject,omitempty" doc:"the person whose data it holds"`
+	Refs    []string        `json:"refs,omitempty" doc:"ids it refers to"`
+	Schema  int             `json:"schema,omitempty" doc:"version of the shape of data"`
 }
 
 // Committed says where a commit is in the journal.
 type Committed struct {
-	First    thole.Position `json:"first,omitzero" jsonschema:"description=position of the first event"`
-	Position thole.Position `json:"position" jsonschema:"description=of the last event; the version of what was written"`
+	First    thole.Position `json:"first,omitzero" doc:"position of the first event"`
+	Position thole.Position `json:"position" doc:"of the last event; the version of what was written"`
 }
 
 func addEvent(c *call, in NewEvent) (Committed, error) {
-	e, err := c.applicationEvent("", in)
+	e, err := c.applicationEvent("/", in)
 	if err != nil {
 		return Committed{}, err
 	}
@@ -156,32 +156,32 @@ func addEvent(c *call, in NewEvent) (Committed, error) {
 
 // NewCommit is a raw commit.
 type NewCommit struct {
-	Checks []thole.Check `json:"checks,omitempty" jsonschema:"description=what must hold; without at: must be absent"`
+	Checks []thole.Check `json:"checks,omitempty" doc:"what must hold; without at: must be absent"`
 	Events []NewEvent    `json:"events,omitempty"`
-	Writes []thole.Write `json:"writes,omitempty" jsonschema:"description=without value: deletes"`
+	Writes []thole.Write `json:"writes,omitempty" doc:"without value: deletes"`
 }
 
 func commit(c *call, in NewCommit) (Committed, error) {
 	out := thole.Commit{Checks: in.Checks, Writes: in.Writes}
 	for i, e := range in.Events {
-		event, err := c.applicationEvent(fmt.Sprintf("events[%d].", i), e)
+		event, err := c.applicationEvent(fmt.Sprintf("/events/%d/", i), e)
 		if err != nil {
 			return Committed{}, err
 		}
 		out.Events = append(out.Events, event)
 	}
 	for i, k := range in.Checks {
-		if err := c.ownGround(fmt.Sprintf("checks[%d]", i), k.Key+k.Stream); err != nil {
+		if err := c.ownGround(fmt.Sprintf("/checks/%d", i), k.Key+k.Stream); err != nil {
 			return Committed{}, err
 		}
 	}
 	for i, w := range in.Writes {
-		if err := c.ownGround(fmt.Sprintf("writes[%d].key", i), w.Key); err != nil {
+		if err := c.ownGround(fmt.Sprintf("/writes/%d/key", i), w.Key); err != nil {
 			return Committed{}, err
 		}
 		// Only its concept knows how a record below another key ends.
 		if !w.Expires.IsZero() && !strings.HasPrefix(w.Key, "app/") {
-			return Committed{}, invalid(fmt.Sprintf("writes[%d].expires", i), "is for records below app/")
+			return Committed{}, invalid(fmt.Sprintf("/writes/%d/expires", i), "is for records below app/")
 		}
 	}
 	return c.commit(out)

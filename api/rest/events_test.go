@@ -35,7 +35,7 @@ func TestTheJournalIsReadPageByPage(t *testing.T) {
 		var got []string
 		for cursor := ""; ; {
 			var p eventPage
-			s.want(200, &p, "GET", "/v1/spaces/project:a/events?limit=3&order="+order+"&cursor="+cursor, nil)
+			s.want(200, &p, "GET", "/v1/spaces/project:a/events?limit=3&order="+order+after(cursor), nil)
 			for _, e := range p.Items {
 				got = append(got, e.Position.String())
 			}
@@ -155,7 +155,7 @@ func TestSpacesAreListedAsFarAsTheGrantsGo(t *testing.T) {
 			} `json:"items"`
 			Next string `json:"next_cursor"`
 		}
-		reader.want(200, &p, "GET", "/v1/spaces?limit=2&cursor="+cursor, nil)
+		reader.want(200, &p, "GET", "/v1/spaces?limit=2"+after(cursor), nil)
 		for _, sp := range p.Items {
 			if sp.Last.IsZero() {
 				t.Errorf("%s has no last position", sp.Name)
@@ -269,11 +269,15 @@ func TestAParameterIsKnownOrRefused(t *testing.T) {
 				}
 			}
 			for _, q := range queries {
-				if r := s.do(method, path+q, nil); r.status >= 500 || q != "" && r.status == 400 {
+				if r := s.do(method, path+q, nil); q == "" && strings.Contains(path, "/backend/") {
+					continue // they want their own headers
+				} else if r.status >= 500 || (q != "" && q != "?after=") != (r.status == 400) {
 					t.Errorf("%s %s%s: %d %s", method, path, q, r.status, r.body)
 				}
-				if op.Responses.Status(200).Value.Content.Get("text/event-stream") != nil && !strings.Contains(path, "/v1/events") {
-					s.watch(path+q, "Accept", "text/event-stream").cancel()
+				if q != "" {
+					for _, value := range []string{"1", "true", "x"} {
+						s.refuse(400, "invalid", method, path+q+value+"&"+q[1:]+value, nil)
+					}
 				}
 			}
 		}

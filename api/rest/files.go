@@ -44,9 +44,9 @@ func getFile(c *call) (file.File, error) {
 // FileChange says what a file was and became; hashes are the SHA-256 of the
 // content in hex.
 type FileChange struct {
-	Before   string        `json:"before_hash" jsonschema:"description=of what the change was made from; empty: there was no file"`
-	After    string        `json:"after_hash" jsonschema:"description=empty: the file is gone"`
-	Contents *FileContents `json:"contents,omitempty" jsonschema:"description=kept as blobs, so that the change can be undone"`
+	Before   string        `json:"before_hash,omitempty" doc:"of what the change was made from; empty: there was no file"`
+	After    string        `json:"after_hash,omitempty" doc:"empty: the file is gone"`
+	Contents *FileContents `json:"contents,omitempty" doc:"kept as blobs, so that the change can be undone"`
 }
 
 // FileContents are the bytes before and after a change, in base64.
@@ -85,7 +85,7 @@ func changeFile(c *call, in FileChange) (file.File, error) {
 
 // FoundFile says what a file is.
 type FoundFile struct {
-	Hash string `json:"hash" jsonschema:"description=empty: there is no file"`
+	Hash string `json:"hash,omitempty" doc:"empty: there is no file"`
 }
 
 func findFile(c *call, in FoundFile) (file.File, error) {
@@ -112,10 +112,10 @@ func fileHistory(c *call) (page[file.Entry], error) {
 
 // NewConflict is an edit that did not fit what the file had become.
 type NewConflict struct {
-	Base     string          `json:"base_hash" jsonschema:"description=of what the edit was made from"`
-	Ours     string          `json:"ours_hash" jsonschema:"description=of what it would have made"`
-	Theirs   string          `json:"theirs_hash" jsonschema:"description=of what was there"`
-	Rejected json.RawMessage `json:"rejected,omitempty" jsonschema:"description=what was not applied"`
+	Base     string          `json:"base_hash" doc:"of what the edit was made from"`
+	Ours     string          `json:"ours_hash" doc:"of what it would have made"`
+	Theirs   string          `json:"theirs_hash" doc:"of what was there"`
+	Rejected json.RawMessage `json:"rejected,omitempty" doc:"what was not applied"`
 }
 
 func reportConflict(c *call, in NewConflict) (none, error) {

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -16,6 +17,74 @@ func (c *call) version(p thole.Position) {
 	if !p.IsZero() {
 		c.w.Header().Set("ETag", etag(p.String()))
 	}
+}
+
+// entityTag is what an If-Match header names: a version, or any by *. The zero
+// entityTag asks for nothing.
+type entityTag struct {
+	any bool
+	at  thole.Position
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *entityTag) UnmarshalText(text []byte) (err error) {
+	if string(text) == "*" {
+		t.any = true
+		return nil
+	}
+	if t.at, err = parseEntityTag(string(text)); err != nil || t.at.IsZero() {
+		return fmt.Errorf("%.60q is not an ETag from here; it is a version in quotes, or *", text)
+	}
+	return nil
+}
+
+func parseEntityTag(s string) (thole.Position, error) {
+	s = strings.TrimPrefix(s, "W/") // added by proxies that compress
+	inner, open := strings.CutPrefix(s, `"`)
+	inner, closed := strings.CutSuffix(inner, `"`)
+	if !open || !closed {
+		return thole.Position{}, thole.ErrInvalid
+	}
+	return thole.ParsePosition(inner)
+}
+
+// checkTags reports an If-None-Match of a read that is neither * nor a list of tags
+// in quotes (RFC 9110, section 13.1.2).
+func checkTags(header string) error {
+	if header == "*" {
+		return nil
+	}
+	for tag := range strings.SplitSeq(header, ",") {
+		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
+		if len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"' {
+			return invalid("If-None-Match", "%.60q is not an ETag, which has quotes", tag)
+		}
+	}
+	return nil
+}
+
+// ifMatch is embedded by operations on what is there already: If-Match: * asks for
+// nothing more.
+type ifMatch struct {
+	IfMatch entityTag `header:"If-Match" doc:"the ETag that must still hold, or *; else 412 with the current one"`
+}
+
+// condition is what a write asks that may find nothing there.
+func (m ifMatch) condition() thole.Condition {
+	return thole.Condition{At: m.IfMatch.at, Exists: m.IfMatch.any}
+}
+
+// precondition is embedded by operations that may make what they write. It is handed
+// on to the commit, which decides it, behind the receipt of an idempotency key.
+type precondition struct {
+	ifMatch
+	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"it must not exist yet"`
+}
+
+func (p precondition) condition() thole.Condition {
+	when := p.ifMatch.condition()
+	when.Absent = p.IfNoneMatch != ""
+	return when
 }
 
 // condition is what If-Match or If-None-Match ask of a write. It is handed on to

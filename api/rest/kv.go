@@ -13,11 +13,11 @@ func kvRoutes() []route {
 	const item, ns = "/v1/spaces/{space}/kv/{namespace}/{key...}", "/v1/spaces/{space}/kv/{namespace}"
 	return []route{
 		{method: "GET", path: ns, tag: "kv", access: read, summary: "List the values of a namespace",
-			query: append(pagingParams(), param{"prefix", "string", "only keys that begin with it"}), do: gives(listValues)},
+			query: append(pagingParams(), oldParam{"prefix", "string", "only keys that begin with it"}), do: gives(listValues)},
 		{method: "GET", path: item, tag: "kv", access: read, etag: true,
 			summary: "Read a value; an absent one has exists false", do: gives(getValue)},
 		{method: "PUT", path: item, tag: "kv", access: write, etag: true, summary: "Set a value",
-			query: []param{{"ttl", "integer", "seconds until it expires; without it, it stays"}}, do: takes(putValue)},
+			query: []oldParam{{"ttl", "integer", "seconds until it expires; without it, it stays"}}, do: takes(putValue)},
 		{method: "DELETE", path: item, tag: "kv", access: write, etag: true, summary: "Delete a value", do: gives(deleteValue)},
 	}
 }
@@ -45,7 +45,7 @@ func getValue(c *call) (kv.Entry, error) {
 
 // NewValue is what a PUT of a value takes.
 type NewValue struct {
-	Data json.RawMessage `json:"data" jsonschema:"description=any JSON"`
+	Data json.RawMessage `json:"data" doc:"any JSON"`
 }
 
 func putValue(c *call, in NewValue) (kv.Entry, error) {

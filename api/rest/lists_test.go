@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,7 +100,9 @@ func (l *listing) check(t *testing.T, s *server) {
 			if l.page != nil {
 				l.pages(t, "library", want, limit, l.page)
 			}
-			if l.path != "" {
+			if l.path != "" && limit > thole.MaxPage {
+				s.refuse(400, "invalid", "GET", l.path+sep(l.path)+"limit="+strconv.Itoa(limit), nil)
+			} else if l.path != "" {
 				l.pages(t, "HTTP", want, limit, func(cursor string, limit int) ([]any, string, error) { return l.fetch(s, cursor, limit) })
 			}
 		}
@@ -107,6 +110,13 @@ func (l *listing) check(t *testing.T, s *server) {
 			return
 		}
 	}
+}
+
+func sep(path string) string {
+	if strings.Contains(path, "?") {
+		return "&"
+	}
+	return "?"
 }
 
 // fetch reads a page over HTTP.
@@ -368,8 +378,11 @@ func listings(t *testing.T, s *server) []listing {
 	}
 	for _, prefix := range []string{"", "k", "k/"} {
 		sp, path := space("values" + strconv.Itoa(len(prefix)))
-		values := kv.In(sp)
-		all = append(all, listing{name: "values prefix=" + prefix, path: path + "/kv/n?prefix=" + url.QueryEscape(prefix), add: func(from, to int) error {
+		values, query := kv.In(sp), ""
+		if prefix != "" {
+			query = "?prefix=" + url.QueryEscape(prefix)
+		}
+		all = append(all, listing{name: "values prefix=" + prefix, path: path + "/kv/n" + query, add: func(from, to int) error {
 			return each(from, to, func(i int) error {
 				key := fmt.Sprintf("k/%d", i)
 				if i == 0 {

@@ -27,12 +27,12 @@ const maxWait = 300
 
 // NewLock asks for a lock.
 type NewLock struct {
-	Name  string    `json:"name" jsonschema:"example=src/app.ts"`
-	Owner string    `json:"owner,omitempty" jsonschema:"description=one thing that does one step at a time; default the actor and a new id; others see it"`
-	TTL   float64   `json:"ttl,omitempty" jsonschema:"description=seconds without renewal; default 30 and at most 86400"`
-	Wait  float64   `json:"wait,omitempty" jsonschema:"description=seconds to wait for others, up to 300; default 0"`
-	Mode  lock.Mode `json:"mode,omitempty" jsonschema:"enum=exclusive,enum=intent"`
-	Again bool      `json:"again,omitempty" jsonschema:"description=take anew what owner itself holds, such as after a restart: as the same actor, or with the lock's token in Thole-Fence"`
+	Name  string    `json:"name" example:"src/app.ts"`
+	Owner string    `json:"owner,omitempty" doc:"one thing that does one step at a time; default the actor and a new id; others see it"`
+	TTL   float64   `json:"ttl,omitempty" doc:"seconds without renewal; default 30 and at most 86400"`
+	Wait  float64   `json:"wait,omitempty" doc:"seconds to wait for others, up to 300; default 0"`
+	Mode  lock.Mode `json:"mode,omitempty" enum:"exclusive|intent"`
+	Again bool      `json:"again,omitempty" doc:"take anew what owner itself holds, such as after a restart: as the same actor, or with the lock's token in Thole-Fence"`
 }
 
 // HeldLock is a lock that the caller has.
@@ -40,8 +40,8 @@ type HeldLock struct {
 	Name  string    `json:"name"`
 	Owner string    `json:"owner"`
 	Mode  lock.Mode `json:"mode"`
-	TTL   float64   `json:"ttl" jsonschema:"description=seconds"`
-	Token string    `json:"token" jsonschema:"description=goes into Thole-Fence"`
+	TTL   float64   `json:"ttl" doc:"seconds"`
+	Token string    `json:"token" doc:"goes into Thole-Fence"`
 }
 
 func acquireLock(c *call, in NewLock) (HeldLock, error) {
@@ -92,15 +92,15 @@ func seconds(field string, n float64, limit int64) (time.Duration, error) {
 type LockHolder struct {
 	Owner   string    `json:"owner"`
 	Since   time.Time `json:"since"`
-	Expires time.Time `json:"expires,omitzero" jsonschema:"description=absent: its time is up"`
+	Expires time.Time `json:"expires,omitzero" doc:"absent: its time is up"`
 }
 
 // LockInfo is a lock as others see it.
 type LockInfo struct {
 	Name    string            `json:"name"`
-	Holder  *LockHolder       `json:"holder,omitempty" jsonschema:"description=absent: nobody has it"`
+	Holder  *LockHolder       `json:"holder,omitempty" doc:"absent: nobody has it"`
 	Intents []LockHolder      `json:"intents"`
-	Waiters []lock.WaiterInfo `json:"waiters" jsonschema:"description=in their order"`
+	Waiters []lock.WaiterInfo `json:"waiters" doc:"in their order"`
 }
 
 func lockInfo(l lock.Info) LockInfo {
@@ -137,7 +137,7 @@ func getLock(c *call) (LockInfo, error) {
 
 // Renewal says for how long.
 type Renewal struct {
-	TTL float64 `json:"ttl,omitempty" jsonschema:"description=seconds from now; default 30 and at most 86400"`
+	TTL float64 `json:"ttl,omitempty" doc:"seconds from now; default 30 and at most 86400"`
 }
 
 func renewLock(c *call, in Renewal) (none, error) {

@@ -87,17 +87,17 @@ type Problem struct {
 	Title     string `json:"title"`
 	Status    int    `json:"status"`
 	Detail    string `json:"detail,omitempty"`
-	Code      string `json:"code" jsonschema:"description=Stable; what a program decides on"`
+	Code      string `json:"code" doc:"Stable; what a program decides on"`
 	RequestID string `json:"request_id,omitempty"`
 
-	Field   string      `json:"field,omitempty" jsonschema:"description=invalid: the part of the request that is wrong"`
-	Current string      `json:"current,omitempty" jsonschema:"description=conflict: the version that is there; empty when there is none"`
-	Holder  string      `json:"holder,omitempty" jsonschema:"description=conflict over a lock: who has it"`
-	Hash    string      `json:"hash,omitempty" jsonschema:"description=conflict over a file: of what it is now"`
-	Cycle   []lock.Wait `json:"cycle,omitempty" jsonschema:"description=deadlock: who waits for what"`
-	Reason  string      `json:"reason,omitempty" jsonschema:"description=trimmed: why the state is to be read anew"`
-	Oldest  string      `json:"oldest,omitempty" jsonschema:"description=trimmed: the first position that is kept"`
-	Last    string      `json:"last,omitempty" jsonschema:"description=trimmed: the newest position"`
+	Field   string      `json:"field,omitempty" doc:"invalid: the part of the request that is wrong"`
+	Current string      `json:"current,omitempty" doc:"conflict: the version that is there; empty when there is none"`
+	Holder  string      `json:"holder,omitempty" doc:"conflict over a lock: who has it"`
+	Hash    string      `json:"hash,omitempty" doc:"conflict over a file: of what it is now"`
+	Cycle   []lock.Wait `json:"cycle,omitempty" doc:"deadlock: who waits for what"`
+	Reason  string      `json:"reason,omitempty" doc:"trimmed: why the state is to be read anew"`
+	Oldest  string      `json:"oldest,omitempty" doc:"trimmed: the first position that is kept"`
+	Last    string      `json:"last,omitempty" doc:"trimmed: the newest position"`
 }
 
 // statusError overrides the status that the table gives an error.
@@ -180,7 +180,11 @@ func problemOf(err error, mask func(string) string) Problem {
 // If-None-Match that does not hold.
 func (c *call) conditional(err error) error {
 	h := c.r.Header
-	if c.route.etag && errors.As(err, new(*thole.ConflictError)) && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") {
+	conditional := c.route.etag
+	if c.takes != nil {
+		conditional = c.takes.param("header", "If-Match") != nil
+	}
+	if conditional && errors.As(err, new(*thole.ConflictError)) && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") {
 		return &statusError{http.StatusPreconditionFailed, err}
 	}
 	return err

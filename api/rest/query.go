@@ -15,15 +15,32 @@ import (
 // knownQuery reports parameters that the route does not have: a typo in one must
 // not silently read something else.
 func (c *call) knownQuery() error {
-	if _, err := url.ParseQuery(c.r.URL.RawQuery); err != nil {
+	var err error
+	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		return invalid("query", "cannot be read: %v", err)
 	}
-	for name := range c.query {
-		if !c.route.declares(name) {
+	for name, values := range c.query {
+		switch {
+		case !c.route.declares(name):
 			return invalid(brief(name), "is no parameter here; see /docs")
+		case len(values) > 1:
+			return invalid(name, "is given %d times", len(values))
+		case values[0] == "" && name != "after":
+			return invalid(name, "is empty; leave it out if there is nothing to say")
 		}
 	}
 	return nil
+}
+
+// paging is embedded by operations that answer with a page.
+type paging struct {
+	Limit  int    `query:"limit" default:"100" min:"1" max:"1000" doc:"at most this many items"`
+	Cursor string `query:"cursor" doc:"next_cursor of the page before"`
+}
+
+// ofThread is embedded by operations on a thread.
+type ofThread struct {
+	Thread string `path:"thread" doc:"the id of the thread" example:"thrd_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
 }
 
 // Query parameters. A value that cannot be read is ErrInvalid, naming it.
@@ -53,10 +70,10 @@ func (c *call) limit(def int) (int, error) {
 		return def, nil
 	}
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 {
+	if err != nil || n < 1 || n > thole.MaxPage {
 		return 0, invalid("limit", "%.40q is not a number from 1 to %d", s, thole.MaxPage)
 	}
-	return min(n, thole.MaxPage), nil
+	return n, nil
 }
 
 func (c *call) position(name string) (thole.Position, error) {
@@ -66,6 +83,9 @@ func (c *call) position(name string) (thole.Position, error) {
 	}
 	return p, nil
 }
+
+// zeroTime refuses what is to Go a time that is absent, and so would mean never.
+const zeroTime = "is the first moment of the year 1; leave it out for none"
 
 func (c *call) time(name string) (time.Time, error) {
 	s := c.arg(name)
@@ -118,9 +138,13 @@ type looked[T any] struct {
 // much as one answer may. Its cursor is the id of the last item in it, or names none:
 // see [between].
 func pick[T any](c *call, limit int, fetch func(cursor string, limit int) (looked[T], error), keep func(T) bool, id func(T) string) (page[T], error) {
+	return pickFrom(paging{limit, c.arg("cursor")}, fetch, keep, id)
+}
+
+func pickFrom[T any](in paging, fetch func(cursor string, limit int) (looked[T], error), keep func(T) bool, id func(T) string) (page[T], error) {
 	var items []T
 	var budget look.Budget
-	begin := c.arg("cursor")
+	begin, limit := in.Cursor, in.Limit
 	for cursor, last := begin, begin; ; {
 		found, err := fetch(cursor, budget.Page(limit))
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -171,6 +172,14 @@ func (s *server) refuse(status int, code, method, path string, body any, headers
 		s.t.Errorf("%s %.100s: %d %s (%s), want %d %s", method, path, r.status, p.Code, p.Detail, status, code)
 	}
 	return p
+}
+
+// after is the parameter that asks for the page that a cursor leads to; "": the first.
+func after(cursor string) string {
+	if cursor == "" {
+		return ""
+	}
+	return "&cursor=" + url.QueryEscape(cursor)
 }
 
 // committed is the answer to an event or a commit.

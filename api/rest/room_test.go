@@ -44,7 +44,7 @@ func TestWhatIsHiddenKeepsNothingVisibleOffAPage(t *testing.T) {
 	}
 	var seen []string
 	for cursor := ""; ; cursor = events.NextCursor {
-		stranger.want(200, &events, "GET", space+"/events?order=desc&types=decision.planned&limit=2&cursor="+cursor, nil)
+		stranger.want(200, &events, "GET", space+"/events?order=desc&types=decision.planned&limit=2"+after(cursor), nil)
 		for _, e := range events.Items {
 			seen = append(seen, e.Data.Action)
 		}

@@ -42,25 +42,25 @@ func runRoutes() []route {
 
 // NewRun asks for a run.
 type NewRun struct {
-	Prompt        string            `json:"prompt,omitempty" jsonschema:"description=without it the last message is answered"`
-	Blocks        []NewBlock        `json:"blocks,omitempty" jsonschema:"description=of the user's message, after the prompt"`
-	ChatHistory   []json.RawMessage `json:"chat_history,omitempty" jsonschema:"description=told to the model instead of the thread's"`
+	Prompt        string            `json:"prompt,omitempty" doc:"without it the last message is answered"`
+	Blocks        []NewBlock        `json:"blocks,omitempty" doc:"of the user's message, after the prompt"`
+	ChatHistory   []json.RawMessage `json:"chat_history,omitempty" doc:"told to the model instead of the thread's"`
 	Attachments   []Attachment      `json:"attachments,omitempty"`
-	FileStructure json.RawMessage   `json:"file_structure,omitempty" jsonschema:"description=text or any JSON; told to the model as it is"`
-	Agent         string            `json:"agent,omitempty" jsonschema:"description=default: the thread's assistant"`
-	Model         string            `json:"model,omitempty" jsonschema:"description=default: the agent chooses"`
-	Policy        string            `json:"policy,omitempty" jsonschema:"enum=enqueue,enum=reject,enum=interrupt,enum=rollback"`
-	OnDisconnect  string            `json:"on_disconnect,omitempty" jsonschema:"enum=continue,enum=cancel"`
-	Parent        string            `json:"parent,omitempty" jsonschema:"description=the run whose sub-agent this is; the thread must have that run's thread as its parent"`
-	ResumedFrom   string            `json:"resumed_from,omitempty" jsonschema:"description=the ended run that this one goes on from"`
-	Timeout       float64           `json:"timeout,omitempty" jsonschema:"description=seconds from its start; 0: none"`
+	FileStructure json.RawMessage   `json:"file_structure,omitempty" doc:"text or any JSON; told to the model as it is"`
+	Agent         string            `json:"agent,omitempty" doc:"default: the thread's assistant"`
+	Model         string            `json:"model,omitempty" doc:"default: the agent chooses"`
+	Policy        string            `json:"policy,omitempty" enum:"enqueue|reject|interrupt|rollback"`
+	OnDisconnect  string            `json:"on_disconnect,omitempty" enum:"continue|cancel"`
+	Parent        string            `json:"parent,omitempty" doc:"the run whose sub-agent this is; the thread must have that run's thread as its parent"`
+	ResumedFrom   string            `json:"resumed_from,omitempty" doc:"the ended run that this one goes on from"`
+	Timeout       float64           `json:"timeout,omitempty" doc:"seconds from its start; 0: none"`
 }
 
 // Attachment is an image or a file that comes with a prompt.
 type Attachment struct {
 	Name string `json:"name,omitempty"`
-	Type string `json:"type,omitempty" jsonschema:"description=media type"`
-	URL  string `json:"url" jsonschema:"description=a data URL\\, an http(s) URL\\, which only the model's service asks\\, or the SHA-256 of a blob"`
+	Type string `json:"type,omitempty" doc:"media type"`
+	URL  string `json:"url" doc:"a data URL, an http(s) URL, which only the model's service asks, or the SHA-256 of a blob"`
 }
 
 // forAgent is what of a request only the agent understands. It is stored with
@@ -148,7 +148,7 @@ func startRun(c *call, in NewRun) (*run.Run, error) {
 // watch do not count.
 func streamRun(c *call) error {
 	var in NewRun
-	if err := decode(c.raw, &in, c.route.do.shape); err != nil {
+	if err := decodeShape(c.raw, &in, c.route.do.shape); err != nil {
 		return err
 	}
 	streams, err := visible(c.scope, []string{threadStream(c.r.PathValue("thread"))})
@@ -283,7 +283,7 @@ func getRun(c *call) (*run.Run, error) {
 
 // NewCancel says why.
 type NewCancel struct {
-	Cause string `json:"cause,omitempty" jsonschema:"enum=user,enum=disconnect,enum=credits,enum=timeout,enum=superseded,enum=shutdown"`
+	Cause string `json:"cause,omitempty" enum:"user|disconnect|credits|timeout|superseded|shutdown"`
 }
 
 func cancelRun(c *call, in NewCancel) (*run.Run, error) {

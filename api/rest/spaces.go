@@ -21,8 +21,8 @@ func spaceRoutes() []route {
 	}
 }
 
-func pagingParams() []param {
-	return []param{
+func pagingParams() []oldParam {
+	return []oldParam{
 		{"limit", "integer", "at most this many items, up to 1,000"},
 		{"cursor", "string", "next_cursor of the page before"},
 	}
@@ -31,8 +31,8 @@ func pagingParams() []param {
 // Space describes a space.
 type Space struct {
 	Name   string         `json:"name"`
-	Oldest thole.Position `json:"oldest" jsonschema:"description=the first position that is kept"`
-	Last   thole.Position `json:"last" jsonschema:"description=the newest position"`
+	Oldest thole.Position `json:"oldest" doc:"the first position that is kept"`
+	Last   thole.Position `json:"last" doc:"the newest position"`
 }
 
 func listSpaces(c *call) (page[Space], error) {

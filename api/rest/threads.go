@@ -3,7 +3,7 @@ package rest
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
+	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/thread"
@@ -11,32 +11,31 @@ import (
 
 func threadRoutes() []route {
 	const all, one = "/v1/spaces/{space}/threads", "/v1/spaces/{space}/threads/{thread}"
-	history := []param{
-		{"last", "integer", "at most this many, the newest; default 50"},
-		{"limit", "integer", "the same as last"},
-		{"cursor", "string", "next_cursor of the page before: what is older"},
-		{"at", "string", "as the history was at this position"},
-	}
+	noParent := failure{thole.ErrNotFound, "there is no thread parent"}
+	busy := failure{thole.ErrConflict, "a run is working on the last turn"}
 	return []route{
-		{method: "POST", path: all, tag: "threads", access: write, status: 201, summary: "Create a thread", do: mayTake(createThread)},
-		{method: "GET", path: all, tag: "threads", access: read, scoped: true, summary: "List the threads, without what was said",
-			query: append(pagingParams(),
-				param{"assistant", "string", "only the threads of this agent"},
-				param{"children", "boolean", "sub-agents' threads too"}), do: gives(listThreads)},
-		{method: "GET", path: one, tag: "threads", access: read, etag: true, summary: "Read a thread's head", do: gives(getThread)},
-		{method: "PATCH", path: one, tag: "threads", access: write, etag: true, summary: "Change a thread's head", do: takes(patchThread)},
-		{method: "DELETE", path: one, tag: "threads", access: write, etag: true, summary: "Destroy a thread with all that belongs to it", do: gives(destroyThread)},
+		{id: "createThread", method: "POST", path: all, tag: "threads", access: write, status: 201, location: all + "/{id}",
+			summary: "Create a thread", does: does(createThread), failures: []failure{noParent}},
+		{id: "listThreads", method: "GET", path: all, tag: "threads", access: read, scoped: true,
+			summary: "List the threads, without what was said", does: does(listThreads)},
+		{id: "getThread", method: "GET", path: one, tag: "threads", access: read,
+			summary: "Read a thread's head", does: does(getThread)},
+		{id: "updateThread", method: "PATCH", path: one, tag: "threads", access: write,
+			summary: "Change a thread's head", does: does(updateThread)},
+		{id: "deleteThread", method: "DELETE", path: one, tag: "threads", access: write,
+			summary: "Destroy a thread with all that belongs to it", does: does(deleteThread)},
 
-		{method: "POST", path: one + "/messages", tag: "threads", access: write, works: true, etag: true, status: 201,
-			summary: "Post a message; the ETag is the thread's version", do: takes(postMessage)},
-		{method: "GET", path: one + "/messages", tag: "threads", access: read, query: history,
-			summary: "Read the conversation as messages, oldest first", do: gives(listMessages)},
-		{method: "POST", path: one + "/turns", tag: "threads", access: write, works: true, etag: true, status: 201,
-			summary: "Post a turn: a request and, if it is known, the response to it", do: takes(postTurn)},
-		{method: "GET", path: one + "/turns", tag: "threads", access: read, query: history,
-			summary: "Read the conversation as turns, oldest first", do: gives(listTurns)},
-		{method: "POST", path: one + "/compact", tag: "threads", access: write,
-			summary: "Let a summary stand for all turns up to one that has ended", do: takes(compactThread)},
+		{id: "postMessage", method: "POST", path: one + "/messages", tag: "threads", access: write, works: true, status: 201,
+			summary: "Post a message; the ETag is the thread's version", does: does(postMessage), failures: []failure{busy}},
+		{id: "listMessages", method: "GET", path: one + "/messages", tag: "threads", access: read,
+			summary: "Read the conversation as messages, oldest first", does: does(listMessages), failures: pastFailures()},
+		{id: "postTurn", method: "POST", path: one + "/turns", tag: "threads", access: write, works: true, status: 201,
+			summary: "Post a turn: a request and, if it is known, the response to it", does: does(postTurn), failures: []failure{busy}},
+		{id: "listTurns", method: "GET", path: one + "/turns", tag: "threads", access: read,
+			summary: "Read the conversation as turns, oldest first", does: does(listTurns), failures: pastFailures()},
+		{id: "compactThread", method: "POST", path: one + "/compact", tag: "threads", access: write,
+			summary: "Let a summary stand for all turns up to one that has ended", does: does(compactThread),
+			failures: []failure{{thole.ErrConflict, "the turn has not ended"}}},
 		{method: "GET", path: one + "/events", tag: "threads", access: read, query: readParams(),
 			summary: "Read the thread's events, or watch them with Accept: text/event-stream",
 			do:      gives(func(c *call) (page[wireEvent], error) { return c.readEvents(threadStream(c.r.PathValue("thread"))) }),
@@ -44,46 +43,40 @@ func threadRoutes() []route {
 	}
 }
 
+// pastFailures are those of what reads the past.
+func pastFailures() []failure {
+	return []failure{{thole.ErrTrimmed, "the position is not kept any more"}}
+}
+
 // threadStream is the name of a thread's stream, and the key of its head.
 func threadStream(id string) string { return thread.Key(id) }
 
-// threads returns the space's threads and the id of the one in the path.
-func (c *call) threads() (*thread.Threads, string) {
-	return thread.In(c.space), c.r.PathValue("thread")
-}
-
 // NewThread is what creating a thread takes.
 type NewThread struct {
-	Assistant  string                     `json:"assistant,omitempty" jsonschema:"description=the agent that answers in it"`
+	Assistant  string                     `json:"assistant,omitempty" doc:"the agent that answers in it"`
 	Title      string                     `json:"title,omitempty"`
-	Visibility string                     `json:"visibility,omitempty" jsonschema:"enum=space,enum=private"`
+	Visibility string                     `json:"visibility,omitempty" enum:"space|private"`
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
-	TTL        int64                      `json:"ttl,omitempty" jsonschema:"description=seconds after its last change; 0: it stays"`
-	RunScope   string                     `json:"run_scope,omitempty" jsonschema:"description=user: one active run per owner; default: per thread"`
-	Parent     string                     `json:"parent,omitempty" jsonschema:"description=the thread of the run whose sub-agent works in it: it is private and of the same owner\\, and is destroyed with that thread"`
+	TTL        int64                      `json:"ttl,omitempty" min:"0" max:"3162240000" doc:"seconds after its last change; 0: it stays"`
+	RunScope   string                     `json:"run_scope,omitempty" enum:"thread|user" doc:"where one run is active at a time; user: among all threads of the owner that have it. Default thread"`
+	Parent     string                     `json:"parent,omitempty" doc:"the thread of the run whose sub-agent works in it: it is private and of the same owner, and is destroyed with that thread"`
 }
 
-func createThread(c *call, in NewThread) (*thread.Thread, error) {
-	ttl, err := seconds("ttl", float64(in.TTL), maxSeconds)
-	if err != nil {
-		return nil, err
-	}
+type createThreadIn struct {
+	Body NewThread `body:"optional"`
+}
+
+func createThread(c *call, in createThreadIn) (*thread.Thread, error) {
 	o := thread.CreateOptions{
-		Assistant: in.Assistant, Title: in.Title, Visibility: in.Visibility,
-		Metadata: in.Metadata, TTL: ttl, RunScope: in.RunScope,
+		Assistant: in.Body.Assistant, Title: in.Body.Title, Visibility: in.Body.Visibility,
+		Metadata: in.Body.Metadata, TTL: time.Duration(in.Body.TTL) * time.Second, RunScope: in.Body.RunScope,
 	}
-	if in.Parent != "" {
-		if err := c.below(in.Parent, &o); err != nil {
+	if in.Body.Parent != "" {
+		if err := c.below(in.Body.Parent, &o); err != nil {
 			return nil, err
 		}
 	}
-	t, err := thread.In(c.space).Create(c.ctx, &o)
-	if err != nil {
-		return nil, err
-	}
-	c.created("threads", t.ID)
-	c.version(t.Version)
-	return t, nil
+	return thread.In(c.space).Create(c.ctx, &o)
 }
 
 // below makes o a thread below parent: for those who may then enter it, and for
@@ -101,7 +94,7 @@ func (c *call) below(parent string, o *thread.CreateOptions) error {
 	case !c.private().mayKnow(b.Visibility, b.Owner) && !c.worksIn(parent):
 		return fmt.Errorf("%w: a sub-agent's thread is made by the owner of the parent, an admin, or under the fence of a run in the parent with a work grant", ErrForbidden)
 	case o.Visibility != "" && o.Visibility != b.Visibility:
-		return invalid("visibility", "%.40q is not for a sub-agent's thread, which begins as private", o.Visibility)
+		return invalid("/visibility", "%.40q is not for a sub-agent's thread, which begins as private", o.Visibility)
 	}
 	o.Parent, o.Owner, o.Visibility = b.Parent, b.Owner, b.Visibility
 	if o.TTL == 0 {
@@ -110,42 +103,36 @@ func (c *call) below(parent string, o *thread.CreateOptions) error {
 	return nil
 }
 
-func listThreads(c *call) (page[thread.Entry], error) {
-	limit, err := c.limit(100)
-	if err != nil {
-		return page[thread.Entry]{}, err
-	}
-	children, err := c.flag("children")
-	if err != nil {
-		return page[thread.Entry]{}, err
-	}
+type listThreadsIn struct {
+	paging
+	Assistant string `query:"assistant" doc:"only the threads of this agent" example:"coder"`
+	Children  bool   `query:"children" doc:"sub-agents' threads too"`
+}
+
+func listThreads(c *call, in listThreadsIn) (page[thread.Entry], error) {
 	ts := thread.In(c.space)
-	return pick(c, limit, func(cursor string, limit int) (looked[thread.Entry], error) {
-		p, err := ts.List(c.ctx, &thread.ListOptions{Limit: limit, Cursor: cursor, Assistant: c.arg("assistant"), Children: children})
+	return pickFrom(in.paging, func(cursor string, limit int) (looked[thread.Entry], error) {
+		p, err := ts.List(c.ctx, &thread.ListOptions{Limit: limit, Cursor: cursor, Assistant: in.Assistant, Children: in.Children})
 		return looked[thread.Entry]{p.Items, p.Next, limit, p.Bytes}, err
 	}, func(t thread.Entry) bool {
 		return c.scope.Thread(t.ID) && c.private().mayKnow(t.Visibility, t.Owner)
 	}, func(t thread.Entry) string { return t.ID })
 }
 
-func getThread(c *call) (*thread.Thread, error) {
-	ts, id := c.threads()
-	t, err := ts.Get(c.ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	c.version(t.Version)
-	return t, nil
+func getThread(c *call, in ofThread) (*thread.Thread, error) {
+	return thread.In(c.space).Get(c.ctx, in.Thread)
 }
 
-func patchThread(c *call, in thread.Patch) (*thread.Thread, error) {
-	ts, id := c.threads()
-	at, err := c.versionOf()
-	if err != nil {
-		return nil, err
-	}
-	if in.Visibility != nil && !c.isAdmin(c.space.Name()) {
-		t, err := ts.Get(c.ctx, id)
+type updateThreadIn struct {
+	ofThread
+	ifMatch
+	Body thread.Patch
+}
+
+func updateThread(c *call, in updateThreadIn) (*thread.Thread, error) {
+	ts := thread.In(c.space)
+	if in.Body.Visibility != nil && !c.isAdmin(c.space.Name()) {
+		t, err := ts.Get(c.ctx, in.Thread)
 		if err != nil {
 			return nil, err
 		}
@@ -153,34 +140,29 @@ func patchThread(c *call, in thread.Patch) (*thread.Thread, error) {
 			return nil, fmt.Errorf("%w: who sees a thread is for its owner and admins to say", ErrForbidden)
 		}
 	}
-	t, err := ts.Patch(c.ctx, id, in, &thread.PatchOptions{IfMatch: at})
-	if err != nil {
-		return nil, err
-	}
-	c.version(t.Version)
-	return t, nil
+	return ts.Patch(c.ctx, in.Thread, in.Body, &thread.PatchOptions{IfMatch: in.IfMatch.at})
 }
 
-func destroyThread(c *call) (none, error) {
-	ts, id := c.threads()
-	at, err := c.versionOf()
-	if err != nil {
-		return none{}, err
-	}
-	return none{}, ts.Destroy(c.ctx, id, &thread.DestroyOptions{IfMatch: at})
+type deleteThreadIn struct {
+	ofThread
+	ifMatch
+}
+
+func deleteThread(c *call, in deleteThreadIn) (none, error) {
+	return none{}, thread.In(c.space).Destroy(c.ctx, in.Thread, &thread.DestroyOptions{IfMatch: in.IfMatch.at})
 }
 
 // NewMessage is a message to post.
 type NewMessage struct {
-	Role   string     `json:"role" jsonschema:"enum=user,enum=assistant,enum=system"`
+	Role   string     `json:"role" enum:"user|assistant|system"`
 	Blocks []NewBlock `json:"blocks"`
 }
 
 // NewBlock is a piece of a message to post. A tool's calls come from its run. It
 // has no id: the server makes the ids of a message's blocks.
 type NewBlock struct {
-	Type    string                     `json:"type" jsonschema:"enum=text,enum=image,enum=file,enum=code,enum=reasoning,enum=status,enum=error,enum=summary"`
-	Content string                     `json:"content,omitempty" jsonschema:"description=text; of an image or file its URL or blob"`
+	Type    string                     `json:"type" enum:"text|image|file|code|reasoning|status|error|summary"`
+	Content string                     `json:"content,omitempty" doc:"text; of an image or file its URL or blob"`
 	Meta    map[string]json.RawMessage `json:"meta,omitempty"`
 }
 
@@ -188,53 +170,56 @@ func (b NewBlock) block() thread.Block {
 	return thread.Block{Type: b.Type, Content: b.Content, Meta: b.Meta}
 }
 
-func postMessage(c *call, in NewMessage) (*thread.Appended, error) {
-	ts, id := c.threads()
-	at, err := c.versionOf()
-	if err != nil {
-		return nil, err
-	}
-	posted, err := ts.Append(c.ctx, id, message(in.Role, in.Blocks), &thread.AppendOptions{IfMatch: at})
-	if err != nil {
-		return nil, err
-	}
-	c.version(posted.Version)
-	return posted, nil
+type postMessageIn struct {
+	ofThread
+	ifMatch
+	Body NewMessage
+}
+
+func postMessage(c *call, in postMessageIn) (*thread.Appended, error) {
+	m := message(in.Body.Role, in.Body.Blocks)
+	return thread.In(c.space).Append(c.ctx, in.Thread, m, &thread.AppendOptions{IfMatch: in.IfMatch.at})
 }
 
 // NewTurn is a turn that was made elsewhere.
 type NewTurn struct {
-	Request  []NewBlock `json:"request" jsonschema:"description=what the user said"`
-	Response []NewBlock `json:"response,omitempty" jsonschema:"description=what was answered; without it the turn waits for a message or a run"`
+	Request  []NewBlock `json:"request" doc:"what the user said"`
+	Response []NewBlock `json:"response,omitempty" doc:"what was answered; without it the turn waits for a message or a run"`
+}
+
+type postTurnIn struct {
+	ofThread
+	ifMatch
+	Body NewTurn
+}
+
+// PostedTurn is a turn, and the thread's version with it.
+type PostedTurn struct {
+	thread.Turn
+	Version thole.Position `json:"-" header:"ETag"`
 }
 
 // postTurn posts the user's message and the answer to it in one commit. A turn
 // that is written piece by piece belongs to a run.
-func postTurn(c *call, in NewTurn) (*thread.Turn, error) {
-	ts, id := c.threads()
-	at, err := c.versionOf()
-	if err != nil {
-		return nil, err
-	}
+func postTurn(c *call, in postTurnIn) (PostedTurn, error) {
 	res, err := c.space.Update(c.ctx, func(tx *thole.Tx) error {
-		if err := thread.Require(tx, id, at); err != nil {
+		if err := thread.Require(tx, in.Thread, in.IfMatch.at); err != nil {
 			return err
 		}
-		if _, err := thread.Append(tx, id, message(thread.User, in.Request)); err != nil || in.Response == nil {
+		if _, err := thread.Append(tx, in.Thread, message(thread.User, in.Body.Request)); err != nil || in.Body.Response == nil {
 			return err
 		}
-		_, err := thread.Append(tx, id, message(thread.Assistant, in.Response))
+		_, err := thread.Append(tx, in.Thread, message(thread.Assistant, in.Body.Response))
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return PostedTurn{}, err
 	}
-	p, err := ts.Turns(c.ctx, id, &thread.Query{Last: 1, At: res.Last})
+	p, err := thread.In(c.space).Turns(c.ctx, in.Thread, &thread.Query{Last: 1, At: res.Last})
 	if err != nil {
-		return nil, err
+		return PostedTurn{}, err
 	}
-	c.version(res.Last)
-	return p.Items[len(p.Items)-1], nil
+	return PostedTurn{Turn: *p.Items[len(p.Items)-1], Version: res.Last}, nil
 }
 
 func message(role string, blocks []NewBlock) thread.Message {
@@ -245,51 +230,50 @@ func message(role string, blocks []NewBlock) thread.Message {
 	return m
 }
 
-func (c *call) historyQuery() (*thread.Query, error) {
-	at, err := c.position("at")
-	if err != nil {
-		return nil, err
-	}
-	q := &thread.Query{Cursor: c.arg("cursor"), At: at}
-	for _, name := range []string{"last", "limit"} { // one word for it here, the other everywhere
-		if s := c.arg(name); s != "" {
-			n, err := strconv.Atoi(s)
-			if err != nil || n < 1 {
-				return nil, invalid(name, "%.40q is not a number from 1 to %d", s, thole.MaxPage)
-			}
-			q.Last = min(n, thole.MaxPage)
-		}
-	}
-	return q, nil
+type history struct {
+	ofThread
+	Last   int            `query:"last" min:"1" max:"1000" doc:"at most this many, the newest; default 50"`
+	Limit  int            `query:"limit" min:"1" max:"1000" doc:"the same as last"`
+	Cursor string         `query:"cursor" doc:"next_cursor of the page before: what is older"`
+	At     thole.Position `query:"at" doc:"as the history was at this position"`
 }
 
-func listMessages(c *call) (page[*thread.Message], error) {
-	q, err := c.historyQuery()
+func (in history) query() (*thread.Query, error) {
+	if in.Last > 0 && in.Limit > 0 {
+		return nil, invalid("limit", "and last are two names of one thing")
+	}
+	return &thread.Query{Cursor: in.Cursor, At: in.At, Last: in.Last + in.Limit}, nil
+}
+
+func listMessages(c *call, in history) (page[*thread.Message], error) {
+	q, err := in.query()
 	if err != nil {
 		return page[*thread.Message]{}, err
 	}
-	ts, id := c.threads()
-	p, err := ts.Messages(c.ctx, id, q)
+	p, err := thread.In(c.space).Messages(c.ctx, in.Thread, q)
 	return pageOf(p.Items, p.Next), err
 }
 
-func listTurns(c *call) (page[*thread.Turn], error) {
-	q, err := c.historyQuery()
+func listTurns(c *call, in history) (page[*thread.Turn], error) {
+	q, err := in.query()
 	if err != nil {
 		return page[*thread.Turn]{}, err
 	}
-	ts, id := c.threads()
-	p, err := ts.Turns(c.ctx, id, q)
+	p, err := thread.In(c.space).Turns(c.ctx, in.Thread, q)
 	return pageOf(p.Items, p.Next), err
 }
 
 // Compaction says what a summary stands for.
 type Compaction struct {
-	UpTo    string `json:"upto" jsonschema:"description=the last turn that the summary stands for"`
+	UpTo    string `json:"upto" doc:"the last turn that the summary stands for"`
 	Summary string `json:"summary"`
 }
 
-func compactThread(c *call, in Compaction) (none, error) {
-	ts, id := c.threads()
-	return none{}, ts.Compact(c.ctx, id, in.UpTo, in.Summary)
+type compactThreadIn struct {
+	ofThread
+	Body Compaction
+}
+
+func compactThread(c *call, in compactThreadIn) (none, error) {
+	return none{}, thread.In(c.space).Compact(c.ctx, in.Thread, in.Body.UpTo, in.Body.Summary)
 }

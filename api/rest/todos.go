@@ -20,7 +20,7 @@ func todoRoutes() []route {
 type Todos struct {
 	Items      []todo.Todo    `json:"items"`
 	Version    thole.Position `json:"version"`
-	NextCursor string         `json:"next_cursor" jsonschema:"description=empty unless a limit was given and more follows"`
+	NextCursor string         `json:"next_cursor" doc:"empty unless a limit was given and more follows"`
 }
 
 func todos(l todo.List) Todos {
@@ -43,10 +43,10 @@ func listTodos(c *call) (Todos, error) {
 
 // NewTodo is a todo to add or to put.
 type NewTodo struct {
-	ID       string        `json:"id,omitempty" jsonschema:"description=unique in its thread; default a new one"`
+	ID       string        `json:"id,omitempty" doc:"unique in its thread; default a new one"`
 	Content  string        `json:"content"`
-	Status   todo.Status   `json:"status,omitempty" jsonschema:"enum=pending,enum=in_progress,enum=completed,enum=cancelled"`
-	Priority todo.Priority `json:"priority,omitempty" jsonschema:"enum=high,enum=medium,enum=low"`
+	Status   todo.Status   `json:"status,omitempty" enum:"pending|in_progress|completed|cancelled"`
+	Priority todo.Priority `json:"priority,omitempty" enum:"high|medium|low"`
 }
 
 func (t NewTodo) todo() todo.Todo {
@@ -65,7 +65,7 @@ func addTodo(c *call, in NewTodo) (todo.Todo, error) {
 
 // NewTodos is a whole list.
 type NewTodos struct {
-	Items []todo.Todo `json:"items" jsonschema:"description=in order; times and actors are the store's to say"`
+	Items []todo.Todo `json:"items" doc:"in order; times and actors are the store's to say"`
 }
 
 func putTodos(c *call, in NewTodos) (Todos, error) {

@@ -2,32 +2,24 @@ package rest
 
 import (
 	"encoding/json"
-	"slices"
-
-	"github.com/invopop/jsonschema"
 
 	"github.com/thole-dev/thole/state/thread"
 )
 
 // RunBlock is a block that a run adds to its turn.
 type RunBlock struct {
-	ID string `json:"id,omitempty" jsonschema:"description=default: a new one; not of a block of type tool"`
-	NewBlock
-	Tool *ToolCall `json:"tool,omitempty" jsonschema:"description=of a block of type tool"`
-}
-
-// JSONSchemaExtend adds the type of block that only a run makes.
-func (RunBlock) JSONSchemaExtend(s *jsonschema.Schema) {
-	if typ, ok := s.Properties.Get("type"); ok {
-		typ.Enum = append(slices.Clone(typ.Enum), thread.ToolUse)
-	}
+	ID      string                     `json:"id,omitempty" doc:"default: a new one; not of a block of type tool"`
+	Type    string                     `json:"type" enum:"text|image|file|tool|code|reasoning|status|error|summary"`
+	Content string                     `json:"content,omitempty" doc:"text; of an image or file its URL or blob"`
+	Meta    map[string]json.RawMessage `json:"meta,omitempty"`
+	Tool    *ToolCall                  `json:"tool,omitempty" doc:"of a block of type tool"`
 }
 
 // ToolCall is the beginning of a tool's call.
 type ToolCall struct {
 	Name        string          `json:"name"`
 	Input       json.RawMessage `json:"input,omitempty"`
-	OperationID string          `json:"operation_id,omitempty" jsonschema:"description=pairs start and end for whoever watches"`
+	OperationID string          `json:"operation_id,omitempty" doc:"pairs start and end for whoever watches"`
 }
 
 // BlockID names a block.
@@ -43,28 +35,26 @@ func addBlock(c *call, in RunBlock) (BlockID, error) {
 	var id string
 	switch {
 	case in.Type == thread.ToolUse && in.Tool == nil:
-		err = invalid("tool", "is missing")
+		err = invalid("/tool", "is missing")
 	case in.Type == thread.ToolUse && in.ID != "":
-		err = invalid("id", "of a tool's block is the server's to choose")
+		err = invalid("/id", "of a tool's block is the server's to choose")
 	case in.Type == thread.ToolUse:
 		id, err = h.StartTool(c.ctx, in.Tool.Name, in.Tool.Input, in.Tool.OperationID)
 	case in.Tool != nil:
-		err = invalid("tool", "belongs to a block of type tool")
+		err = invalid("/tool", "belongs to a block of type tool")
 	default:
-		b := in.block()
-		b.ID = in.ID
-		id, err = h.Block(c.ctx, b)
+		id, err = h.Block(c.ctx, thread.Block{ID: in.ID, Type: in.Type, Content: in.Content, Meta: in.Meta})
 	}
 	return BlockID{ID: id}, err
 }
 
 // BlockChange is text that goes on a block, or the end of a tool's call.
 type BlockChange struct {
-	Offset *int   `json:"offset,omitempty" jsonschema:"description=where the text begins, in UTF-8 bytes; 0 begins the block"`
+	Offset *int   `json:"offset,omitempty" doc:"where the text begins, in UTF-8 bytes; 0 begins the block"`
 	Text   string `json:"text,omitempty"`
-	Type   string `json:"type,omitempty" jsonschema:"description=of a block that begins: text (default) reasoning or code"`
+	Type   string `json:"type,omitempty" doc:"of a block that begins: text (default) reasoning or code"`
 
-	Status string                     `json:"status,omitempty" jsonschema:"enum=done,enum=error,description=how a tool's call ended"`
+	Status string                     `json:"status,omitempty" enum:"done|error" doc:"how a tool's call ended"`
 	Result json.RawMessage            `json:"result,omitempty"`
 	Meta   map[string]json.RawMessage `json:"meta,omitempty"`
 }

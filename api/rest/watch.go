@@ -16,8 +16,8 @@ import (
 const maxWatched = 32
 
 // watchParams are the query parameters of every event stream.
-func watchParams() []param {
-	return []param{
+func watchParams() []oldParam {
+	return []oldParam{
 		{"after", "string", "resume after this position; empty: from the oldest event; absent: from now. Last-Event-ID goes before it"},
 		{"types", "string", "only these types, separated by commas; noun.* stands for any verb"},
 		{"channel", "string", "messages: the conversation (thread.*, message.*, run.*, tool.*); sync: everything else"},

@@ -38,20 +38,20 @@ func workerRoutes() []route {
 
 // NewClaim says whose runs a worker wants.
 type NewClaim struct {
-	Spaces      []string `json:"spaces" jsonschema:"description=at most 32"`
+	Spaces      []string `json:"spaces" doc:"at most 32"`
 	Agent       string   `json:"agent,omitempty"`
-	WaitSeconds float64  `json:"wait_seconds,omitempty" jsonschema:"description=up to 300; default 0"`
-	Worker      string   `json:"worker,omitempty" jsonschema:"description=the agent that takes it, for a run that names none"`
-	Holder      string   `json:"holder,omitempty" jsonschema:"description=who takes it, for people"`
+	WaitSeconds float64  `json:"wait_seconds,omitempty" doc:"up to 300; default 0"`
+	Worker      string   `json:"worker,omitempty" doc:"the agent that takes it, for a run that names none"`
+	Holder      string   `json:"holder,omitempty" doc:"who takes it, for people"`
 }
 
 // ClaimedRun is a run that the caller works on from now on.
 type ClaimedRun struct {
 	Space   string         `json:"space"`
 	Run     *run.Run       `json:"run"`
-	Turn    string         `json:"turn" jsonschema:"description=what it writes"`
-	Request []thread.Block `json:"request" jsonschema:"description=what the user asked for"`
-	Token   string         `json:"token" jsonschema:"description=goes into Thole-Fence"`
+	Turn    string         `json:"turn" doc:"what it writes"`
+	Request []thread.Block `json:"request" doc:"what the user asked for"`
+	Token   string         `json:"token" doc:"goes into Thole-Fence"`
 }
 
 func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
@@ -237,14 +237,14 @@ func beatRun(c *call) (*run.Run, error) {
 
 // NewWait says what a run waits for.
 type NewWait struct {
-	Name        string  `json:"name" jsonschema:"description=of the signal"`
-	WaitSeconds float64 `json:"wait_seconds,omitempty" jsonschema:"description=how long this request may take, 1 to 300; default 30. The run has status waiting until its worker goes on with something else"`
+	Name        string  `json:"name" doc:"of the signal"`
+	WaitSeconds float64 `json:"wait_seconds,omitempty" doc:"how long this request may take, 1 to 300; default 30. The run has status waiting until its worker goes on with something else"`
 }
 
 // Signalled is what came of a wait.
 type Signalled struct {
-	Arrived bool            `json:"arrived" jsonschema:"description=false: not yet; call again"`
-	Data    json.RawMessage `json:"data,omitempty" jsonschema:"description=the signal's; it is taken from the run with this answer; a repeat under the same Idempotency-Key gets it again"`
+	Arrived bool            `json:"arrived" doc:"false: not yet; call again"`
+	Data    json.RawMessage `json:"data,omitempty" doc:"the signal's; it is taken from the run with this answer; a repeat under the same Idempotency-Key gets it again"`
 }
 
 // errNotYet ends a wait whose signal did not come in time.
@@ -279,9 +279,9 @@ func waitRun(c *call, in NewWait) (Signalled, error) {
 
 // RunEnd is how a run ends.
 type RunEnd struct {
-	Status string               `json:"status" jsonschema:"enum=succeeded,enum=failed"`
-	Error  string               `json:"error,omitempty" jsonschema:"description=why it failed"`
-	Usage  map[string]run.Usage `json:"usage,omitempty" jsonschema:"description=by model, at most 64; added to what was reported before"`
+	Status string               `json:"status" enum:"succeeded|failed"`
+	Error  string               `json:"error,omitempty" doc:"why it failed"`
+	Usage  map[string]run.Usage `json:"usage,omitempty" doc:"by model, at most 64; added to what was reported before"`
 }
 
 func finishRun(c *call, in RunEnd) (*run.Run, error) {

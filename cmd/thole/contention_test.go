@@ -194,7 +194,7 @@ func messages(s *servertest.Server, thread string) (texts []string) {
 			Items []struct{ Blocks []struct{ Content string } }
 			Next  string `json:"next_cursor"`
 		}
-		s.Must("GET", thread+"/messages?last=500&cursor="+cursor, nil, &page)
+		s.Must("GET", thread+"/messages?last=500"+servertest.After(cursor), nil, &page)
 		for _, m := range page.Items {
 			texts = append(texts, m.Blocks[0].Content)
 		}

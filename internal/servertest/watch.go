@@ -81,6 +81,14 @@ func readFrames(body io.Reader, fn func(Frame) error) error {
 	}
 }
 
+// After is the parameter that asks for the page that a cursor leads to; "": the first.
+func After(cursor string) string {
+	if cursor == "" {
+		return ""
+	}
+	return "&cursor=" + cursor
+}
+
 // Events returns all events of a space, oldest first, as they are on the wire.
 func (s *Server) Events(space string) []Event {
 	s.T.Helper()
@@ -90,7 +98,7 @@ func (s *Server) Events(space string) []Event {
 			Items []json.RawMessage `json:"items"`
 			Next  string            `json:"next_cursor"`
 		}
-		s.Must("GET", "/v1/spaces/"+space+"/events?limit=1000&cursor="+cursor, nil, &page)
+		s.Must("GET", "/v1/spaces/"+space+"/events?limit=1000"+After(cursor), nil, &page)
 		for _, raw := range page.Items {
 			all = append(all, decodeEvent(s.T, raw))
 		}

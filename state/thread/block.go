@@ -110,9 +110,9 @@ type Turn struct {
 
 // Usage counts the tokens of calls to a model.
 type Usage struct {
-	InputTokens  int64 `json:"input_tokens"`
-	OutputTokens int64 `json:"output_tokens"`
-	TotalTokens  int64 `json:"total_tokens"`
+	InputTokens  int64 `json:"input_tokens" optional:"it is 0"`
+	OutputTokens int64 `json:"output_tokens" optional:"it is 0"`
+	TotalTokens  int64 `json:"total_tokens" optional:"it is the sum of the others"`
 }
 
 // Add adds v to u. A v without a total counts as input plus output.

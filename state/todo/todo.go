@@ -42,10 +42,10 @@ const (
 
 // Todo is one item of a list.
 type Todo struct {
-	ID       string    `json:"id"` // unique in its thread; given by the caller, or todo_…
+	ID       string    `json:"id" optional:"it gets a new one"` // unique in its thread; given by the caller, or todo_…
 	Content  string    `json:"content"`
-	Status   Status    `json:"status"`   // default pending
-	Priority Priority  `json:"priority"` // default medium
+	Status   Status    `json:"status" default:"pending" enum:"pending|in_progress|completed|cancelled"`
+	Priority Priority  `json:"priority" default:"medium" enum:"high|medium|low"`
 	Created  time.Time `json:"created_at,omitzero"`
 	Updated  time.Time `json:"updated_at,omitzero"`
 	Actor    string    `json:"actor,omitempty"` // who changed it last
@@ -172,8 +172,8 @@ func (t *Todos) Set(ctx context.Context, thread string, todos []Todo, opts *Opti
 // Patch is what to change of a todo; nil leaves a field as it is.
 type Patch struct {
 	Content  *string   `json:"content,omitempty"`
-	Status   *Status   `json:"status,omitempty"`
-	Priority *Priority `json:"priority,omitempty"`
+	Status   *Status   `json:"status,omitempty" enum:"pending|in_progress|completed|cancelled"`
+	Priority *Priority `json:"priority,omitempty" enum:"high|medium|low"`
 }
 
 // Update changes one todo and returns it as it is now. Errors: ErrNotFound (the

@@ -1,0 +1,260 @@
+package rest
+
+// An operation is one value: what it is called, who may do it, what it takes and
+// gives, and how it fails. The mux, the checks before a handler, the binding of
+// parameters, the OpenAPI document and the page /docs are all made from it.
+//
+// How to write one (or convert a route): threads.go is the example.
+//
+//  1. One struct for what it takes. Fields are tagged path:"thread",
+//     query:"limit" or header:"If-Match"; the body is the field Body, of a type
+//     with json tags (body:"optional" if it may be left out). The words default,
+//     min, max, enum, example and doc are tags of their own, read by package
+//     shape; they are checked before the handler runs and shown in the document.
+//     What many take is embedded: ofThread, paging, ifMatch, precondition.
+//     {space} is bound to c.space.
+//  2. One type for what it gives; nothing is none. Its member version, or the
+//     field tagged header:"ETag", becomes the ETag, and a GET that has one
+//     honours If-None-Match. location says where what was made is.
+//  3. The handler is func(*call, In) (Out, error), wrapped by does; one that
+//     answers with an event stream is func(*call, In) error, wrapped by streams,
+//     with a struct of its own. It reads nothing else of the request.
+//  4. failures lists the errors that mean something particular here; the usual
+//     ones (no token, no grant, no thread, a failed precondition, …) are added.
+//  5. Take out what the framework does now: c.arg, c.limit, c.position, c.time,
+//     c.flag, c.has, c.seconds, c.version, c.created, c.versionOf, c.condition,
+//     c.fence, checks that a member is there, seconds of bodies with bounds.
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/shape"
+)
+
+// handler is a function with the types of what it takes and gives.
+type handler struct {
+	in, out reflect.Type
+	serve   func(*call) (any, error)
+	*input  // compiled of in
+}
+
+// does makes a handler of a function.
+func does[In, Out any](fn func(*call, In) (Out, error)) handler {
+	return handler{
+		in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](),
+		serve: func(c *call) (any, error) {
+			in := new(In)
+			if err := c.bind(reflect.ValueOf(in).Elem()); err != nil {
+				return nil, err
+			}
+			return fn(c, *in)
+		},
+	}
+}
+
+// streams makes a handler of a function that answers with an event stream.
+func streams[In any](fn func(*call, In) error) handler {
+	h := does(func(c *call, in In) (sent, error) { return sent{}, fn(c, in) })
+	h.out = nil
+	return h
+}
+
+// input is what a handler takes.
+type input struct {
+	params []*param
+	body   *body // nil: none
+}
+
+// param is a parameter of an operation.
+type param struct {
+	*shape.Field
+	in    string // path, query or header
+	empty string // what its empty value means; "": it is refused
+}
+
+// body is what a handler takes beside its parameters.
+type body struct {
+	index    []int
+	shape    *shape.Shape // nil: not JSON of a shape
+	optional bool         // an empty one stands for {}
+	media    string       // of what is not JSON; it is an io.Reader
+}
+
+// mistake is a mistake in the table of operations.
+func (rt *route) mistake(format string, args ...any) {
+	panic(fmt.Sprintf("operation %s (%s %s): ", rt.id, rt.method, rt.path) + fmt.Sprintf(format, args...))
+}
+
+// compile reads the types of the operation's handlers.
+func (rt *route) compile(set *shape.Set) {
+	for _, h := range []*handler{&rt.does, &rt.streams} {
+		if h.serve == nil {
+			continue
+		}
+		h.input = new(input)
+		rt.addFields(h.input, set, h.in, nil)
+		for _, m := range pathParam.FindAllStringSubmatch(rt.path, -1) {
+			if m[1] != "space" && !slices.ContainsFunc(h.params, func(p *param) bool { return p.in == "path" && p.Name == m[1] }) {
+				rt.mistake("nothing takes {%s}", m[1])
+			}
+		}
+	}
+	if rt.does.out == nil {
+		return
+	}
+	rt.version = versionOf(rt.does.out)
+	if rt.location != "" {
+		rt.place = rt.compilePlace(set)
+	}
+}
+
+func (rt *route) addFields(in *input, set *shape.Set, t reflect.Type, index []int) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		f.Index = append(slices.Clone(index), i)
+		tagged := false
+		for _, where := range []string{"path", "query", "header"} {
+			name := f.Tag.Get(where)
+			if name == "" {
+				continue
+			}
+			p := &param{Field: set.Field(f), in: where, empty: f.Tag.Get("empty")}
+			p.Name, p.Required = name, where == "path" || name == "Thole-Fence"
+			if p.Default != "" {
+				if err := p.Parse(p.Default, reflect.New(f.Type).Elem()); err != nil {
+					rt.mistake("the default of %s %v", name, err)
+				}
+			}
+			in.params, tagged = append(in.params, p), true
+		}
+		switch {
+		case tagged:
+		case f.Name == "Body":
+			in.body = &body{index: f.Index, optional: f.Tag.Get("body") == "optional"}
+			if f.Type == reflect.TypeFor[io.Reader]() {
+				in.body.media = f.Tag.Get("body")
+			} else {
+				in.body.shape = set.Of(f.Type)
+			}
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			rt.addFields(in, set, f.Type, f.Index)
+		default:
+			rt.mistake("the field %s is no parameter and not the body", f.Name)
+		}
+	}
+}
+
+// param returns the parameter of that name; nil: there is none.
+func (in *input) param(where, name string) *param {
+	for _, p := range in.params {
+		if p.in == where && p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// names are those of the parameters that are in the query or elsewhere.
+func (in *input) names(where string) (all []string) {
+	for _, p := range in.params {
+		if p.in == where {
+			all = append(all, p.Name)
+		}
+	}
+	return all
+}
+
+// versionOf returns the index of the field that holds a type's version; nil: it has
+// none.
+func versionOf(t reflect.Type) []int {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Type == reflect.TypeFor[thole.Position]() && (name == "version" || f.Tag.Get("header") == "ETag") {
+			return f.Index
+		}
+	}
+	return nil
+}
+
+// field returns a field of what a handler gave, which may be a pointer.
+func field(v any, index []int) reflect.Value {
+	out := reflect.ValueOf(v)
+	for out.Kind() == reflect.Pointer {
+		out = out.Elem()
+	}
+	return out.FieldByIndex(index)
+}
+
+// place is a path that is made of the request's and what a handler gave.
+type place []placePart
+
+type placePart struct {
+	text  string // as it is
+	path  string // else a parameter of the path
+	index []int  // else a field of the answer
+}
+
+// compilePlace reads location: a path whose {names} are those of the operation's
+// path or, if it has none of that name, members of what its handler gives.
+func (rt *route) compilePlace(set *shape.Set) (all place) {
+	given, rest := set.Of(rt.does.out), rt.location
+	for rest != "" {
+		before, name, found := strings.Cut(rest, "{")
+		all = append(all, placePart{text: before})
+		if !found {
+			break
+		}
+		name, rest, _ = strings.Cut(name, "}")
+		part := placePart{path: name}
+		if !strings.Contains(rt.path, "{"+name) {
+			f := given.Lookup(name)
+			if f == nil {
+				rt.mistake("%s has no member %s", given.Type, name)
+			}
+			part = placePart{index: f.Index}
+		}
+		all = append(all, part)
+	}
+	return all
+}
+
+// headersOf sets what an answer's headers say of it.
+func (c *call) headersOf(v any) {
+	h := c.w.Header()
+	if index := c.route.version; index != nil {
+		if at := field(v, index).Interface().(thole.Position); !at.IsZero() {
+			h.Set("ETag", etag(at.String()))
+		}
+	}
+	if c.route.place != nil {
+		h.Set("Location", c.route.place.of(c.r, v))
+	}
+}
+
+func (p place) of(r *http.Request, v any) string {
+	var b strings.Builder
+	for _, part := range p {
+		switch {
+		case part.path != "":
+			b.WriteString(url.PathEscape(r.PathValue(part.path)))
+		case part.index != nil:
+			b.WriteString(url.PathEscape(field(v, part.index).String()))
+		default:
+			b.WriteString(part.text)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,178 @@
+// Package shape knows what JSON a Go type stands for. From one description, made
+// once from the type and the tags of its fields, come the strict decoding of
+// requests and the JSON Schemas of the OpenAPI document, so that the two agree.
+//
+// A field's name and whether it may be left out are as encoding/json has them: it
+// may be with omitempty or omitzero. These tags say more, each in words of its own:
+//
+//	doc:"what it is"          example:"a value"      default:"what is meant without it"
+//	enum:"all|its|values"     min:"0.001" max:"30"   of a number; of a text or a list: its length
+//	optional:"what is done without it", for a member that is always given, and may be left out
+//
+// A default is put in when the member of the outermost object is missing.
+package shape
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The kinds of JSON.
+const (
+	Any     = "" // whatever is JSON, null included
+	Object  = "object"
+	Array   = "array"
+	String  = "string"
+	Integer = "integer"
+	Number  = "number"
+	Boolean = "boolean"
+)
+
+// Shape is what JSON a Go type stands for.
+type Shape struct {
+	Type   reflect.Type
+	Kind   string
+	Doc    string
+	Format string // of a string, as JSON Schema has it
+	Fields []*Field
+	Elem   *Shape // of a list, or of a map's values
+	byName map[string]int
+}
+
+// Field is a member of an object, or a parameter.
+type Field struct {
+	Name         string
+	Shape        *Shape
+	Always       bool // it is there in whatever is given
+	Required     bool // it must be there in what is taken
+	Doc, Example string
+	Default      string // "": none
+	Optional     string // what is done without it; "": nothing is said
+	Enum         []string
+	Min, Max     *float64
+	Index        []int // of the field, as reflect.Value.FieldByIndex takes it
+}
+
+// IsMap reports whether the shape is an object whose names are not known.
+func (s *Shape) IsMap() bool { return s.Kind == Object && s.Elem != nil }
+
+// Set makes shapes, each type's once. It is not for concurrent use; its shapes are.
+type Set struct{ shapes map[reflect.Type]*Shape }
+
+// NewSet returns a set that knows some types beforehand: those whose JSON is not
+// what their Go kind suggests.
+func NewSet(known ...*Shape) *Set {
+	s := &Set{shapes: map[reflect.Type]*Shape{
+		reflect.TypeFor[time.Time]():       {Type: reflect.TypeFor[time.Time](), Kind: String, Format: "date-time"},
+		reflect.TypeFor[json.RawMessage](): {Type: reflect.TypeFor[json.RawMessage](), Kind: Any, Doc: "any JSON"},
+		reflect.TypeFor[json.Number]():     {Type: reflect.TypeFor[json.Number](), Kind: Number},
+		reflect.TypeFor[[]byte]():          {Type: reflect.TypeFor[[]byte](), Kind: String, Format: "byte", Doc: "base64"},
+	}}
+	for _, k := range known {
+		s.shapes[k.Type] = k
+	}
+	return s
+}
+
+// Of returns the shape of t, or of what t points to. It panics if no JSON stands
+// for t, or a tag cannot be read: both are mistakes in the program.
+func (set *Set) Of(t reflect.Type) *Shape {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if s := set.shapes[t]; s != nil { // also of a type that holds itself
+		return s
+	}
+	s := &Shape{Type: t}
+	set.shapes[t] = s
+	ptr := reflect.New(t).Interface()
+	_, isText := ptr.(encoding.TextUnmarshaler)
+	_, isJSON := ptr.(json.Unmarshaler)
+	switch kind := t.Kind(); {
+	case isText:
+		s.Kind = String
+	case isJSON || kind == reflect.Interface:
+	case kind == reflect.Struct:
+		s.Kind, s.byName = Object, make(map[string]int)
+		set.addFields(s, t, nil)
+	case kind == reflect.Map:
+		s.Kind, s.Elem = Object, set.Of(t.Elem())
+	case kind == reflect.Slice:
+		s.Kind, s.Elem = Array, set.Of(t.Elem())
+	case kind == reflect.String:
+		s.Kind = String
+	case kind == reflect.Bool:
+		s.Kind = Boolean
+	case kind == reflect.Float64:
+		s.Kind = Number
+	case kind == reflect.Int || kind == reflect.Int64:
+		s.Kind = Integer
+	default:
+		panic(fmt.Sprintf("shape: no JSON stands for %v", t))
+	}
+	return s
+}
+
+// addFields adds the members that t's fields stand for, embedded structs included.
+func (set *Set) addFields(s *Shape, t reflect.Type, index []int) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		at := append(slices.Clone(index), i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+			continue
+		case f.Anonymous && name == "":
+			set.addFields(s, f.Type, at)
+			continue
+		case !f.IsExported():
+			continue
+		case name == "":
+			name = f.Name
+		}
+		field := set.Field(f)
+		field.Name, field.Index = name, at
+		field.Always = !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero")
+		field.Required = field.Always && field.Default == "" && field.Optional == ""
+		s.byName[name] = len(s.Fields)
+		s.Fields = append(s.Fields, field)
+	}
+}
+
+// Field reads what the tags of a field say.
+func (set *Set) Field(f reflect.StructField) *Field {
+	out := &Field{
+		Name: f.Name, Shape: set.Of(f.Type), Index: f.Index,
+		Doc: f.Tag.Get("doc"), Example: f.Tag.Get("example"), Default: f.Tag.Get("default"), Optional: f.Tag.Get("optional"),
+	}
+	if enum := f.Tag.Get("enum"); enum != "" {
+		out.Enum = strings.Split(enum, "|")
+	}
+	number := func(tag string) *float64 {
+		text := f.Tag.Get(tag)
+		if text == "" {
+			return nil
+		}
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			panic(fmt.Sprintf("shape: %s: %s:%q is not a number", f.Name, tag, text))
+		}
+		return &n
+	}
+	out.Min, out.Max = number("min"), number("max")
+	return out
+}
+
+// Lookup returns the member of that name; nil: there is none.
+func (s *Shape) Lookup(name string) *Field {
+	if i, ok := s.byName[name]; ok {
+		return s.Fields[i]
+	}
+	return nil
+}
