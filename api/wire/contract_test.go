@@ -125,7 +125,10 @@ func TestOnPostgreSQLAsWell(t *testing.T) {
 	effort.AllOnly(t)
 	effort.SlowUnderRace(t)
 	t.Run("contract", func(t *testing.T) { backendtest.Run(t, overPostgres) })
-	t.Run("model", func(t *testing.T) { backendtest.Model(t, overPostgres, 0) })
+	t.Run("model", func(t *testing.T) {
+		effort.SoakOnly(t)
+		backendtest.Model(t, overPostgres, 0)
+	})
 	t.Run("broken", func(t *testing.T) {
 		effort.SoakOnly(t)
 		backendtest.RejectBroken(t, overPostgres)

@@ -62,6 +62,7 @@ func TestItKeepsTheContractOfBackends(t *testing.T) {
 
 // Here files are written all the time, and a segment holds few commits.
 func TestItKeepsTheContractWithSmallSegmentsAndNoLag(t *testing.T) {
+	effort.AllOnly(t)
 	effort.SlowUnderRace(t)
 	backendtest.Run(t, harness(filestore.Options{Lag: time.Nanosecond, SegmentBytes: 1000}))
 }

@@ -55,6 +55,7 @@ func TestItKeepsTheContractOfBackends(t *testing.T) {
 }
 
 func TestWhatBreaksTheContractIsRejected(t *testing.T) {
+	effort.AllOnly(t)
 	effort.SlowUnderRace(t)
 	backendtest.RejectBroken(t, fresh)
 }

@@ -38,17 +38,20 @@ func backends() []backend {
 	case effort.Race:
 		return []backend{all[0], all[4]}
 	case effort.All():
-		return all[:4]
+		return []backend{all[0], all[1], all[3]}
 	}
-	return append(all[:3:3], all[4])
+	return all[:2]
 }
 
-// deep are those on which a promise is tested whose test takes long on each.
+// deep are those for a promise whose test takes long.
 func deep() []backend {
-	if effort.Soak() {
+	switch {
+	case effort.Soak():
 		return backends()
+	case effort.All():
+		return []backend{{"sqlite", sqlite}}
 	}
-	return []backend{{"sqlite", sqlite}}
+	return []backend{{"mem", mem}}
 }
 
 // kept is a memory backend that outlives the Store on it, so that it can be

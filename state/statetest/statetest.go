@@ -58,9 +58,9 @@ func Each(t *testing.T, promise func(t *testing.T, e *Env)) {
 	})
 }
 
-// Deep is Each for a promise whose test takes long: it runs on SQLite only, and on
-// all backends of Each in the long form that make soak runs. It is not counted in
-// the matrix.
+// Deep is Each for a promise whose test takes long: it runs in memory in a plain go
+// test, on SQLite in make test, and on all backends in make soak. It is not counted
+// in the matrix.
 func Deep(t *testing.T, promise func(t *testing.T, e *Env)) {
 	t.Helper()
 	on(t, deep(), promise)
