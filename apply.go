@@ -19,7 +19,7 @@ import (
 // and when ctx ends, it is unknown which commits were. Bytes are copied.
 func (s *Store) Apply(ctx context.Context, batch []Commit) ([]Result, error) {
 	results := make([]Result, len(batch))
-	var all []*pending
+	commits, sizes := make([]Commit, 0, len(batch)), make([]int, 0, len(batch))
 	for i := range batch {
 		c := batch[i].Clone()
 		size, err := checkRawCommit(&c)
@@ -27,20 +27,21 @@ func (s *Store) Apply(ctx context.Context, batch []Commit) ([]Result, error) {
 			results[i].Err = fmt.Errorf("commit to %.80q: %w", c.Space, err)
 			continue
 		}
-		all = append(all, &pending{ctx: ctx, commit: c, size: size, done: make(chan struct{})})
+		commits, sizes = append(commits, c), append(sizes, size)
 	}
-	if len(all) == 0 && len(batch) > 0 {
+	if len(commits) == 0 && len(batch) > 0 {
 		return nil, results[0].Err
 	}
-	for _, p := range all {
-		s.observed(p.commit.Now, p.commit.Space, "commit")
+	for i := range commits {
+		s.observed(commits[i].Now, commits[i].Space, "commit")
 	}
-	if err := s.batch.commitAll(ctx, all); err != nil {
+	applied, err := s.commits.CommitAll(ctx, commits, sizes)
+	if err != nil {
 		return nil, err
 	}
 	for i := range results {
 		if results[i].Err == nil {
-			results[i], all = all[0].outcome(), all[1:]
+			results[i], applied = applied[0], applied[1:]
 		}
 	}
 	return results, nil
@@ -54,8 +55,8 @@ func (s *Store) Purge(ctx context.Context, space string, p Purge) error {
 	}
 	err := s.backend.Purge(ctx, space, p)
 	// After an error, too: it may have removed what was named and failed behind.
-	s.cache.dropSpace(space)
-	s.memo.dropSpace(space)
+	s.records.DropSpace(space)
+	s.projections.DropSpace(space)
 	s.hubs.reset(space)
 	s.taps.touch(space)
 	return err

@@ -145,7 +145,7 @@ type turn struct {
 }
 
 // BenchmarkLoadLast50 loads the newest 50 turns of 400 bytes of one of many
-// threads that now and then get another one, with a Memo and without.
+// threads that now and then get another one, with a Projection and without.
 func BenchmarkLoadLast50(b *testing.B) {
 	apply := func(s []turn, e thole.Event) ([]turn, error) {
 		var t turn
@@ -153,7 +153,7 @@ func BenchmarkLoadLast50(b *testing.B) {
 		s = append(s[:len(s):len(s)], t)
 		return s[max(0, len(s)-50):], err
 	}
-	memo := thole.Memo[[]turn]{Name: "bench.tail", Apply: apply, Size: func(s []turn) int { return 500 * len(s) }}
+	kept := thole.Projection[[]turn]{Name: "bench.tail", Apply: apply, Size: func(s []turn) int { return 500 * len(s) }}
 	for _, threads := range []int{1, 1000} {
 		sp := openOn(b, memstore.New(), &thole.Options{Sweep: -1}).Space("project:shop")
 		add := func(thread string) {
@@ -169,7 +169,7 @@ func BenchmarkLoadLast50(b *testing.B) {
 		for i := range threads * 50 {
 			add(fmt.Sprintf("thread/%d", i%threads))
 		}
-		load := func(thread string, memoized bool) error {
+		load := func(thread string, projected bool) error {
 			head, err := sp.Get(context.Background(), thread)
 			if err != nil {
 				return err
@@ -186,21 +186,21 @@ func BenchmarkLoadLast50(b *testing.B) {
 				}
 				return out, err
 			}
-			if memoized {
-				_, err = memo.At(context.Background(), sp, thread, head.Version, cold)
+			if projected {
+				_, err = kept.At(context.Background(), sp, thread, head.Version, cold)
 			} else {
 				_, err = cold(context.Background())
 			}
 			return err
 		}
-		for _, memoized := range []bool{false, true} {
-			b.Run(fmt.Sprintf("threads=%d/memo=%v", threads, memoized), func(b *testing.B) {
+		for _, projected := range []bool{false, true} {
+			b.Run(fmt.Sprintf("threads=%d/kept=%v", threads, projected), func(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
 					thread := fmt.Sprintf("thread/%d", i%threads)
 					if i%10 == 9 {
 						add(thread)
 					}
-					if err := load(thread, memoized); err != nil {
+					if err := load(thread, projected); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -50,10 +50,10 @@ func withCanary(t *testing.T, sp *thole.Space, n int) (first, last thole.Positio
 	return first, last
 }
 
-func TestAMemoForgetsWhatAnotherProcessErased(t *testing.T) {
+func TestAProjectionForgetsWhatAnotherProcessErased(t *testing.T) {
 	ours, theirs := twoStores(t)
 	first, last := withCanary(t, ours, 3)
-	memo := thole.Memo[[]string]{
+	texts := thole.Projection[[]string]{
 		Name: "texts",
 		Apply: func(s []string, e thole.Event) ([]string, error) {
 			return append(s[:len(s):len(s)], string(e.Data)), nil
@@ -70,7 +70,7 @@ func TestAMemoForgetsWhatAnotherProcessErased(t *testing.T) {
 		return s, nil
 	}
 	for _, want := range []string{`"` + canary + `"`, ""} {
-		got, err := memo.At(t.Context(), ours, "app/s", last, load)
+		got, err := texts.At(t.Context(), ours, "app/s", last, load)
 		if err != nil || len(got) != 3 || got[0] != want {
 			t.Fatalf("got %q, %v; want %q first", got, err, want)
 		}
@@ -123,17 +123,17 @@ func (p purging) Purge(ctx context.Context, space string, what thole.Purge) erro
 
 // What a process reads after an erasure was noted, and before it is done, counts no more
 // once it is done.
-func TestAMemoForgetsWhatItReadDuringAnErasure(t *testing.T) {
+func TestAProjectionForgetsWhatItReadDuringAnErasure(t *testing.T) {
 	backend := memstore.New()
 	ours := openOn(t, kept{backend}, nil).Space("project:shop")
 	first, last := withCanary(t, ours, 1)
-	memo := thole.Memo[string]{
+	texts := thole.Projection[string]{
 		Name:  "text",
 		Apply: func(_ string, e thole.Event) (string, error) { return string(e.Data), nil },
 		Size:  func(s string) int { return len(s) },
 	}
 	at := func() string {
-		got, err := memo.At(t.Context(), ours, "app/s", last, func(ctx context.Context) (s string, err error) {
+		got, err := texts.At(t.Context(), ours, "app/s", last, func(ctx context.Context) (s string, err error) {
 			page, err := ours.Read(ctx, thole.ReadQuery{Stream: "app/s"})
 			for _, e := range page.Events {
 				s = string(e.Data)

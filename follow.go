@@ -10,7 +10,7 @@ import (
 // poll keeps hubs in step with writers in other processes: on every hint, and
 // every so often without one.
 func (s *Store) poll(ctx context.Context) {
-	lanes := newLanes(s.batch, func(_ int, names []string) []string {
+	workers := s.commits.Workers(func(_ int, names []string) []string {
 		for part := range slices.Chunk(names, 500) {
 			s.follow(ctx, part)
 		}
@@ -28,7 +28,7 @@ func (s *Store) poll(ctx context.Context) {
 		case <-tick.C:
 			names = s.hubs.names()
 		}
-		lanes.do(&s.tasks, names)
+		workers.Do(&s.tasks, names)
 	}
 }
 

@@ -351,7 +351,7 @@ func (h *hub) beyond(last Position) (more, wait bool) {
 		return true, false
 	}
 	h.space.store.hubs.postpone(h.space.name)
-	batch := h.space.store.batch.busy(h.space.name)
+	batch := h.space.store.commits.Busy(h.space.name)
 	if h.batch == 0 {
 		h.batch = batch
 	}

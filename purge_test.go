@@ -29,14 +29,14 @@ func TestWhatAPurgeRemovedIsGoneFromMemoryThoughItFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	memo := thole.Memo[[]string]{
+	kept := thole.Projection[[]string]{
 		Name:  "test.secrets",
 		Apply: func(s []string, e thole.Event) ([]string, error) { return append(slices.Clip(s), string(e.Data)), nil },
 		Size:  func([]string) int { return 1 },
 	}
 	read := func() []string {
 		t.Helper()
-		got, err := memo.At(t.Context(), sp, "app/s", res.Last, func(ctx context.Context) (all []string, err error) {
+		got, err := kept.At(t.Context(), sp, "app/s", res.Last, func(ctx context.Context) (all []string, err error) {
 			for e, err := range sp.Events(ctx, thole.ReadQuery{Stream: "app/s"}) {
 				if err != nil {
 					return nil, err

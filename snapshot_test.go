@@ -79,11 +79,11 @@ func TestAnErasureIsFinishedThoughItsProcessWasKilled(t *testing.T) {
 				theirs := openOn(t, kept{backend}, nil).Space("project:shop")
 				first, last := withCanary(t, ours, 3)
 				putFor(t, ours, thole.SnapshotKey("app/s", "1"), canary, time.Hour, false)
-				memo := thole.Memo[[]string]{Name: "texts",
+				kept := thole.Projection[[]string]{Name: "texts",
 					Apply: func(s []string, e thole.Event) ([]string, error) { return append(slices.Clip(s), string(e.Data)), nil },
 					Size:  func([]string) int { return 100 }}
 				read := func() []string {
-					all, err := memo.At(t.Context(), theirs, "app/s", last, func(ctx context.Context) (all []string, err error) {
+					all, err := kept.At(t.Context(), theirs, "app/s", last, func(ctx context.Context) (all []string, err error) {
 						for e, err := range theirs.Events(ctx, thole.ReadQuery{Stream: "app/s"}) {
 							if err != nil {
 								return nil, err

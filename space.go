@@ -129,7 +129,7 @@ func (sp *Space) commitWith(ctx context.Context, c Commit, answer json.RawMessag
 		if err != nil {
 			return Result{}, fmt.Errorf("commit to %s: %w", sp.name, err)
 		}
-		res, err := sp.store.batch.commit(ctx, whole, size)
+		res, err := sp.store.commits.Commit(ctx, whole, size)
 		switch {
 		case err != nil:
 			return Result{}, fmt.Errorf("commit to %s: %w", sp.name, err)

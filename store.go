@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/thole-dev/thole/internal/cache"
+	"github.com/thole-dev/thole/internal/groupcommit"
 	"github.com/thole-dev/thole/journal"
 )
 
@@ -29,9 +31,9 @@ type Options struct {
 	RingBytes int
 	// CacheRecords bounds the records kept in memory for updates. Default 65,536.
 	CacheRecords int
-	// MemoBytes bounds, about, what Memos keep in memory. Default 128 MiB: the
+	// ProjectionBytes bounds, about, what Projections keep in memory. Default 128 MiB: the
 	// newest turns of a thousand threads and more.
-	MemoBytes int
+	ProjectionBytes int
 	// Logger hears of background faults. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -40,19 +42,19 @@ type Options struct {
 // validation, group commit, idempotency, expiry, watching. It is safe for
 // concurrent use.
 type Store struct {
-	backend  journal.Backend
-	opts     Options
-	log      *slog.Logger
-	clock    *clock
-	ahead    ahead // what was seen of clocks that are ahead of this machine's
-	beats    beats // of such clocks
-	batch    *shards
-	cache    *recordCache
-	memo     *memo
-	turns    turns
-	hubs     *hubs
-	expiry   *expiry
-	concepts *Concepts
+	backend     journal.Backend
+	opts        Options
+	log         *slog.Logger
+	clock       *clock
+	ahead       ahead // what was seen of clocks that are ahead of this machine's
+	beats       beats // of such clocks
+	commits     *groupcommit.Committer
+	records     *cache.Records
+	projections *cache.Projections
+	turns       turns
+	hubs        *hubs
+	expiry      *expiry
+	concepts    *Concepts
 
 	exchange *exchange // of broadcasts
 	taps     taps      // who hears of every space
@@ -75,7 +77,7 @@ func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error)
 	setDefault(&o.Sweep, time.Second)
 	setDefault(&o.RingBytes, 4<<20)
 	setDefault(&o.CacheRecords, 1<<16)
-	setDefault(&o.MemoBytes, 128<<20)
+	setDefault(&o.ProjectionBytes, 128<<20)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -87,11 +89,11 @@ func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error)
 	s := &Store{
 		backend: b, opts: o, log: o.Logger, stop: stop,
 		concepts: concepts, clock: newClock(o.Now),
-		cache: newRecordCache(o.CacheRecords),
-		memo:  newMemo(o.MemoBytes),
-		hubs:  newHubs(),
-		ahead: ahead{by: make(map[string]time.Duration)},
-		beats: beats{strange: make(map[recordName]sight)},
+		records:     cache.NewRecords(o.CacheRecords),
+		projections: cache.NewProjections(o.ProjectionBytes),
+		hubs:        newHubs(),
+		ahead:       ahead{by: make(map[string]time.Duration)},
+		beats:       beats{strange: make(map[recordName]sight)},
 	}
 	s.exchange = newExchange(s, background.Done())
 	s.expiry = newExpiry(s)
@@ -99,8 +101,8 @@ func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error)
 		stop()
 		return nil, errors.Join(err, b.Close())
 	}
-	s.batch = newShards(b, s.written, s.hubs.resume)
-	s.tasks.Go(func() { s.batch.run() })
+	s.commits = groupcommit.New(b, s.written, s.hubs.resume)
+	s.tasks.Go(func() { s.commits.Run() })
 	s.tasks.Go(func() { s.poll(background) })
 	can := b.Capabilities()
 	if can.Hints != nil {
@@ -160,7 +162,7 @@ func (s *Store) Space(name string) *Space {
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.stop()
-		s.batch.close()
+		s.commits.Close()
 		s.hubs.close()
 		s.tasks.Wait()
 		s.err = s.backend.Close()
@@ -172,13 +174,13 @@ func (s *Store) Close() error {
 // it.
 func (s *Store) written(batch []Commit, results []Result, err error) {
 	if err == nil {
-		s.cache.committed(batch, results)
+		s.records.Committed(batch, results)
 		s.hubs.committed(batch, results)
 		s.taps.committed(batch, results)
 		return
 	}
 	// Some of it may have happened.
-	s.cache.forget(batch)
+	s.records.Forget(batch)
 	for i := range batch {
 		s.hinted(batch[i].Space)
 	}

@@ -27,7 +27,7 @@ const (
 // there is something that it can end, so an idle store writes nothing.
 func (s *Store) sweepLoop(ctx context.Context) {
 	w := &sweeper{store: s, holder: NewID("store"), failed: make(map[recordName]retry), stuck: make(map[recordName]bool), after: make(map[string]string)}
-	lanes := newLanes(s.batch, func(shard int, spaces []string) []string { return w.sweep(ctx, shard, spaces) })
+	workers := s.commits.Workers(func(shard int, spaces []string) []string { return w.sweep(ctx, shard, spaces) })
 	away := ""
 	wait := s.opts.Sweep
 	next := time.NewTimer(wait)
@@ -55,7 +55,7 @@ func (s *Store) sweepLoop(ctx context.Context) {
 				spaces = append(spaces, at.space)
 			}
 		}
-		lanes.do(&s.tasks, spaces)
+		workers.Do(&s.tasks, spaces)
 		next.Reset(wait)
 	}
 }
@@ -340,7 +340,7 @@ func (e *election) run(ctx context.Context, kind string) *office {
 		o.base = fmt.Sprintf("%s/%d", o.base, e.shard)
 	}
 	global := e.store.Space("global")
-	elsewhere := e.store.batch.of("global") != e.shard
+	elsewhere := e.store.commits.Shard("global") != e.shard
 	within, cancel := ctx, context.CancelFunc(func() {})
 	if elsewhere {
 		within, cancel = context.WithTimeout(ctx, electWithin)

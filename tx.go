@@ -106,7 +106,7 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 		if !errors.As(err, &conflict) || slices.Contains(tx.commit.Checks[:tx.explicit], conflict.Check) {
 			return res, err
 		}
-		sp.store.cache.drop(sp.name, conflict.Check.Key)
+		sp.store.records.Drop(sp.name, conflict.Check.Key)
 		if turn == nil && sp.asOf == nil {
 			turn = sp.store.turns.take(ctx, sp.name, conflict.Check.Key)
 		} else if attempt > 2 {
@@ -195,7 +195,7 @@ func (tx *Tx) changed() (key string, err error) {
 	}
 	for i, k := range keys {
 		if recs[i].Version != tx.seen[i].record.Version {
-			tx.sp.store.cache.drop(tx.sp.name, k)
+			tx.sp.store.records.Drop(tx.sp.name, k)
 			key = k
 		}
 	}
@@ -235,7 +235,7 @@ func (tx *Tx) Get(key string) (Record, error) {
 	var err error
 	if tx.cached {
 		var hit bool
-		if rec, hit = tx.sp.store.cache.get(tx.sp.name, key); hit {
+		if rec, hit = tx.sp.store.records.Get(tx.sp.name, key); hit {
 			tx.fromMem = true
 			if rec.Expired(tx.now) {
 				rec = Record{}

@@ -65,7 +65,7 @@ func benches() []bench {
 			{"turn 100, one thread", loads(libraries[0], 2, 1, 100, nil)},
 			{"turn 10,000, one thread", loads(libraries[1], 2, 1, 10_000, nil)},
 			{"1,000,000 messages in 1,000 threads", loads(libraries[2], 2, 1000, 1000, nil)},
-			{"the same, nothing kept decoded", loads(libraries[2], 2, 1000, 1000, &thole.Options{MemoBytes: 1})},
+			{"the same, nothing kept decoded", loads(libraries[2], 2, 1000, 1000, &thole.Options{ProjectionBytes: 1})},
 		},
 	}, bench{
 		name: "rest/64", unit: "appends/s",

@@ -64,7 +64,7 @@ const (
 
 // tail keeps the newest facts of a thread decoded, so that its newest window is
 // made without reading or decoding what was read before.
-var tail = thole.Memo[newest]{
+var tail = thole.Projection[newest]{
 	Name: "thread.tail",
 	Apply: func(s newest, e thole.Event) (newest, error) {
 		if !journal.MatchType(folded, e.Type) {

@@ -14,12 +14,12 @@ import (
 
 // tail is the last ten numbers of a stream, kept in memory.
 type tail struct {
-	memo  thole.Memo[[]int]
+	kept  thole.Projection[[]int]
 	loads int
 }
 
 func newTail() *tail {
-	return &tail{memo: thole.Memo[[]int]{
+	return &tail{kept: thole.Projection[[]int]{
 		Name: "test.tail",
 		Apply: func(s []int, e thole.Event) ([]int, error) {
 			var n int
@@ -32,7 +32,7 @@ func newTail() *tail {
 }
 
 func (tl *tail) at(ctx context.Context, sp *thole.Space, stream string, at thole.Position) ([]int, error) {
-	return tl.memo.At(ctx, sp, stream, at, func(ctx context.Context) ([]int, error) {
+	return tl.kept.At(ctx, sp, stream, at, func(ctx context.Context) ([]int, error) {
 		tl.loads++
 		end := at
 		end.Seq++
@@ -76,7 +76,7 @@ func appendNumbers(t testing.TB, sp *thole.Space, stream string, from, n int) []
 	return at
 }
 
-func TestAMemoIsRolledForwardNotLoadedAgain(t *testing.T) {
+func TestAProjectionIsRolledForwardNotLoadedAgain(t *testing.T) {
 	sp := open(t, nil).Space("project:shop")
 	tl := newTail()
 	at := appendNumbers(t, sp, "app/a", 0, 30)
@@ -103,7 +103,7 @@ func TestAMemoIsRolledForwardNotLoadedAgain(t *testing.T) {
 	}
 }
 
-func TestAMemoIsForgottenWithItsPast(t *testing.T) {
+func TestAProjectionIsForgottenWithItsPast(t *testing.T) {
 	sp := open(t, nil).Space("project:shop")
 	tl := newTail()
 	at := appendNumbers(t, sp, "app/a", 0, 3)
@@ -117,14 +117,14 @@ func TestAMemoIsForgottenWithItsPast(t *testing.T) {
 		t.Errorf("got %v, %v; want nothing", got, err)
 	}
 	broken := errors.New("broken")
-	_, err := tl.memo.At(t.Context(), sp, "app/b", at[2], func(context.Context) ([]int, error) { return nil, broken })
+	_, err := tl.kept.At(t.Context(), sp, "app/b", at[2], func(context.Context) ([]int, error) { return nil, broken })
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v, want load's error", err)
 	}
 }
 
-func TestMemosAreBounded(t *testing.T) {
-	sp := open(t, &thole.Options{MemoBytes: 20 * 600}).Space("project:shop")
+func TestProjectionsAreBounded(t *testing.T) {
+	sp := open(t, &thole.Options{ProjectionBytes: 20 * 600}).Space("project:shop")
 	tl := newTail()
 	at := map[string]thole.Position{}
 	for i := range 100 {
@@ -146,7 +146,7 @@ func TestMemosAreBounded(t *testing.T) {
 	}
 }
 
-func TestAMemoNeverGoesBehindAnAcknowledgement(t *testing.T) {
+func TestAProjectionNeverGoesBehindAnAcknowledgement(t *testing.T) {
 	// Two Stores, so that what one keeps is made stale by the other.
 	backend := memstore.New()
 	var spaces [2]*thole.Space

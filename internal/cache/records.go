@@ -1,14 +1,18 @@
-package thole
+package cache
 
-import "sync"
+import (
+	"sync"
 
-// recordCache holds what this process last wrote, so that an update of its own
-// record needs no read. It may be out of date when another process writes: only
-// checks decide, and a failed one drops what misled it.
-type recordCache struct {
+	"github.com/thole-dev/thole/journal"
+)
+
+// Records are those that this process last wrote, so that an update of its own record
+// needs no read. They may be out of date when another process writes: only checks
+// decide, and a failed one drops what misled it.
+type Records struct {
 	mu     sync.RWMutex
 	max    int
-	spaces map[string]map[string]Record
+	spaces map[string]map[string]journal.Record
 	size   int // records
 	bytes  int
 }
@@ -19,20 +23,21 @@ const (
 	maxCachedBytes = 64 << 20
 )
 
-func newRecordCache(max int) *recordCache {
-	return &recordCache{max: max, spaces: make(map[string]map[string]Record)}
+// NewRecords returns an empty cache of at most max records.
+func NewRecords(max int) *Records {
+	return &Records{max: max, spaces: make(map[string]map[string]journal.Record)}
 }
 
-// get returns a record whose Value is shared and must not be changed.
-func (c *recordCache) get(space, key string) (Record, bool) {
+// Get returns a record whose Value is shared and must not be changed.
+func (c *Records) Get(space, key string) (journal.Record, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	r, ok := c.spaces[space][key]
 	return r, ok
 }
 
-// committed keeps what the commits of a batch wrote.
-func (c *recordCache) committed(batch []Commit, results []Result) {
+// Committed keeps what the commits of a batch wrote.
+func (c *Records) Committed(batch []journal.Commit, results []journal.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range batch {
@@ -52,8 +57,8 @@ func (c *recordCache) committed(batch []Commit, results []Result) {
 	}
 }
 
-// forget drops what the batch may have written.
-func (c *recordCache) forget(batch []Commit) {
+// Forget drops what the batch may have written.
+func (c *Records) Forget(batch []journal.Commit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range batch {
@@ -63,13 +68,15 @@ func (c *recordCache) forget(batch []Commit) {
 	}
 }
 
-func (c *recordCache) drop(space, key string) {
+// Drop drops one record.
+func (c *Records) Drop(space, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.remove(space, key)
 }
 
-func (c *recordCache) dropSpace(space string) {
+// DropSpace drops the records of a space.
+func (c *Records) DropSpace(space string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key := range c.spaces[space] {
@@ -78,7 +85,7 @@ func (c *recordCache) dropSpace(space string) {
 }
 
 // evict drops an eighth of what is kept; map order makes the choice.
-func (c *recordCache) evict() {
+func (c *Records) evict() {
 	for space, m := range c.spaces {
 		for key := range m {
 			if c.size <= c.max-c.max/8 && c.bytes <= maxCachedBytes-maxCachedBytes/8 {
@@ -89,10 +96,10 @@ func (c *recordCache) evict() {
 	}
 }
 
-func (c *recordCache) put(space string, r Record) {
+func (c *Records) put(space string, r journal.Record) {
 	m := c.spaces[space]
 	if m == nil {
-		m = make(map[string]Record)
+		m = make(map[string]journal.Record)
 		c.spaces[space] = m
 	}
 	m[r.Key] = r
@@ -100,7 +107,7 @@ func (c *recordCache) put(space string, r Record) {
 	c.bytes += len(r.Key) + len(r.Value)
 }
 
-func (c *recordCache) remove(space, key string) {
+func (c *Records) remove(space, key string) {
 	m := c.spaces[space]
 	r, ok := m[key]
 	if !ok {
