@@ -44,6 +44,13 @@ type EventType struct {
 	Streams []string // patterns of the streams that it goes to
 	Live    Live
 
+	// Upcast lifts data of an earlier schema: see [Schema]. Nil: its shape is as it was.
+	Upcast Upcast[Event]
+
+	// OwnSchema says that the schema of its events is not [Schema] but that of what
+	// they hold, such as a document's shape.
+	OwnSchema bool
+
 	// Of returns to what an event belongs, by its data, for streams without
 	// {thread}: see [RecordType]. Nil: to none. Data that it cannot read is an error,
 	// and the event is hidden.
@@ -91,6 +98,10 @@ type RecordType struct {
 	// ID is the prefix, such as "run", of the ids that are the last part of the key.
 	// Texts that name one are masked for whoever may not know of the record.
 	ID string
+
+	// Upcast lifts values of an earlier schema: see [Schema]. Who writes them says the
+	// present one in [WriteOptions]. Nil: their shape is as it was.
+	Upcast Upcast[Record]
 
 	Private bool // it is the engine's own, and shown to admins alone
 }

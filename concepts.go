@@ -18,6 +18,7 @@ type Concepts struct {
 	lives   map[string]*RecordType
 	ids     map[string]*RecordType
 	nouns   []string
+	upcasts map[string]bool // by the first part of their keys: records whose shape has changed
 }
 
 // record is a declared RecordType.
@@ -34,7 +35,7 @@ func NewConcepts(declared ...*Concept) (*Concepts, error) {
 	cs := &Concepts{
 		names: make(map[string]*Concept), events: make(map[string]*EventType),
 		streams: make(map[string][]pattern), records: make(map[string][]*record),
-		lives: make(map[string]*RecordType), ids: make(map[string]*RecordType),
+		lives: make(map[string]*RecordType), ids: make(map[string]*RecordType), upcasts: make(map[string]bool),
 	}
 	for _, c := range append([]*Concept{kernel()}, declared...) {
 		if err := cs.add(c, nil); err != nil {
@@ -143,6 +144,9 @@ func (cs *Concepts) record(c *Concept, r RecordType) error {
 	}
 	if r.Expire == nil {
 		r.Expire = DeleteExpired
+	}
+	if r.Upcast != nil {
+		cs.upcasts[p.noun()] = true
 	}
 	cs.records[p.noun()] = append(cs.records[p.noun()], &record{RecordType: r, pattern: p, owner: c})
 	return nil

@@ -235,6 +235,7 @@ func (sp *Space) GetAll(ctx context.Context, keys ...string) ([]Record, error) {
 		if recs[i].Expired(sp.time()) {
 			recs[i] = Record{}
 		}
+		sp.store.concepts.liftRecord(&recs[i])
 	}
 	return recs, nil
 }
@@ -256,8 +257,9 @@ func (sp *Space) List(ctx context.Context, q ListQuery) ([]Record, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list %q in %s: %w", q.Prefix, sp.name, err)
 		}
-		for _, r := range recs {
-			sp.store.observed(r.Updated, sp.name, r.Key)
+		for i := range recs {
+			sp.store.observed(recs[i].Updated, sp.name, recs[i].Key)
+			sp.store.concepts.liftRecord(&recs[i])
 		}
 		last := len(recs) < q.Limit
 		if len(recs) > 0 {
@@ -308,6 +310,9 @@ func (sp *Space) Read(ctx context.Context, q ReadQuery) (Page, error) {
 	p, err := sp.store.backend.Read(ctx, sp.name, q)
 	if err != nil {
 		return Page{}, fmt.Errorf("read %s: %w", sp.name, err)
+	}
+	for i := range p.Events {
+		sp.store.concepts.lift(&p.Events[i])
 	}
 	if n := len(p.Events); n > 0 {
 		e := &p.Events[n-1]

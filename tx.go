@@ -331,7 +331,7 @@ func (tx *Tx) Emit(stream, typ string, data any) *Event {
 	if err != nil {
 		tx.fail(fmt.Errorf("emit %s: %w", typ, err))
 	}
-	tx.commit.Events = append(tx.commit.Events, Event{Stream: stream, Type: typ, Data: raw})
+	tx.commit.Events = append(tx.commit.Events, Event{Stream: stream, Type: typ, Data: raw, Schema: tx.sp.store.concepts.schema(typ)})
 	return &tx.commit.Events[len(tx.commit.Events)-1]
 }
 

@@ -8,10 +8,13 @@ var Concept = &thole.Concept{
 	Name:  "token",
 	About: "tokens and what they grant",
 	Events: []thole.EventType{
-		{Type: TypeCreated, Data: Token{}, Streams: []string{"token"}, About: "a token was made; never the secret"},
+		{Type: TypeCreated, Data: Token{}, Upcast: thole.Renamed[thole.Event](times), Streams: []string{"token"}, About: "a token was made; never the secret"},
 		{Type: TypeRevoked, Data: Revoked{}, Streams: []string{"token"}, About: "it is worth nothing any more"},
 	},
 	Records: []thole.RecordType{
-		{Key: "token/{token}", Value: stored{}, Private: true, About: "a token, with the hash of its secret"},
+		{Key: "token/{token}", Value: stored{}, Upcast: thole.Renamed[thole.Record](times), Private: true, About: "a token, with the hash of its secret"},
 	},
 }
+
+// times are the names that the times of a token had before schema 2.
+var times = map[string]string{"created": "created_at", "expires": "expires_at"}

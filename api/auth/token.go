@@ -23,11 +23,11 @@ var ErrUnauthorized = errors.New("unauthorized")
 // [Create], and only its hash is kept.
 type Token struct {
 	ID      string    `json:"id"`
-	Name    string    `json:"name"`             // for people
-	Actor   string    `json:"actor"`            // who its holder acts as, such as "user:42"
-	Grants  []Grant   `json:"grants"`           // at least one
-	Created time.Time `json:"created"`          //
-	Expires time.Time `json:"expires,omitzero"` // zero: never
+	Name    string    `json:"name"`                // for people
+	Actor   string    `json:"actor"`               // who its holder acts as, such as "user:42"
+	Grants  []Grant   `json:"grants"`              // at least one
+	Created time.Time `json:"created_at"`          //
+	Expires time.Time `json:"expires_at,omitzero"` // zero: never
 }
 
 // stored is the record token/<id> in the space global.
@@ -82,7 +82,7 @@ func Create(ctx context.Context, store *thole.Store, t Token) (secret string, cr
 	secret = t.ID + "." + base64.RawURLEncoding.EncodeToString(random)
 	_, err = store.Space("global").Update(ctx, func(tx *thole.Tx) error {
 		t.Created = tx.Now()
-		tx.Put(prefix+t.ID, stored{Token: t, Hash: hash(random)}, &thole.WriteOptions{Expires: t.Expires})
+		tx.Put(prefix+t.ID, stored{Token: t, Hash: hash(random)}, &thole.WriteOptions{Schema: thole.Schema, Expires: t.Expires})
 		tx.Emit("token", TypeCreated, t)
 		return nil
 	})

@@ -91,8 +91,8 @@ func seconds(field string, n float64, limit int64) (time.Duration, error) {
 // LockHolder is who holds or announced a lock. Its token is its own.
 type LockHolder struct {
 	Owner   string    `json:"owner"`
-	Since   time.Time `json:"since"`
-	Expires time.Time `json:"expires,omitzero" doc:"absent: its time is up"`
+	Since   time.Time `json:"acquired_at"`
+	Expires time.Time `json:"expires_at,omitzero" doc:"absent: its time is up"`
 }
 
 // LockInfo is a lock as others see it.

@@ -16,17 +16,20 @@ var Concept = &thole.Concept{
 	About: "what was decided before it was done, and what came of it",
 	Needs: []*thole.Concept{run.Concept},
 	Events: []thole.EventType{
-		{Type: TypePlanned, Data: Decision{}, Streams: []string{Stream}, Of: planOf, Names: true, About: "before the act; or a standing order"},
+		{Type: TypePlanned, Data: Decision{}, Upcast: thole.Renamed[thole.Event](times), Streams: []string{Stream}, Of: planOf, Names: true, About: "before the act; or a standing order"},
 		{Type: TypeResolved, Data: Outcome{}, Streams: []string{Stream}, Of: outcomeOf, Names: true, About: "what came of it"},
 	},
 	Records: []thole.RecordType{
-		{Key: "decision/{decision}", Value: Decision{}, Of: planOf, About: "a decision"},
+		{Key: "decision/{decision}", Value: Decision{}, Upcast: thole.Renamed[thole.Record](times), Of: planOf, About: "a decision"},
 		{Key: "decision-open/{decision}", Private: true, About: "it has no outcome"},
 		{Key: "decision-standing/{decision}", Private: true, About: "an order in force"},
 		{Key: "decision-key/{hash}", Value: keyed{}, Private: true, About: "the decision that was made under a key"},
 	},
 	Leases: []thole.LeaseType{{Base: "decision-act/{decision}", About: "who acts now"}},
 }
+
+// times are the names that the times of a decision had before schema 2.
+var times = map[string]string{"created": "created_at", "resolved": "resolved_at"}
 
 // planOf names the thread and the run of a decision. A run may have a name that is no
 // id: it is in no thread.

@@ -62,8 +62,8 @@ type Decision struct {
 	Status   Status          `json:"status"`
 	Result   json.RawMessage `json:"result,omitempty"`
 	Actor    string          `json:"actor,omitempty"` // who decided
-	Created  time.Time       `json:"created"`
-	Resolved time.Time       `json:"resolved,omitzero"`
+	Created  time.Time       `json:"created_at"`
+	Resolved time.Time       `json:"resolved_at,omitzero"`
 	Version  thole.Position  `json:"version,omitzero"`
 }
 
@@ -166,7 +166,7 @@ func (d *Decisions) propose(tx *thole.Tx, dec *Decision, p Plan, status Status, 
 		}
 	}
 	*dec = Decision{ID: thole.NewID("dec"), Plan: p, Status: status, Actor: d.sp.Actor(), Created: tx.Now()}
-	tx.Put(all+dec.ID, dec, nil)
+	tx.Put(all+dec.ID, dec, &thole.WriteOptions{Schema: thole.Schema})
 	tx.Put(index+dec.ID, struct{}{}, nil)
 	tx.Emit(Stream, TypePlanned, dec).Refs = p.Refs
 	rec, err := tx.Get(all + dec.ID)
@@ -263,7 +263,7 @@ func (d *Decisions) Resolve(ctx context.Context, id string, outcome Status, resu
 			dec.Rationale, dec.Input = "", nil
 		}
 		dec.Status, dec.Result, dec.Resolved, dec.Version = outcome, raw, tx.Now(), thole.Position{}
-		tx.Put(all+id, dec, nil)
+		tx.Put(all+id, dec, &thole.WriteOptions{Schema: thole.Schema})
 		tx.Delete(standing + id)
 		tx.Release(acts + id)
 		if outcome != Unknown {

@@ -38,7 +38,7 @@ type Document struct {
 	Value   json.RawMessage `json:"value,omitempty"`
 	Version thole.Position  `json:"version"` // zero: absent
 	Schema  int             `json:"schema,omitempty"`
-	Updated time.Time       `json:"updated,omitzero"`
+	Updated time.Time       `json:"updated_at,omitzero"`
 }
 
 // As reads the document's value into v, which stays as it is when there is no
@@ -198,7 +198,7 @@ type Info struct {
 	Name    string         `json:"name"`
 	Version thole.Position `json:"version"`
 	Schema  int            `json:"schema,omitempty"`
-	Updated time.Time      `json:"updated"`
+	Updated time.Time      `json:"updated_at"`
 	Bytes   int            `json:"bytes"` // about the size of the value
 }
 

@@ -71,7 +71,7 @@ type File struct {
 	Hash    string         `json:"hash"`            // "": there is no file
 	Actor   string         `json:"actor,omitempty"` // who changed it last
 	Version thole.Position `json:"version"`         // zero: unknown
-	Updated time.Time      `json:"updated,omitzero"`
+	Updated time.Time      `json:"updated_at,omitzero"`
 }
 
 type record struct {

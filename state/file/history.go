@@ -12,7 +12,7 @@ import (
 type Entry struct {
 	Change
 	Position thole.Position `json:"position"`
-	Time     time.Time      `json:"time"`
+	Time     time.Time      `json:"changed_at"`
 	Cause    string         `json:"cause,omitempty"`
 }
 

@@ -12,11 +12,13 @@ var Concept = &thole.Concept{
 	Name:  Name,
 	About: "plain values under a namespace and a key",
 	Events: []thole.EventType{
-		{Type: TypeSet, Data: Change{}, Streams: streams, About: "a value was set; it is not in the event"},
-		{Type: TypeDeleted, Data: Change{}, Streams: streams, About: "a value was deleted"},
-		{Type: TypeExpired, Data: Change{}, Streams: streams, About: "its time ran out"},
+		{Type: TypeSet, Data: Change{}, Upcast: upcast, Streams: streams, About: "a value was set; it is not in the event"},
+		{Type: TypeDeleted, Data: Change{}, Upcast: upcast, Streams: streams, About: "a value was deleted"},
+		{Type: TypeExpired, Data: Change{}, Upcast: upcast, Streams: streams, About: "its time ran out"},
 	},
 	Records: []thole.RecordType{
 		{Key: "kv/{namespace}/{key}", Expire: expire, About: "a value"},
 	},
 }
+
+var upcast = thole.Renamed[thole.Event](map[string]string{"expires": "expires_at"})

@@ -33,8 +33,8 @@ type Entry struct {
 	Exists    bool            `json:"exists"`
 	Data      json.RawMessage `json:"data,omitempty"`
 	Version   thole.Position  `json:"version"` // zero: absent
-	Updated   time.Time       `json:"updated,omitzero"`
-	Expires   time.Time       `json:"expires,omitzero"` // zero: never
+	Updated   time.Time       `json:"updated_at,omitzero"`
+	Expires   time.Time       `json:"expires_at,omitzero"` // zero: never
 }
 
 // As reads the entry's value into v, which stays as it is when the key is
@@ -52,7 +52,7 @@ type Change struct {
 	Namespace string         `json:"namespace"`
 	Key       string         `json:"key"`
 	Previous  thole.Position `json:"previous"` // version that was replaced or removed; zero: there was none
-	Expires   time.Time      `json:"expires,omitzero"`
+	Expires   time.Time      `json:"expires_at,omitzero"`
 }
 
 // Store is the key-value storage of one space.

@@ -22,15 +22,15 @@ type Info struct {
 // Holder is who holds a lock.
 type Holder struct {
 	Owner   string         `json:"owner"`
-	Token   thole.Position `json:"token"` // of the fence
-	Since   time.Time      `json:"since"`
-	Expires time.Time      `json:"expires,omitzero"` // zero: its time is up
+	Since   time.Time      `json:"acquired_at"`
+	Expires time.Time      `json:"expires_at,omitzero"` // zero: its time is up
+	Token   thole.Position `json:"-"`                   // of the fence
 }
 
 // WaiterInfo is who waits for a lock.
 type WaiterInfo struct {
 	Owner string    `json:"owner"`
-	Since time.Time `json:"since"`
+	Since time.Time `json:"queued_at"`
 }
 
 // ListOptions of [Locks.List].

@@ -16,12 +16,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/backend/pgstore"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/pgtest"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/state/all"
 	"github.com/thole-dev/thole/state/statetest"
 )
 
@@ -82,7 +84,7 @@ func (o *oldStore) store(t *testing.T) *thole.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := thole.Open(t.Context(), b, &thole.Options{Now: o.clock.Now, Sweep: -1})
+	s, err := thole.Open(t.Context(), b, &thole.Options{Concepts: append(all.Concepts(), auth.Concept), Now: o.clock.Now, Sweep: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
