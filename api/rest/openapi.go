@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/shape"
@@ -103,8 +104,9 @@ func (a *API) OpenAPI() ([]byte, error) {
 }
 
 func (a *API) serveOpenAPI() http.HandlerFunc {
-	body, err := a.OpenAPI()
+	document := sync.OnceValues(a.OpenAPI) // it takes longer than all the rest of New
 	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := document()
 		if err != nil {
 			a.problem(w, r, w.Header().Get("X-Request-Id"), err)
 			return
