@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/history"
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/agent/sandbox"
 	"github.com/thole-dev/thole/state/run"
@@ -33,10 +34,10 @@ type Options struct {
 	Model   string // the key in Models of the default; "" if there is only one
 	Routes  []Rule // in order; the first that a request meets chooses the model
 
-	System      string      // system prompt; default DefaultSystem. Context is added to it
-	Tools       []Tool      // default DefaultTools()
-	ToolHistory ToolHistory // what models are shown of past tool calls; default CutResults
-	History     int         // how many past turns models are shown; default 10
+	System      string         // system prompt; default DefaultSystem. Context is added to it
+	Tools       []Tool         // default DefaultTools()
+	ToolHistory history.Filter // what models are shown of past tool calls; default history.CutResults
+	History     int            // how many past turns models are shown; default 10
 	Hooks       Hooks
 
 	MaxSteps int // messages of the model per run; default 100
@@ -61,7 +62,7 @@ func DefaultTools() []Tool {
 	return []Tool{
 		NewTool("Read", "Reads a file of the project as it is, or lists a directory. Long files come in parts: use offset and limit.", read, &ToolOptions{ReadOnly: true}),
 		NewTool("Write", "Writes a whole file. One that exists must have been read before; to change a part of it, use Edit.", write, nil),
-		NewTool("Edit", "Replaces text in a file. What others changed in it since you read it is kept, or you are told of the conflict.", edit, nil),
+		NewTool("Edit", "Replaces text in a file. What others changed in it since you read it is kept, or you are told of the conflict.", editFile, nil),
 		NewTool("Bash", "Runs a shell command in the project's directory and returns its output. Processes that it leaves behind are ended with it.", bash, nil),
 		NewTool("Todo", "Shows or changes the task list. It is also appended to the result of every tool.", changeTodos, nil),
 		NewTool(taskTool, "Gives a piece of work to a sub-agent with the same tools and task list, and returns its answer.", task, nil),
@@ -101,7 +102,7 @@ func (o *Options) setDefaults() {
 		o.Tools = DefaultTools()
 	}
 	if o.ToolHistory == nil {
-		o.ToolHistory = CutResults
+		o.ToolHistory = history.CutResults
 	}
 	o.Hooks.setDefaults()
 	o.Name, o.System = cmp.Or(o.Name, "coder"), cmp.Or(o.System, DefaultSystem)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/history"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -56,7 +57,7 @@ func TestTheSampleSaysThatItsProjectMustBeFresh(t *testing.T) {
 
 func TestWithoutToolHistoryTheSecondTurnKnowsNoFile(t *testing.T) {
 	each(t, func(t *testing.T, e *env) {
-		a := e.agent("sample", func(o *Options) { o.ToolHistory = WithoutTools })
+		a := e.agent("sample", func(o *Options) { o.ToolHistory = history.WithoutTools })
 		e.ask(a, "Create a button component", run.Succeeded)
 		before := e.file("src/components/Button.js")
 		r := e.ask(a, "Make it blue", run.Failed)

@@ -10,13 +10,18 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/model"
+	"github.com/thole-dev/thole/internal/clip"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// maxInput bounds the input of a tool call, which must fit into an event.
-const maxInput = 400 << 10
+// Bounds of what a tool call says, in bytes; an event holds 512 KiB.
+const (
+	maxInput = 400 << 10 // of its input, and of its result as JSON
+	maxShown = 100 << 10 // of what a tool tells the model at once
+	maxBrief = 2 << 10   // of what is kept besides, for people
+)
 
 // callAll runs the tool calls of one message and returns their results in the
 // same order. Calls of read-only tools that follow each other run side by side;
@@ -67,26 +72,17 @@ func (a *Agent) begin(ctx context.Context, c *Context, b model.Block) (*running,
 	}
 	r := &running{agent: a, c: c, id: b.ID, call: Call{Name: b.Name, Input: b.Input}}
 	shown := b.Input
-	switch {
-	case !json.Valid(b.Input) && len(b.Input) > 0:
+	switch stored, err := json.Marshal(b.Input); { // as it is stored: escapes make it longer
+	case err != nil && len(b.Input) > 0:
 		r.refuse = errors.New("the input is not valid JSON")
-		shown, _ = json.Marshal(cut(string(b.Input), maxResult)) // a string: cannot fail
-	case len(b.Input) > maxInput:
-		shown = r.tooLarge()
+		shown, _ = json.Marshal(clip.Text(string(b.Input), maxBrief)) // a string: cannot fail
+	case len(stored) > maxInput:
+		r.refuse = fmt.Errorf("the input has %d bytes, which is too large; work in smaller pieces", len(b.Input))
+		shown = fmt.Appendf(nil, `{"bytes":%d}`, len(b.Input))
 	}
-	op := thole.NewID("op")
 	var err error
-	r.call.ID, err = c.handle.StartTool(ctx, b.Name, shown, op)
-	if errors.Is(err, thole.ErrTooLarge) { // escapes made it longer
-		r.call.ID, err = c.handle.StartTool(ctx, b.Name, r.tooLarge(), op)
-	}
+	r.call.ID, err = c.handle.StartTool(ctx, b.Name, shown, thole.NewID("op"))
 	return r, err
-}
-
-// tooLarge refuses the call and returns what its block shows as its input.
-func (r *running) tooLarge() json.RawMessage {
-	r.refuse = fmt.Errorf("the input has %d bytes, which is too large; work in smaller pieces", len(r.call.Input))
-	return fmt.Appendf(nil, `{"bytes":%d}`, len(r.call.Input))
 }
 
 // finish runs the tool and adds its result to the block. The result ends with
@@ -99,7 +95,7 @@ func (r *running) finish(ctx context.Context) (_ model.Block, err error) {
 	}()
 	out, err := r.run(ctx)
 	r.agent.opts.Hooks.AfterTool(ctx, r.c, &r.call, &out, err)
-	text := cut(out.Text, 2*maxShown)
+	text := clip.Text(out.Text, 2*maxShown)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		text = join(text, fmt.Sprintf("[cancelled: %v]", context.Cause(ctx)))
@@ -139,7 +135,7 @@ func (r *running) record(ctx context.Context, text string, meta map[string]any, 
 	defer cancel()
 	result, err := json.Marshal(text)
 	for err == nil && len(result) > maxInput { // escapes make it longer than text
-		text = cut(text, len(text)/2)
+		text = clip.Text(text, len(text)/2)
 		result, err = json.Marshal(text)
 	}
 	raw := make(map[string]json.RawMessage, len(meta))

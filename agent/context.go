@@ -2,9 +2,9 @@ package agent
 
 import (
 	"context"
-	"sync"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/edit"
 	"github.com/thole-dev/thole/agent/sandbox"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/file"
@@ -49,24 +49,17 @@ type Context struct {
 
 	agent  *Agent
 	handle *run.Handle
-	model  string    // the chosen one
-	seen   *sync.Map // path → sandbox.View: the files that this agent has seen
-	work   *work
+	model  string // the chosen one
+	edits  *edit.Editor
 }
 
 // FilesTouched returns the files that the run and its sub-agents read or
 // changed, in the order of their first touch.
-func (c *Context) FilesTouched() []string {
-	files, _ := c.work.state(false)
-	return files
-}
+func (c *Context) FilesTouched() []string { return c.edits.Touched.Files() }
 
 // HasFileOperations reports whether files were changed since the last
 // MarkFileOperationsDone.
-func (c *Context) HasFileOperations() bool {
-	_, open := c.work.state(false)
-	return open
-}
+func (c *Context) HasFileOperations() bool { return c.edits.Touched.Changed() }
 
 // FilesDone is the data of the event file.done.
 type FilesDone = file.Done
@@ -76,12 +69,11 @@ type FilesDone = file.Done
 // Without file operations since the last time it does nothing. The agent calls
 // it at the end of a run.
 func (c *Context) MarkFileOperationsDone(ctx context.Context) error {
-	files, open := c.work.state(true)
-	if !open {
+	if !c.edits.Touched.Done() {
 		return nil
 	}
 	_, err := c.Space.Update(ctx, func(tx *thole.Tx) error {
-		tx.Emit(thread.Key(c.Thread), "file.done", FilesDone{Run: c.Run, Files: files})
+		tx.Emit(thread.Key(c.Thread), "file.done", FilesDone{Run: c.Run, Files: c.FilesTouched()})
 		return nil
 	})
 	return err
@@ -106,16 +98,16 @@ func (c *Context) Todo(ctx context.Context) ([]todo.Todo, error) {
 func (c *Context) Sub(h *run.Handle) *Context {
 	sub := *c
 	sub.Depth++
-	sub.seen = &sync.Map{}
-	sub.bind(h)
+	sub.bind(h, c.edits.Touched)
 	return &sub
 }
 
-// bind makes c act as the run that h holds.
-func (c *Context) bind(h *run.Handle) {
+// bind makes c act as the run that h holds, which has seen no file yet.
+func (c *Context) bind(h *run.Handle, touched *edit.Touched) {
 	sp := h.Space()
 	c.handle, c.Space = h, sp
 	c.Run, c.Thread, c.Turn = h.ID(), h.Thread(), h.Turn()
 	c.Threads, c.Todos, c.Runs = thread.In(sp), todo.In(sp), run.In(sp, c.agent.opts.Runs)
 	c.Locks, c.Decisions, c.Files = lock.In(sp), decision.In(sp), file.In(sp)
+	c.edits = edit.New(c.Sandbox, sp, edit.Options{Dead: c.hasEnded, Confirm: c.confirm}, touched)
 }

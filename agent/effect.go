@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/thole-dev/thole/internal/clip"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/run"
 )
@@ -34,7 +35,7 @@ func (a *action) String() string {
 	case a.Todos != "":
 		return a.Tool + ": change the task list"
 	}
-	return a.Tool + ": " + cut(a.Command+a.Task, 200)
+	return a.Tool + ": " + clip.Text(a.Command+a.Task, 200)
 }
 
 // outcome is what a decision of the agent says about its outcome:

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/thole-dev/thole/agent/history"
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
@@ -189,9 +190,9 @@ func TestHistoryFromTheClientIsUsedInsteadOfTheStored(t *testing.T) {
 	each(t, func(t *testing.T, e *env) {
 		a := e.agent("sample", nil)
 		e.write("src/components/BigButton.js", "style: 'background: lightgray; color: black'\n")
-		r, err := a.Run(t.Context(), e.sp, e.thread, Request{Prompt: "Make it blue", RunOptions: RunOptions{ChatHistory: []Message{
+		r, err := a.Run(t.Context(), e.sp, e.thread, Request{Prompt: "Make it blue", RunOptions: RunOptions{ChatHistory: []history.Message{
 			{Role: "user", Content: "Create a button component"},
-			{Role: "assistant", Content: "Done.", Tools: []ToolCall{{Name: "Write", Input: []byte(`{"file_path":"src/components/BigButton.js"}`), Result: "Created"}}},
+			{Role: "assistant", Content: "Done.", Tools: []history.ToolCall{{Name: "Write", Input: []byte(`{"file_path":"src/components/BigButton.js"}`), Result: "Created"}}},
 		}}})
 		if err != nil {
 			t.Fatalf("run %+v: %v", r, err)

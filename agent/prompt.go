@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/thole-dev/thole/agent/history"
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/agent/sandbox"
 )
@@ -22,7 +23,7 @@ const maxListed = 200
 
 // prompt returns what a model is asked first: the system prompt, the tools, what
 // is told of the past, and the request.
-func (a *Agent) prompt(c *Context, history []Message, req *Request) model.Request {
+func (a *Agent) prompt(c *Context, past []history.Message, req *Request) model.Request {
 	var b strings.Builder
 	b.WriteString(a.opts.System)
 	if c.Template != "" {
@@ -41,17 +42,17 @@ func (a *Agent) prompt(c *Context, history []Message, req *Request) model.Reques
 		b.WriteString("\n\nFiles of the project:\n" + files)
 	}
 	ask := model.Request{System: b.String(), Tools: a.offered(c)}
-	for i := range history {
-		if text := history[i].render(a.opts.ToolHistory); text != "" {
-			ask.Messages = append(ask.Messages, model.Message{Role: model.Role(history[i].Role), Blocks: []model.Block{{Type: model.Text, Text: text}}})
+	for i := range past {
+		if text := past[i].Render(a.opts.ToolHistory); text != "" {
+			ask.Messages = append(ask.Messages, model.Message{Role: model.Role(past[i].Role), Blocks: []model.Block{{Type: model.Text, Text: text}}})
 		}
 	}
 	now := model.Message{Role: model.User}
 	if req.Prompt != "" {
 		now.Blocks = append(now.Blocks, model.Block{Type: model.Text, Text: req.Prompt})
 	}
-	for i := range req.Attachments {
-		now.Blocks = append(now.Blocks, req.Attachments[i].block())
+	for _, at := range req.Attachments {
+		now.Blocks = append(now.Blocks, model.Attached(at.Name, at.Type, at.URL, at.data))
 	}
 	ask.Messages = append(ask.Messages, now)
 	return ask

@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/agent/sandbox"
+	"github.com/thole-dev/thole/agent/edit"
+	"github.com/thole-dev/thole/internal/clip"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/file"
 	"github.com/thole-dev/thole/state/run"
@@ -38,7 +39,7 @@ func (a *Agent) Reconcile(ctx context.Context, sp *thole.Space, runID string) ([
 		return nil, err
 	}
 	var open []decision.Decision
-	for d, err := range decisions(ctx, sp, decision.ListOptions{Incomplete: true, Run: runID}) {
+	for d, err := range decision.In(sp).All(ctx, decision.ListOptions{Incomplete: true, Run: runID}) {
 		if err != nil {
 			return nil, err
 		}
@@ -47,33 +48,15 @@ func (a *Agent) Reconcile(ctx context.Context, sp *thole.Space, runID string) ([
 	return open, nil
 }
 
-// decisions pages through what is listed.
-func decisions(ctx context.Context, sp *thole.Space, list decision.ListOptions) iter.Seq2[decision.Decision, error] {
-	return func(yield func(decision.Decision, error) bool) {
-		for {
-			page, err := decision.In(sp).List(ctx, &list)
-			if err != nil {
-				yield(decision.Decision{}, err)
-				return
-			}
-			for _, d := range page.Decisions {
-				if !yield(d, nil) {
-					return
-				}
-			}
-			if list.After = page.Next; page.Next == "" {
-				return
-			}
-		}
-	}
-}
-
 // settleCrashed reconciles what runs of the named agents left open that were cut
 // short: those that were when it begins, and each that is until ctx ends.
 func (a *Agent) settleCrashed(ctx context.Context, sp *thole.Space, agents []string) {
 	for ctx.Err() == nil {
 		if a.watchCrashed(ctx, sp, agents) != nil {
-			pause(ctx) // the store has a problem
+			select { // the store has a problem: do not run hot
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
 		}
 	}
 }
@@ -85,19 +68,17 @@ func (a *Agent) watchCrashed(ctx context.Context, sp *thole.Space, agents []stri
 		return err
 	}
 	defer w.Close()
-	var left []string
-	for d, err := range decisions(ctx, sp, decision.ListOptions{Incomplete: true}) {
+	left := map[string]bool{}
+	for d, err := range decision.In(sp).All(ctx, decision.ListOptions{Incomplete: true}) {
 		if err != nil {
 			return err
 		}
-		if d.Status == decision.Planned && d.Run != "" && !slices.Contains(left, d.Run) {
-			left = append(left, d.Run)
-		}
+		left[d.Run] = left[d.Run] || d.Status == decision.Planned && d.Run != ""
 	}
 	for {
-		for _, id := range left {
+		for id, planned := range left {
 			r, err := run.In(sp, a.opts.Runs).Get(ctx, id)
-			if errors.Is(err, thole.ErrNotFound) || err == nil && (!r.Ended() || !slices.Contains(agents, r.Agent)) {
+			if !planned || errors.Is(err, thole.ErrNotFound) || err == nil && (!r.Ended() || !slices.Contains(agents, r.Agent)) {
 				continue
 			}
 			if err == nil {
@@ -107,19 +88,17 @@ func (a *Agent) watchCrashed(ctx context.Context, sp *thole.Space, agents []stri
 				return err
 			}
 		}
-		left = left[:0]
 		ds, err := w.Next(ctx)
 		if err != nil {
 			return err
 		}
+		clear(left)
 		for _, d := range ds {
 			var e run.Event
 			if err := d.As(&e); err != nil {
 				return err
 			}
-			if e.Status != run.Succeeded && e.Status != run.Failed { // by a worker that lives, which settles itself
-				left = append(left, e.Run)
-			}
+			left[e.Run] = e.Status != run.Succeeded && e.Status != run.Failed // by a worker that lives, which settles itself
 		}
 	}
 }
@@ -140,6 +119,10 @@ const (
 	unknown
 )
 
+func (k knowledge) String() string {
+	return [...]string{"not begun", "it ran, and failed", "it had its effect", "whether it had its effect is unknown: find out before you repeat it"}[k]
+}
+
 func fateOf(d *decision.Decision) fate {
 	var r outcome
 	_ = json.Unmarshal(d.Result, &r) // what says nothing says nothing
@@ -152,20 +135,6 @@ func fateOf(d *decision.Decision) fate {
 		return fate{failed, join(r.Error, r.Output)}
 	}
 	return fate{known: unknown}
-}
-
-// result is what the model is told of a call that a crash interrupted, and whether
-// it failed; ran is false for one that is known not to have begun.
-func (f fate) result() (text string, isError, ran bool) {
-	switch f.known {
-	case happened:
-		return join("[interrupted by a crash; verified: it had its effect]", f.says), false, true
-	case failed:
-		return join("[interrupted by a crash; verified: it ran, and failed]", f.says), true, true
-	case unknown:
-		return "[interrupted by a crash; whether it had its effect is unknown: find out before you repeat it]", true, true
-	}
-	return "", false, false
 }
 
 // reconcile is Reconcile; it returns what became of the effects of tool calls,
@@ -208,7 +177,7 @@ func (a *Agent) reconcile(ctx context.Context, sp *thole.Space, old *run.Run) (m
 			return nil, err
 		}
 	}
-	for d, err := range decisions(ctx, sp, decision.ListOptions{Run: old.ID}) {
+	for d, err := range decision.In(sp).All(ctx, decision.ListOptions{Run: old.ID}) {
 		if err != nil {
 			return nil, err
 		}
@@ -230,38 +199,27 @@ func actionOf(d *decision.Decision) (act action, ok bool) {
 func (a *Agent) verify(ctx context.Context, sp *thole.Space, d *decision.Decision, children []*run.Run) (outcome, error) {
 	switch act, _ := actionOf(d); {
 	case act.Path != "":
-		o, err := look(a.opts.Sandbox, &act)
-		if err != nil || o.status != decision.Done {
-			return o, err
+		state, hash, err := edit.Look(a.opts.Sandbox, act.Path, act.Before, act.After)
+		switch {
+		case err != nil:
+			return outcome{}, err
+		case state == edit.Never:
+			return outcome{status: decision.Failed, Verified: "the file is as before; the change was not made", Again: true}, nil
+		case state != edit.Placed:
+			return outcome{status: decision.Unknown, Hash: hash, Verified: "the file has neither the old nor the new content"}, nil
 		}
 		files := file.In(sp)
 		known, err := files.Get(ctx, act.Path)
 		if err == nil && known.Hash != act.After { // the crash came before the screens were told
 			_, err = files.Changed(ctx, act.Path, act.Before, act.After, nil)
 		}
-		return o, err
+		return outcome{status: decision.Done, Hash: hash, Verified: "the file has the new content"}, err
 	case act.Todos != "":
 		return verifyTodos(ctx, sp, d, act.Todos)
 	case act.Task != "":
 		return a.verifyTask(ctx, sp, d, children)
 	}
 	return outcome{status: decision.Unknown}, nil
-}
-
-// look reads from the file whether a change of it took place: done; failed, and
-// it may be made again, if the file is as before; unknown if it is neither.
-func look(sb *sandbox.Sandbox, act *action) (outcome, error) {
-	_, hash, err := sb.ReadSettled(act.Path)
-	missing := errors.Is(err, thole.ErrNotFound)
-	switch {
-	case err != nil && !missing:
-		return outcome{status: decision.Unknown}, err
-	case !missing && hash == act.After:
-		return outcome{status: decision.Done, Hash: hash, Verified: "the file has the new content"}, nil
-	case missing && act.Before == "", !missing && hash == act.Before:
-		return outcome{status: decision.Failed, Verified: "the file is as before; the change was not made", Again: true}, nil
-	}
-	return outcome{status: decision.Unknown, Hash: hash, Verified: "the file has neither the old nor the new content"}, nil
 }
 
 // verifyTodos looks whether the run changed a task list after the decision. Tools
@@ -304,7 +262,7 @@ func (a *Agent) verifyTask(ctx context.Context, sp *thole.Space, d *decision.Dec
 			return outcome{status: decision.Unknown}, err
 		case child.Status == run.Succeeded:
 			answer, err := lastText(ctx, thread.In(sp), child.Thread, child.Turn)
-			return outcome{status: decision.Done, Output: cut(answer, maxShown)}, err
+			return outcome{status: decision.Done, Output: clip.Text(answer, maxShown)}, err
 		case len(did) > 0: // one that began nothing leaves room for another
 			return outcome{status: decision.Failed, Error: "the sub-agent was interrupted; this is what it had begun:\n" + strings.Join(did, "\n")}, nil
 		}
@@ -314,17 +272,16 @@ func (a *Agent) verifyTask(ctx context.Context, sp *thole.Space, d *decision.Dec
 
 // deeds lists what a run began to do, a line each.
 func deeds(ctx context.Context, sp *thole.Space, runID string) (did []string, _ error) {
-	for d, err := range decisions(ctx, sp, decision.ListOptions{Run: runID}) {
+	for d, err := range decision.In(sp).All(ctx, decision.ListOptions{Run: runID}) {
 		if err != nil {
 			return nil, err
 		}
 		switch f := fateOf(&d); f.known {
-		case happened:
-			did = append(did, "- "+d.Action+": done")
+		case notBegun:
 		case failed:
-			did = append(did, "- "+d.Action+": failed "+f.says)
-		case unknown:
-			did = append(did, "- "+d.Action+": whether it had its effect is unknown: find out before you repeat it")
+			did = append(did, "- "+d.Action+": it ran, and failed: "+f.says)
+		default:
+			did = append(did, "- "+d.Action+": "+f.known.String())
 		}
 	}
 	return did, nil

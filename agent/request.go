@@ -12,6 +12,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/history"
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
@@ -34,11 +35,11 @@ type Request struct {
 type RunOptions struct {
 	// ChatHistory, if not nil, is the history that the model is told, instead
 	// of the thread's.
-	ChatHistory   []Message `json:"chat_history,omitempty"`
-	FileStructure string    `json:"file_structure,omitempty"` // told to the model as it is; empty: the sandbox is listed
-	UserID        string    `json:"user_id,omitempty"`        // default: the thread's owner
-	UserEmail     string    `json:"user_email,omitempty"`
-	DesktopClient string    `json:"desktop_client,omitempty"`
+	ChatHistory   []history.Message `json:"chat_history,omitempty"`
+	FileStructure string            `json:"file_structure,omitempty"` // told to the model as it is; empty: the sandbox is listed
+	UserID        string            `json:"user_id,omitempty"`        // default: the thread's owner
+	UserEmail     string            `json:"user_email,omitempty"`
+	DesktopClient string            `json:"desktop_client,omitempty"`
 	// Task is the decision of the tool call that started this run as a
 	// sub-agent's. The agent sets it.
 	Task string `json:"task,omitempty"`
@@ -54,8 +55,8 @@ func optionsOf(r *run.Run) (o RunOptions, err error) {
 	switch {
 	case errors.As(err, &wrong) && errors.Is(err, jsonv2.ErrUnknownName):
 		return o, fmt.Errorf("%w: the run's option %q is not known here", thole.ErrInvalid, wrong.JSONPointer)
-	case errors.As(err, &wrong):
-		return o, fmt.Errorf("%w: the run's option %q cannot be a JSON %s", thole.ErrInvalid, wrong.JSONPointer, wrong.JSONKind)
+	case errors.As(err, &wrong) && wrong.JSONPointer != "":
+		return o, fmt.Errorf("%w: the run's option %q is of the wrong type", thole.ErrInvalid, wrong.JSONPointer)
 	case err != nil:
 		return o, fmt.Errorf("%w: the run's options: %v", thole.ErrInvalid, err)
 	}
@@ -151,9 +152,4 @@ func (at *Attachment) read(ctx context.Context, sp *thole.Space) error {
 		at.Type = found
 	}
 	return nil
-}
-
-// block returns the attachment as a model takes it.
-func (at *Attachment) block() model.Block {
-	return model.Attached(at.Name, at.Type, at.URL, at.data)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/edit"
+	"github.com/thole-dev/thole/agent/history"
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
@@ -92,53 +94,12 @@ func (a *Agent) Serve(ctx context.Context, sp *thole.Space, o *ServeOptions) err
 		agents = append(agents, "")
 	}
 	sp = sp.As("agent:" + a.opts.Name)
-	slots := make(chan struct{}, cmp.Or(max(opts.Workers, 0), 8))
-	errs := make(chan error, len(agents))
-	var working, settling sync.WaitGroup
 	serving, stop := context.WithCancel(ctx)
+	var settling sync.WaitGroup
+	defer settling.Wait()
+	defer stop()
 	settling.Go(func() { a.settleCrashed(serving, sp, agents) })
-	for _, name := range agents {
-		working.Go(func() { errs <- a.serve(ctx, run.In(sp, a.opts.Runs), name, slots, &working) })
-	}
-	working.Wait()
-	stop()
-	settling.Wait()
-	return <-errs
-}
-
-func (a *Agent) serve(ctx context.Context, runs *run.Runs, name string, slots chan struct{}, working *sync.WaitGroup) error {
-	for {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		h, err := runs.Claim(ctx, &run.ClaimOptions{Agent: name, Name: a.opts.Name, Wait: time.Minute})
-		if err == nil {
-			working.Go(func() {
-				defer func() { <-slots }()
-				_ = h.Do(ctx, a.Work) // how it ended is in the run
-			})
-			continue
-		}
-		<-slots
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.Is(err, thole.ErrClosed):
-			return err
-		case !errors.Is(err, thole.ErrNotFound):
-			pause(ctx) // the store has a problem
-		}
-	}
-}
-
-// pause keeps a loop from running hot.
-func pause(ctx context.Context) {
-	select {
-	case <-time.After(time.Second):
-	case <-ctx.Done():
-	}
+	return run.In(sp, a.opts.Runs).Work(ctx, &run.WorkOptions{Agents: agents, Name: a.opts.Name, Workers: opts.Workers}, a.Work)
 }
 
 // Work does the work of a run that h holds: for run.Handle.Do, by whoever
@@ -147,9 +108,9 @@ func pause(ctx context.Context) {
 func (a *Agent) Work(ctx context.Context, h *run.Handle) error {
 	c := &Context{
 		Store: h.Space().Store(), Sandbox: a.opts.Sandbox, GitRepo: a.opts.GitRepo, Template: a.opts.Template,
-		TodoThread: h.Thread(), agent: a, seen: &sync.Map{}, work: &work{},
+		TodoThread: h.Thread(), agent: a,
 	}
-	c.bind(h)
+	c.bind(h, &edit.Touched{})
 	return a.carryOut(ctx, c)
 }
 
@@ -211,7 +172,7 @@ func (a *Agent) carryOut(ctx context.Context, c *Context) (err error) {
 
 // recall reads from the thread what is asked, what was said before, and, for a
 // run that goes on from others, what came of it so far.
-func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request, before []Message, since []model.Message, err error) {
+func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request, before []history.Message, since []model.Message, err error) {
 	mine := []string{r.Turn}
 	fates := map[string]fate{}
 	for id := r.ResumedFrom; id != ""; {
@@ -245,5 +206,5 @@ func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request
 	if req.Prompt == "" && len(req.Attachments) == 0 {
 		return req, nil, nil, fmt.Errorf("%w: turn %s asks for nothing", thole.ErrInvalid, r.Turn)
 	}
-	return req, past(earlier), replay(blocks, fates), nil
+	return req, history.Of(earlier), replay(blocks, fates), nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole/agent/sandbox"
+	"github.com/thole-dev/thole/internal/clip"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -26,7 +27,7 @@ type OutputBroadcast = thread.ToolOutput
 // bash runs a shell command in the sandbox. All its processes are gone when it
 // returns, and when the run is cancelled.
 func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, error) {
-	if err := c.lookAround(ctx, ""); err != nil { // so that what follows is the command's
+	if err := c.edits.LookAround(ctx, c.Run+"/look", ""); err != nil { // so that what follows is the command's
 		return Output{}, err
 	}
 	var out Output
@@ -40,8 +41,8 @@ func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, er
 				_ = c.Space.Broadcast(thread.Key(c.Thread), "tool.output", OutputBroadcast{Block: call.ID, Text: string(text)})
 			},
 		})
-		shown := cut(res.Output, maxResult)
-		out = Output{Text: res.Output, Meta: map[string]any{"command": cut(in.Command, maxResult), "exit_code": res.ExitCode, "output": shown}}
+		shown := clip.Text(res.Output, maxBrief)
+		out = Output{Text: res.Output, Meta: map[string]any{"command": clip.Text(in.Command, maxBrief), "exit_code": res.ExitCode, "output": shown}}
 		switch failure := res.Failure(); {
 		case res.Stopped:
 			out.Text += fmt.Sprintf("\n[stopped: %v; all its processes are gone]", err)
@@ -64,7 +65,7 @@ func bash(ctx context.Context, c *Context, call *Call, in bashInput) (Output, er
 	if out.Meta != nil { // it ran
 		end, cancel := afterwards(ctx)
 		defer cancel()
-		err = errors.Join(err, c.lookAround(end, "tool:Bash"))
+		err = errors.Join(err, c.edits.LookAround(end, c.Run+"/look", "tool:Bash"))
 	}
 	return out, err
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/agent/history"
+	"github.com/thole-dev/thole/internal/clip"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -27,7 +29,7 @@ func task(ctx context.Context, c *Context, call *Call, in taskInput) (Output, er
 		return Output{}, fmt.Errorf("%w: a sub-agent this deep cannot have one of its own", thole.ErrInvalid)
 	}
 	var id, threadID, answer string
-	err := c.act(ctx, call, action{Task: cut(in.Prompt, maxResult), rationale: in.Description}, func(decision string) (outcome, error) {
+	err := c.act(ctx, call, action{Task: clip.Text(in.Prompt, maxBrief), rationale: in.Description}, func(decision string) (outcome, error) {
 		options, err := json.Marshal(RunOptions{Task: decision})
 		if err != nil {
 			return never(err), err
@@ -47,7 +49,7 @@ func task(ctx context.Context, c *Context, call *Call, in taskInput) (Output, er
 		if id == "" && err != nil {
 			return never(err), err
 		}
-		return outcome{Output: cut(answer, maxShown)}, err
+		return outcome{Output: clip.Text(answer, maxShown)}, err
 	})
 	out := Output{Text: answer, Meta: map[string]any{"run": id, "thread": threadID, "description": in.Description}}
 	if err != nil {
@@ -75,5 +77,5 @@ func lastText(ctx context.Context, threads *thread.Threads, threadID, turn strin
 			break
 		}
 	}
-	return fold(thread.Assistant, blocks).Content, nil
+	return history.Fold(thread.Assistant, blocks).Content, nil
 }

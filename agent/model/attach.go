@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/thole-dev/thole/internal/clip"
 )
 
 // maxText bounds the text of an attached file that is shown as text, in bytes.
@@ -26,17 +28,13 @@ func Attached(name, mediaType, address string, data []byte) Block {
 	case data == nil && image && strings.HasPrefix(strings.ToLower(address), "http"):
 		return Block{Type: Image, MediaType: media, URL: address}
 	case data == nil:
-		return Block{Type: Text, Text: fmt.Sprintf("[attached file %s: %.2000s]", name, address)}
+		return Block{Type: Text, Text: "[attached file " + name + ": " + clip.Text(address, 2<<10) + "]"}
 	case image:
 		return Block{Type: Image, MediaType: media, Data: data}
 	case media == "application/pdf":
 		return Block{Type: File, Name: name, MediaType: media, Data: data}
 	case utf8.Valid(data) && strings.IndexByte(string(data), 0) < 0:
-		text := string(data)
-		if len(text) > maxText {
-			text = strings.ToValidUTF8(text[:maxText], "") + "…"
-		}
-		return Block{Type: Text, Text: "[attached file " + name + "]\n" + text}
+		return Block{Type: Text, Text: "[attached file " + name + "]\n" + clip.Text(string(data), maxText)}
 	}
 	return Block{Type: Text, Text: fmt.Sprintf("[attached file %s: %s, %d bytes, which cannot be shown]", name, media, len(data))}
 }

@@ -132,7 +132,7 @@ func (t *turn) prepare() error {
 func (t *turn) values(k int, prompt string) (map[string]string, error) {
 	for _, want := range t.Steps[k].Expect {
 		if !want.in(prompt) {
-			err := fmt.Errorf("expected %q in the prompt, which is:\n%s", want.text, clip(prompt))
+			err := fmt.Errorf("expected %q in the prompt, which is:\n%s", want.text, ending(prompt))
 			if hint := t.Steps[k].Otherwise; hint != "" {
 				err = fmt.Errorf("%s: %w", hint, err)
 			}
@@ -144,7 +144,7 @@ func (t *turn) values(k int, prompt string) (map[string]string, error) {
 		for name, re := range st.captures {
 			m := re.FindStringSubmatch(prompt)
 			if m == nil {
-				return nil, fmt.Errorf("nothing in the prompt matches %q, to capture %q; it is:\n%s", st.Capture[name], name, clip(prompt))
+				return nil, fmt.Errorf("nothing in the prompt matches %q, to capture %q; it is:\n%s", st.Capture[name], name, ending(prompt))
 			}
 			values[name] = m[1]
 		}
@@ -152,8 +152,8 @@ func (t *turn) values(k int, prompt string) (map[string]string, error) {
 	return values, nil
 }
 
-// clip keeps an error readable: the end of a prompt is its news.
-func clip(s string) string {
+// ending keeps an error readable: the end of a prompt is its news.
+func ending(s string) string {
 	const most = 4000
 	if len(s) <= most {
 		return s

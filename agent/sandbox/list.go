@@ -1,10 +1,13 @@
 package sandbox
 
 import (
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/thole-dev/thole/internal/clip"
 )
 
 // ListOptions change [Sandbox.List]. The zero value is the default.
@@ -112,6 +115,30 @@ func Lines(list []Entry, more bool) string {
 	}
 	if more {
 		b.WriteString("… and more\n")
+	}
+	return b.String()
+}
+
+// Excerpt returns limit lines of text from line offset on, 0 meaning no bound, and
+// not much more than size bytes. It says what it leaves out.
+func Excerpt(text string, offset, limit, size int) string {
+	all := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
+	first := min(max(offset-1, 0), len(all))
+	last := len(all)
+	if limit > 0 {
+		last = min(last, first+limit)
+	}
+	var b strings.Builder
+	n := first
+	for ; n < last && b.Len()+len(all[n]) <= size; n++ {
+		b.WriteString(all[n])
+	}
+	if n == first && n < last { // one line too long to show
+		b.WriteString(clip.Text(all[n], size))
+		n++
+	}
+	if first > 0 || n < len(all) {
+		fmt.Fprintf(&b, "\n[lines %d–%d of %d]", first+1, n, len(all))
 	}
 	return b.String()
 }

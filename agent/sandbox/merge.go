@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/clip"
 	"github.com/thole-dev/thole/internal/merge3"
 )
 
@@ -123,9 +124,40 @@ func (m *Merge) Diff() string {
 	return merge3.Unified("last read", "yours", m.Base.Content, m.Wanted)
 }
 
-// Theirs is what others changed since the author saw the file, for people to read.
-func (m *Merge) Theirs() string {
-	return merge3.Unified("you read", "was there", m.Base.Content, m.Now.Content)
+// maxTheirs bounds how much of what others changed Applied shows, in bytes.
+const maxTheirs = 100 << 10
+
+// Applied tells the author of a change what was done, and what else it made of the
+// file; remark, if any, is what went wrong after it.
+func (m *Merge) Applied(remark error) string {
+	var more string
+	if remark != nil {
+		more = fmt.Sprintf("\n[the change is in place, but: %v]", remark)
+	}
+	switch {
+	case !m.Exists:
+		return "Created " + m.Path + more
+	case !m.Merged():
+		return "Changed " + m.Path + more
+	}
+	theirs := merge3.Unified("you read", "was there", m.Base.Content, m.Now.Content)
+	return fmt.Sprintf("Changed %s. Someone else had changed it since you last read it; both changes are in it now.%s Theirs:\n%s", m.Path, more, clip.Text(theirs, maxTheirs))
+}
+
+// Rejected is a change that was not applied, for programs to read.
+type Rejected struct {
+	Conflicts []merge3.Conflict `json:"conflicts,omitempty"`
+	Reason    string            `json:"reason,omitempty"` // another one than conflicts
+	Diff      string            `json:"diff,omitempty"`   // the whole change, from what its author last saw
+}
+
+// Rejected returns what cannot be applied, and why.
+func (m *Merge) Rejected() Rejected {
+	r := Rejected{Conflicts: m.Conflicts, Diff: m.Diff()}
+	if m.Refused != nil {
+		r.Reason = m.Refused.Error()
+	}
+	return r
 }
 
 // Report tells the author of a change that cannot be applied exactly why, and

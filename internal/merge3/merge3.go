@@ -36,7 +36,9 @@ type Result struct {
 // Conflict is a place that both sides changed in different ways. Text has
 // Theirs there, so Ours is exactly what was not applied.
 type Conflict struct {
-	Base, Ours, Theirs Part
+	Base   Part `json:"base"`
+	Ours   Part `json:"ours"`
+	Theirs Part `json:"theirs"`
 }
 
 // Part is a run of whole lines of one of the three texts.

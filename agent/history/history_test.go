@@ -1,4 +1,4 @@
-package agent
+package history
 
 import (
 	"encoding/json"
@@ -36,12 +36,12 @@ func TestHistoryShowsToolCallsWithInputsAndResults(t *testing.T) {
 		"[interrupted: this answer was not finished]\n\nTools called:\n" +
 			`- Bash: {"command":"make"} → [interrupted: it did not end, whether it had its effect is not known]`,
 	}
-	got := past(turns)
+	got := Of(turns)
 	if len(got) != len(want) {
 		t.Fatalf("%d messages, want %d", len(got), len(want))
 	}
 	for i := range want {
-		if text := got[i].render(CutResults); text != want[i] {
+		if text := got[i].Render(CutResults); text != want[i] {
 			t.Errorf("message %d:\n got %q\nwant %q", i, text, want[i])
 		}
 	}
@@ -53,21 +53,7 @@ func TestTheDefaultFilterCutsResultsAt2kB(t *testing.T) {
 		t.Errorf("result of %d bytes, %v; want just under 2 kB of whole characters", len(c.Result), ok)
 	}
 	m := Message{Content: "Hello", Tools: []ToolCall{{Name: "Read"}}}
-	if got := m.render(WithoutTools); got != "Hello" {
+	if got := m.Render(WithoutTools); got != "Hello" {
 		t.Errorf("without tools: %q, want only the text", got)
-	}
-}
-
-func TestDataURLsBecomeImages(t *testing.T) {
-	a := Attachment{Name: "dot.png", URL: "data:image/png;base64,aGk="}
-	if err := a.read(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	if b := a.block(); b.MediaType != "image/png" || string(b.Data) != "hi" {
-		t.Errorf("block = %+v, want the decoded image", b)
-	}
-	f := Attachment{Name: "notes.txt", Type: "text/plain", URL: "https://example.com/notes.txt"}
-	if b := f.block(); !strings.Contains(b.Text, "notes.txt") || !strings.Contains(b.Text, f.URL) {
-		t.Errorf("block = %+v, want name and address", b)
 	}
 }

@@ -1,0 +1,28 @@
+package decision
+
+import (
+	"context"
+	"iter"
+)
+
+// All lists decisions as [Decisions.List] does, page after page. It ends with an
+// error of the store.
+func (d *Decisions) All(ctx context.Context, opts ListOptions) iter.Seq2[Decision, error] {
+	return func(yield func(Decision, error) bool) {
+		for {
+			page, err := d.List(ctx, &opts)
+			if err != nil {
+				yield(Decision{}, err)
+				return
+			}
+			for _, dec := range page.Decisions {
+				if !yield(dec, nil) {
+					return
+				}
+			}
+			if opts.After = page.Next; page.Next == "" {
+				return
+			}
+		}
+	}
+}
