@@ -138,6 +138,18 @@ func (s *Store) Concepts() *Concepts { return s.concepts }
 // Durability says what an acknowledged commit survives.
 func (s *Store) Durability() journal.Durability { return s.backend.Capabilities().Durability }
 
+// Stopped waits until the backend stopped because its disk failed, and returns why;
+// nil when ctx ends before. A backend that stopped refuses
+// everything with that error: end the process, so that another one recovers.
+func (s *Store) Stopped(ctx context.Context) error {
+	stopped := s.backend.Capabilities().Stopped
+	if stopped == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return stopped(ctx)
+}
+
 // Now returns the store's time: UTC, in microseconds, never going back.
 func (s *Store) Now() time.Time { return s.clock.now() }
 

@@ -39,6 +39,11 @@ type Capabilities struct {
 	// Check examines the stored bytes and returns what is wrong with them.
 	Check func(ctx context.Context) error
 
+	// Stopped waits until the backend stopped because its disk failed, and returns
+	// why; nil when ctx ends or the backend is closed before. One that stopped refuses
+	// everything with that error: it is for the next process to open it.
+	Stopped func(ctx context.Context) error
+
 	// Report returns what was repaired and adopted since the backend was opened, a
 	// line for each.
 	Report func() []string

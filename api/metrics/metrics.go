@@ -133,6 +133,7 @@ func (m metered) Capabilities() journal.Capabilities {
 		Shards:            within.Shards,
 		Shard:             within.Shard,
 		Check:             within.Check,
+		Stopped:           within.Stopped,
 		Report:            within.Report,
 	}
 }

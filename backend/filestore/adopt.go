@@ -63,7 +63,7 @@ func (r *recovery) adopt() (*addition, error) {
 		a.add(l)
 	}
 	a.place(r.opts.SegmentBytes)
-	if _, err := r.put([]*addition{a}); err != nil {
+	if err := r.put([]*addition{a}); err != nil {
 		return nil, err
 	}
 	r.tell("space %s was changed by hand and adopted as epoch %s: %s", sp.name, epoch, strings.Join(r.reasons, "; "))

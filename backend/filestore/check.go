@@ -67,10 +67,10 @@ func (s *Store) checkSpace(ctx context.Context, name string) error {
 	s.mu.RUnlock()
 	r := &recovery{Store: s, sp: newSpace(name, sp.dir), note: n, wrote: map[string]wrote{}, looking: true}
 	if err := r.readJournal(); err != nil {
-		return s.fail(err)
+		return s.explain(err)
 	}
 	if err := r.readRecords(); err != nil {
-		return s.fail(err)
+		return s.explain(err)
 	}
 	return r.differs(sp)
 }
@@ -226,5 +226,5 @@ func (s *Store) readAgain(ctx context.Context, name string, keys []string) error
 	if err == nil && len(changed) > 0 {
 		_, err = s.load(name)
 	}
-	return s.fail(err)
+	return s.explain(err)
 }

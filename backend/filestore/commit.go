@@ -13,7 +13,6 @@ import (
 // Commit implements [journal.Backend]. The lines of a batch are written with one
 // sync for each journal that it touches, several at a time. If the disk is full
 // none of the batch was applied, and commits go on when there is space again.
-// After a sync that failed nothing is written until the store is opened again.
 func (s *Store) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	if err := s.relieve(ctx); err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
@@ -25,7 +24,7 @@ func (s *Store) Commit(ctx context.Context, batch []journal.Commit) ([]journal.R
 	defer unlock()
 	results, err := s.commit(batch)
 	if err != nil {
-		return nil, fmt.Errorf("commit: %w", s.fail(err))
+		return nil, fmt.Errorf("commit: %w", s.explain(err))
 	}
 	return results, nil
 }
@@ -77,7 +76,7 @@ func (s *Store) currentOf(batch []journal.Commit) (spaces map[string]*space, sic
 		switch {
 		case err == nil:
 			spaces[name] = sp
-		case broken(err):
+		case s.stop.Err() != nil:
 			return nil, nil, err
 		case errors.Is(err, journal.ErrCorrupt), errors.Is(err, fs.ErrPermission): // its files say so
 			sick[name] = s.explain(err)
@@ -144,13 +143,9 @@ func (s *Store) publish(adds []*addition) error {
 		}
 	}
 	if err := s.announce(created); err != nil {
-		s.withdraw(created)
 		return err
 	}
-	if undone, err := s.put(adds); err != nil {
-		if undone {
-			s.withdraw(created)
-		}
+	if err := s.put(adds); err != nil {
 		return err
 	}
 	s.tellSoon(func() []note {

@@ -15,7 +15,7 @@ import (
 // picky is a file system that fails what a test picks.
 type picky struct {
 	filestore.FS
-	write, truncate, rename func(name string) error // nil: never
+	write, truncate, sync, rename, remove func(name string) error // nil: never
 }
 
 func pick(f func(string) error, name string) error {
@@ -40,6 +40,20 @@ func (p *picky) Rename(from, to string) error {
 	return p.FS.Rename(from, to)
 }
 
+func (p *picky) Remove(name string) error {
+	if err := pick(p.remove, name); err != nil {
+		return err
+	}
+	return p.FS.Remove(name)
+}
+
+func (p *picky) SyncDir(name string) error {
+	if err := pick(p.sync, name); err != nil {
+		return err
+	}
+	return p.FS.SyncDir(name)
+}
+
 type pickyFile struct {
 	filestore.File
 	fs   *picky
@@ -59,6 +73,13 @@ func (f *pickyFile) Truncate(size int64) error {
 		return err
 	}
 	return f.File.Truncate(size)
+}
+
+func (f *pickyFile) Sync() error {
+	if err := pick(f.fs.sync, f.name); err != nil {
+		return err
+	}
+	return f.File.Sync()
 }
 
 // of fails with err what is about names that contain part.
@@ -93,7 +114,13 @@ func TestACommitStandsThoughItsNoteFindsNoSpace(t *testing.T) {
 		t.Errorf("head: got %d, want 3", got)
 	}
 	disk.write = nil
-	if err := tryCommit(b); err != nil { // finds out what it was not told
+	if err := b.Patrol(t.Context()); err != nil { // finds out what it was not told
+		t.Fatal(err)
+	}
+	if got := head(t, b).Last.Seq; got != 3 {
+		t.Errorf("head of the other store after its round: got %d, want 3", got)
+	}
+	if err := tryCommit(b); err != nil {
 		t.Fatal(err)
 	}
 	if err := tryCommit(a); err != nil {
@@ -119,7 +146,7 @@ func TestAFullDiskThatTakesNothingBackStopsTheStore(t *testing.T) {
 		t.Errorf("commit that cannot be taken back: got %v, want an error that is not ErrFull", err)
 	}
 	disk.write, disk.truncate = nil, nil
-	if err := tryCommit(s); err == nil || !strings.Contains(err.Error(), "open the store again") {
+	if err := tryCommit(s); err == nil || !strings.Contains(err.Error(), "start the process again") {
 		t.Errorf("commit after it: got %v, want an error that says what to do", err)
 	}
 }

@@ -18,6 +18,9 @@ func (s *Store) Patrol(ctx context.Context) error {
 	}
 }
 
+// Stopped returns why the store stopped; nil while it runs.
+func (s *Store) Stopped() error { return s.stop.Err() }
+
 // Unsure returns how many spaces have a note that lacks something.
 func (s *Store) Unsure() int {
 	s.mu.RLock()

@@ -36,6 +36,8 @@ func (s *Store) follow() {
 		select {
 		case <-s.closed:
 			return
+		case <-s.stop.Done():
+			return
 		case <-s.wake:
 			if due == nil {
 				due = time.After(s.opts.Lag)
@@ -58,8 +60,10 @@ func (s *Store) tend() {
 		select {
 		case <-s.closed:
 			return
+		case <-s.stop.Done():
+			s.log.Error("file store: " + s.stop.Err().Error())
+			return
 		case <-patrol.C:
-			s.willRetry(s.retell(context.Background()))
 			var err error
 			space, key, err = s.patrol(context.Background(), space, key)
 			s.willRetry(err)
@@ -72,7 +76,7 @@ func (s *Store) tend() {
 
 // willRetry logs an error of what is done again later, and reports whether it is one.
 func (s *Store) willRetry(err error) bool {
-	if err == nil || errors.Is(err, journal.ErrClosed) {
+	if err == nil || errors.Is(err, journal.ErrClosed) || s.stop.Err() != nil {
 		return false
 	}
 	s.log.Warn("file store: looking after files failed; will try again", "dir", s.dir, "error", err)
@@ -105,17 +109,6 @@ func (s *Store) relieve(ctx context.Context) error {
 	return err
 }
 
-// flushClosing is flush while the store is being closed.
-func (s *Store) flushClosing() error {
-	s.mu.RLock()
-	failed := s.failed
-	s.mu.RUnlock()
-	if failed != nil {
-		return nil // it was reported, and the journal has everything
-	}
-	return s.flush(context.Background(), nil)
-}
-
 // flush brings all files up to date; with a pace, it leaves commits their time.
 func (s *Store) flush(ctx context.Context, pc *pace) error {
 	if err := s.turn(ctx); err != nil {
@@ -133,9 +126,9 @@ func (s *Store) flush(ctx context.Context, pc *pace) error {
 	var errs []error
 	for _, sp := range behind { // one that cannot be written must not hold up the others
 		if err := s.flushSpace(ctx, sp, pc); err != nil {
-			errs = append(errs, s.fail(err))
+			errs = append(errs, s.explain(err))
 		}
-		if context.Cause(ctx) != nil {
+		if context.Cause(ctx) != nil || s.stop.Err() != nil {
 			break
 		}
 	}

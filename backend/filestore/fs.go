@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 
+	"github.com/thole-dev/thole/internal/failstop"
 	"github.com/thole-dev/thole/journal"
 )
 
@@ -103,7 +103,7 @@ func (d disk) writeFile(name string, data []byte, sync bool) (stamp, error) {
 	}
 	_, err = f.WriteAt(data, 0)
 	if err == nil && sync {
-		err = syncFile(f)
+		err = f.Sync()
 	}
 	var info fs.FileInfo
 	if err == nil {
@@ -187,15 +187,15 @@ func (d disk) removeEmpty(root, dir string) string {
 func (d disk) syncDirs(dirs []string) error {
 	slices.Sort(dirs)
 	return parallel(slices.Compact(dirs), func(dir string) error {
-		if err := d.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return &syncError{err}
+		if err := d.SyncDir(dir); !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 		return nil
 	})
 }
 
 // parallel calls do for each item, a few at a time. It returns the first error in
-// the order of the items, but a failed sync before all others.
+// the order of the items.
 func parallel[T any](items []T, do func(T) error) error {
 	if len(items) == 1 {
 		return do(items[0])
@@ -211,9 +211,6 @@ func parallel[T any](items []T, do func(T) error) error {
 		})
 	}
 	wg.Wait()
-	if i := slices.IndexFunc(errs, broken); i >= 0 {
-		return errs[i]
-	}
 	return cmp.Or(errs...)
 }
 
@@ -238,44 +235,14 @@ func (d disk) stampAt(name string) (stamp, error) {
 	return stampOf(info), nil
 }
 
-// syncError is a failed sync. The operating system may have dropped what was
-// written before it and report success the next time, so nothing may be
-// acknowledged any more.
-type syncError struct{ error }
-
-func (e *syncError) Unwrap() error { return e.error }
-
-// undoError is a failed try to take back what was written and not acknowledged.
-type undoError struct{ error }
-
-func (e *undoError) Unwrap() error { return e.error }
-
-// broken reports whether nothing may be written any more after err.
-func broken(err error) bool {
-	return errors.As(err, new(*undoError)) || errors.As(err, new(*syncError)) && !full(err)
-}
-
-func syncFile(f File) error {
-	if err := f.Sync(); err != nil {
-		return &syncError{err}
-	}
-	return nil
-}
-
-// full reports whether there was no space for a write. A sync that says so is no
-// failed one: what could not be allocated is written again.
-func full(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota)
-}
-
 // explain says what a person can do about an error of the file system.
 func (s *Store) explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case broken(err):
-		return fmt.Errorf("file store %s stopped writing because its disk failed to sync; check the disk, then open the store again: %w", s.dir, err)
-	case full(err):
+	case s.stop.Err() != nil:
+		return s.stop.Err()
+	case failstop.Full(err):
 		return fmt.Errorf("%w: file store %s cannot grow: the disk is full; free some space and try again, nothing was lost: %w", journal.ErrFull, s.dir, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("file store %s: give this user the right to write the directory and all in it: %w", s.dir, err)

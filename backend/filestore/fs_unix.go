@@ -9,9 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errQuota is a full quota, which is a full disk to whoever has it.
-const errQuota = unix.EDQUOT
-
 // TryLock takes the flock of the file.
 func (f osFile) TryLock() (bool, error) {
 	for {

@@ -7,9 +7,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// errQuota is a full disk, as Windows says it.
-const errQuota = windows.ERROR_DISK_FULL
-
 // TryLock locks the first byte of the file.
 func (f osFile) TryLock() (bool, error) {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY

@@ -28,7 +28,7 @@ func (s *Store) importChunk(ctx context.Context, name string, c *journal.Chunk) 
 	}
 	defer unlock()
 	if sp, err := s.existing(name); err != nil {
-		return s.fail(err)
+		return s.explain(err)
 	} else if sp != nil {
 		return journal.ErrExists
 	}
@@ -45,7 +45,7 @@ func (s *Store) importChunk(ctx context.Context, name string, c *journal.Chunk) 
 	if err == nil && c.Done {
 		err = s.unveil(sp)
 	}
-	return s.fail(err)
+	return s.explain(err)
 }
 
 // existing returns a space as it is now, nil if there is none.
@@ -185,14 +185,13 @@ func (s *Store) unveil(sp *space) error {
 	if err := s.announce([]*space{sp}); err != nil {
 		return err
 	}
-	err := s.disk.Rename(sp.dir, dir)
-	if err == nil {
-		err = s.disk.syncDirs(append(upTo(s.dir, filepath.Dir(dir)), filepath.Dir(sp.dir)))
+	if err := s.disk.Rename(sp.dir, dir); err != nil {
+		return err
 	}
-	made, e := s.load(sp.name)
-	if err == nil {
-		err = e
+	if err := s.disk.syncDirs(append(upTo(s.dir, filepath.Dir(dir)), filepath.Dir(sp.dir))); err != nil {
+		return err
 	}
+	made, err := s.load(sp.name)
 	if err == nil && made == nil {
 		err = fmt.Errorf("%w: %s: the import is gone", journal.ErrCorrupt, dir)
 	}
@@ -215,7 +214,7 @@ func (s *Store) syncTree(dir string) error {
 			return err
 		}
 		defer f.Close()
-		return syncFile(f)
+		return f.Sync()
 	})
 	if err != nil {
 		return err

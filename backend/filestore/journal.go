@@ -193,19 +193,19 @@ func (a *addition) apply() (added int64) {
 	return added
 }
 
-// put writes the additions and syncs them. If one fails, all are taken back, and
-// the journals are as they were before. If that fails, too, it reports so, and
-// nothing more may be written.
-func (s *Store) put(adds []*addition) (undone bool, err error) {
-	if err = parallel(adds, s.putOne); err == nil {
-		return false, nil
+// put writes the additions and syncs them. If one has no space, all are taken back,
+// and the journals are as they were before; the store stops if that fails.
+func (s *Store) put(adds []*addition) error {
+	err := parallel(adds, s.putOne)
+	if err == nil || s.stop.Err() != nil {
+		return err
 	}
 	for _, a := range adds {
 		if e := s.takeBack(a); e != nil {
-			return false, &undoError{errors.Join(err, e)}
+			return s.stop.Because(errors.Join(err, e))
 		}
 	}
-	return true, err
+	return err
 }
 
 func (s *Store) putOne(a *addition) error {
@@ -226,7 +226,7 @@ func (s *Store) putOne(a *addition) error {
 	a.created = a.fresh
 	_, err = f.WriteAt(a.text, a.segment.size)
 	if err == nil {
-		err = syncFile(f)
+		err = f.Sync()
 	}
 	if e := f.Close(); err == nil {
 		err = e

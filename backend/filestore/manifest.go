@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -187,7 +186,6 @@ func readHeader(f File) (h manifestHeader, size int64, err error) {
 func (s *Store) hear(n note) {
 	s.news++
 	s.setNote(n)
-	s.untold = slices.DeleteFunc(s.untold, func(u note) bool { return u.Space == n.Space }) // who wrote this one saw what it is about
 	sp := s.spaces[n.Space]
 	switch {
 	case sp == nil:
@@ -212,7 +210,7 @@ func (s *Store) setNote(n note) {
 // tellOthers does change and appends the notes that it returns, both while it
 // holds mu: nobody sees here what others could not see, too. The caller holds the
 // lock. What the notes are about is on stable storage before, so if they cannot
-// be written, others find it out when they take the lock; they are written later.
+// be written, others find it out when they take the lock, or look in turn.
 func (s *Store) tellOthers(change func() []note) error {
 	s.catching.Lock()
 	defer s.catching.Unlock()
@@ -221,7 +219,7 @@ func (s *Store) tellOthers(change func() []note) error {
 	}
 	if s.manifest.offset > maxManifestBytes {
 		if err := s.rewriteManifest(); err != nil {
-			s.log.Warn("file store: the notes could not be written anew; will try again", "dir", s.dir, "error", s.fail(err))
+			s.log.Warn("file store: the notes could not be written anew; will try again", "dir", s.dir, "error", err)
 		}
 	}
 	return nil
@@ -234,22 +232,6 @@ func (s *Store) tellSoon(change func() []note) {
 	}
 }
 
-// retell writes the notes that could not be written.
-func (s *Store) retell(ctx context.Context) error {
-	s.mu.RLock()
-	none := len(s.untold) == 0
-	s.mu.RUnlock()
-	if none {
-		return nil
-	}
-	unlock, err := s.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return s.tellOthers(func() []note { return nil })
-}
-
 func (s *Store) changeAndTell(change func() []note) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +239,6 @@ func (s *Store) changeAndTell(change func() []note) error {
 	for _, n := range notes {
 		s.setNote(n)
 	}
-	notes = append(s.untold, notes...)
 	var b []byte
 	var err error
 	for _, n := range notes {
@@ -274,14 +255,13 @@ func (s *Store) changeAndTell(change func() []note) error {
 		written, err = m.file.WriteAt(b, m.offset)
 	}
 	if err != nil { // others may have read the lines that are whole
-		whole := bytes.LastIndexByte(b[:written], '\n') + 1
-		m.offset += int64(whole)
-		m.file.Truncate(m.offset)
-		s.untold = newest(notes[bytes.Count(b[:whole], []byte("\n")):])
+		m.offset += int64(bytes.LastIndexByte(b[:written], '\n') + 1)
 		s.seen = stamp{}
+		if e := m.file.Truncate(m.offset); e != nil {
+			return s.stop.Because(errors.Join(err, e))
+		}
 		return err
 	}
-	s.untold = nil
 	m.offset += int64(len(b))
 	info, err := m.file.Stat()
 	if err != nil {
@@ -290,18 +270,6 @@ func (s *Store) changeAndTell(change func() []note) error {
 	}
 	s.seen = stampOf(info)
 	return nil
-}
-
-// newest is what counts of notes: the last one of each space.
-func newest(notes []note) (last []note) {
-	seen := map[string]bool{}
-	for _, n := range slices.Backward(notes) {
-		if !seen[n.Space] {
-			seen[n.Space] = true
-			last = append(last, n)
-		}
-	}
-	return last
 }
 
 // appendSealed appends v as a line with its CRC.
@@ -336,23 +304,6 @@ func (s *Store) announce(spaces []*space) error {
 	return err
 }
 
-// withdraw takes back what announce said.
-func (s *Store) withdraw(spaces []*space) {
-	if len(spaces) == 0 {
-		return
-	}
-	err := s.tellOthers(func() []note {
-		var notes []note
-		for _, sp := range spaces {
-			notes = append(notes, note{Space: sp.name, Era: sp.era, Gone: true})
-		}
-		return notes
-	})
-	if err != nil {
-		s.log.Debug("file store: a note could not be taken back; whoever looks finds no space", "error", err)
-	}
-}
-
 // settleBegun finds out what became of spaces that somebody announced and said no
 // more about: a crash, or the end of that process, came between. The caller holds
 // the lock, so nobody is making them now.
@@ -373,7 +324,7 @@ func (s *Store) begunSpaces() []string {
 }
 
 // syncManifest makes the notes durable.
-func (s *Store) syncManifest() error { return syncFile(s.manifest.file) }
+func (s *Store) syncManifest() error { return s.manifest.file.Sync() }
 
 // rewriteManifest writes a manifest with one note for each space.
 func (s *Store) rewriteManifest() error {
@@ -406,7 +357,7 @@ func (s *Store) rewriteManifest() error {
 	m.close()
 	*m = manifest{store: m.store, generation: m.generation + 1, file: f, offset: int64(len(b))}
 	s.mu.Lock()
-	s.seen, s.untold = stampOf(info), nil
+	s.seen = stampOf(info)
 	s.mu.Unlock()
 	return nil
 }

@@ -98,9 +98,9 @@ func (p *pair) told(offers ...*offer) error {
 		p.did["batches"]++
 		p.log("%s: commit %s: %v", o.on.name, shown(o.batch, o.results), o.err)
 		if o.err == nil && o.on.stopped {
-			return errors.New("a commit succeeded after the store had said that it stopped writing")
+			return errors.New("a commit succeeded after the store had said that it stopped")
 		}
-		o.on.stopped = o.on.stopped || o.err != nil && strings.Contains(o.err.Error(), "stopped writing")
+		o.on.stopped = o.on.stopped || o.err != nil && strings.Contains(o.err.Error(), "stopped, because its disk failed")
 		if o.err != nil {
 			p.did["batches that failed"]++
 			continue
@@ -428,7 +428,7 @@ func (p *pair) verifySide(i int) error {
 	if err == nil {
 		err = s.Check(p.Context())
 	}
-	if err != nil && strings.Contains(err.Error(), "stopped writing") {
+	if err != nil && strings.Contains(err.Error(), "stopped, because its disk failed") {
 		s.stopped = true
 		return p.verifySide(i)
 	}

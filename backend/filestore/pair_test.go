@@ -240,6 +240,11 @@ func (p *pair) step() error {
 	if err != nil {
 		return err
 	}
+	if s.Stopped() != nil && p.rand.IntN(2) == 0 { // else it is used on
+		p.did["stores that stopped"]++
+		p.close(i)
+		return nil
+	}
 	switch n := p.rand.IntN(100); {
 	case n < 50:
 		return p.commit(s)

@@ -50,18 +50,18 @@ func (s *Store) tryPurge(ctx context.Context, name string, p *journal.Purge) (bo
 		err = s.empty()
 	}
 	if err != nil {
-		return false, s.fail(err)
+		return false, s.explain(err)
 	}
 	sp, err := s.existing(name)
 	switch {
 	case err != nil:
-		return false, s.fail(err)
+		return false, s.explain(err)
 	case sp == nil && owed && p.All:
 		return true, nil // an earlier purge, that failed, began it
 	case sp == nil:
 		return false, journal.ErrNotFound
 	case p.All:
-		return true, s.fail(s.drop(sp))
+		return true, s.explain(s.drop(sp))
 	}
 	s.mu.RLock()
 	behind := len(sp.dirty) > 0
@@ -79,7 +79,7 @@ func (s *Store) tryPurge(ctx context.Context, name string, p *journal.Purge) (bo
 			return true, err
 		}
 	}
-	return true, s.fail(s.rewrite(sp, &rewriting{purge: p, oldest: head.Oldest, through: through}))
+	return true, s.explain(s.rewrite(sp, &rewriting{purge: p, oldest: head.Oldest, through: through}))
 }
 
 // drop removes a space with all that it holds.

@@ -92,7 +92,7 @@ func (s *Store) loadNow(ctx context.Context, name string) error {
 		return nil // another call did it
 	}
 	_, err = s.load(name)
-	return s.fail(err)
+	return s.explain(err)
 }
 
 // catchUp reads what another process appended to a journal. An error means that
@@ -327,12 +327,12 @@ func (s *Store) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, er
 }
 
 // finishBegun looks which spaces are there of those that a process announced and
-// then could not say more about. A store that stopped writing cannot.
+// then could not say more about.
 func (s *Store) finishBegun(ctx context.Context) error {
 	s.mu.RLock()
-	skip := len(s.begun) == 0 || s.failed != nil
+	none := len(s.begun) == 0
 	s.mu.RUnlock()
-	if skip {
+	if none {
 		return nil
 	}
 	unlock, err := s.lock(ctx)
@@ -340,7 +340,7 @@ func (s *Store) finishBegun(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	return s.fail(s.settleBegun())
+	return s.explain(s.settleBegun())
 }
 
 func (n *note) dueBy(q journal.SpacesQuery) bool {

@@ -273,7 +273,7 @@ func (r *recovery) writeAgain(seg segment, from int64) error {
 	if err := f.Truncate(seg.size); err != nil {
 		return err
 	}
-	return syncFile(f)
+	return f.Sync()
 }
 
 // readRecords reads the files of all records and compares them with what the

@@ -54,7 +54,7 @@ func TestASegmentThatNobodyToldOfIsNotWrittenOver(t *testing.T) {
 	if got := texts(t, theirs); !slices.Equal(got, []string{`"first"`}) { // it has the space in memory
 		t.Fatalf("journal: got %s", got)
 	}
-	disk.write = of("manifest", syscall.EIO)
+	disk.write = of("manifest", syscall.ENOSPC)
 	told := note(t, ours, "acknowledged")
 	if got := note(t, theirs, "after it"); got == told {
 		t.Errorf("position %v was given twice", got)
@@ -78,10 +78,10 @@ func TestASpaceIsListedWhoseMakerCouldNotTellOfIt(t *testing.T) {
 	ours, theirs, disk := twoOnPicky(t)
 	told := 0
 	disk.write = func(name string) error {
-		if err := of("manifest", syscall.EIO)(name); err != nil && told > 0 {
+		if err := of("manifest", syscall.ENOSPC)(name); err != nil && told > 0 {
 			return err
 		}
-		if of("manifest", syscall.EIO)(name) != nil {
+		if of("manifest", syscall.ENOSPC)(name) != nil {
 			told++ // the space is announced
 		}
 		return nil

@@ -154,7 +154,11 @@ func (r *schedule) stop(crash bool) {
 }
 
 func (r *schedule) work() {
-	switch n := r.rand.IntN(20); {
+	n := r.rand.IntN(20)
+	if r.store.Stopped() != nil && r.rand.IntN(2) == 0 {
+		n = 19
+	}
+	switch {
 	case n < 13:
 		r.commit()
 	case n < 16:
@@ -210,9 +214,9 @@ func (r *schedule) commit() {
 	}
 	results, err := r.store.Commit(r.Context(), batch)
 	if r.stopped && err == nil {
-		r.Error("a commit succeeded after the store had said that it stopped writing")
+		r.Error("a commit succeeded after the store had said that it stopped")
 	}
-	r.stopped = r.stopped || err != nil && strings.Contains(err.Error(), "stopped writing")
+	r.stopped = r.stopped || err != nil && strings.Contains(err.Error(), "stopped, because its disk failed")
 	for i, id := range ids {
 		e := r.space(batch[i].Space)
 		if errors.Is(err, journal.ErrFull) { // nothing of it was applied, or will be

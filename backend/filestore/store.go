@@ -28,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/thole-dev/thole/internal/failstop"
 	"github.com/thole-dev/thole/journal"
 	"github.com/tidwall/btree"
 )
@@ -66,6 +67,7 @@ func (o *Options) withDefaults() Options {
 type Store struct {
 	dir  string
 	disk disk
+	stop *failstop.Stop
 	opts Options
 	log  *slog.Logger
 
@@ -83,9 +85,7 @@ type Store struct {
 	unsure  map[string]bool // whose note lacks what the journal holds
 	spaces  map[string]*space
 	seen    stamp  // of the manifest
-	untold  []note // that could not be written yet; they go with the next
 	news    uint64 // counts what other processes were seen to do
-	failed  error  // why nothing is written any more
 	batches uint64 // counts those that this Store wrote
 	dirty   int64  // bytes of records whose files are behind
 	report  []string
@@ -133,12 +133,13 @@ func newStore(dir string, o *Options) (*Store, error) {
 	}
 	opts := o.withDefaults()
 	s := &Store{
-		dir: dir, disk: disk{opts.FS}, opts: opts, log: opts.Log,
+		dir: dir, opts: opts, log: opts.Log,
 		writing: make(chan struct{}, 1), wake: make(chan struct{}, 1), flushing: make(chan struct{}, 1), hurry: make(chan struct{}),
 		closed: make(chan struct{}), ended: make(chan struct{}),
 		spaces: map[string]*space{}, begun: map[string]bool{}, unsure: map[string]bool{},
 	}
 	if opts.FS != nil {
+		s.useDisk(opts.FS)
 		return s, nil
 	}
 	abs, err := filepath.Abs(dir)
@@ -157,8 +158,13 @@ func newStore(dir string, o *Options) (*Store, error) {
 			return nil, fmt.Errorf("%w: file store %s: there is no directory %s; create it first", journal.ErrInvalid, abs, filepath.Dir(abs))
 		}
 	}
-	s.disk = disk{newOSFS(info)}
+	s.useDisk(newOSFS(info))
 	return s, nil
+}
+
+func (s *Store) useDisk(below FS) {
+	s.stop = failstop.New(journal.ErrUnavailable, "file store "+s.dir)
+	s.disk = disk{failStop{below, s.stop}}
 }
 
 // open makes what is missing, takes the lock once and finds the spaces.
@@ -234,22 +240,27 @@ func (s *Store) makePrivate() error {
 
 // Capabilities implements [journal.Backend].
 func (s *Store) Capabilities() journal.Capabilities {
-	return journal.Capabilities{Durability: journal.Sync, Hints: s.hints, Check: s.Check, Report: s.Report}
+	return journal.Capabilities{Durability: journal.Sync, Hints: s.hints, Check: s.Check, Stopped: s.stopped, Report: s.Report}
 }
 
+func (s *Store) stopped(ctx context.Context) error { return s.stop.Wait(ctx, s.closed) }
+
 // Close waits for what is running, brings the files of records up to date and
-// closes the store. It is idempotent.
+// closes the store. It is idempotent. Its error is why the store stopped, if it did.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.closed)
 		s.tasks.Wait()
-		s.err = s.flushClosing()
+		s.err = s.flush(context.Background(), nil)
 		s.writing <- struct{}{} // kept
 		s.catching.Lock()
 		close(s.ended)
 		s.manifest.close()
 		s.catching.Unlock()
 		if err := s.lockFile.Close(); s.err == nil {
+			s.err = err
+		}
+		if err := s.stop.Err(); err != nil {
 			s.err = err
 		}
 	})
@@ -283,13 +294,7 @@ func (s *Store) lockWith(ctx context.Context, first func() error) (unlock func()
 		s.lockFile.Unlock()
 		release()
 	}
-	s.mu.RLock()
-	err = s.failed
-	s.mu.RUnlock()
-	if err == nil {
-		err = first()
-	}
-	if err != nil {
+	if err := first(); err != nil {
 		unlock()
 		return nil, err
 	}
@@ -320,7 +325,7 @@ func (s *Store) flock(ctx context.Context) error {
 }
 
 // usable returns why nothing can be done for a caller: its context ended, or the
-// store is closed.
+// store is closed or has stopped.
 func (s *Store) usable(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -329,22 +334,8 @@ func (s *Store) usable(ctx context.Context) error {
 	case <-s.closed:
 		return journal.ErrClosed
 	default:
-		return nil
+		return s.stop.Err()
 	}
-}
-
-// fail remembers the first error after which nothing may be written, and returns
-// what the caller is told.
-func (s *Store) fail(err error) error {
-	if !broken(err) {
-		return s.explain(err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failed == nil {
-		s.failed = s.explain(err)
-	}
-	return s.failed
 }
 
 // tell logs what was repaired or adopted and keeps it for Report.

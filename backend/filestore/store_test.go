@@ -31,7 +31,7 @@ func open(t testing.TB, dir string, o *filestore.Options) *filestore.Store {
 		t.Fatalf("open %s: %v", dir, err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := s.Close(); err != s.Stopped() {
 			t.Errorf("close %s: %v", dir, err)
 		}
 	})

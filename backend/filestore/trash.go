@@ -78,5 +78,5 @@ func (s *Store) emptyLater(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	return s.fail(s.empty())
+	return s.explain(s.empty())
 }

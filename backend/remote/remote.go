@@ -157,7 +157,7 @@ func (b *Backend) Capabilities() journal.Capabilities {
 		Durability: b.durability, Hints: b.hints,
 		SendBroadcasts: b.sendBroadcasts, ReceiveBroadcasts: b.receiveBroadcasts,
 		Shards: 0, Shard: nil, // the server makes batches for its own
-		Check: nil, Report: nil, // are its operator's
+		Check: nil, Stopped: nil, Report: nil, // are its operator's
 	}
 }
 

@@ -28,6 +28,7 @@ func (b *Backend) Capabilities() journal.Capabilities {
 		SendBroadcasts:    nil,
 		ReceiveBroadcasts: nil,
 		Check:             nil,
+		Stopped:           nil,
 		Report:            nil,
 	}
 	for _, part := range parts {
@@ -39,6 +40,9 @@ func (b *Backend) Capabilities() journal.Capabilities {
 		}
 		if part.Check != nil {
 			c.Check = parts.check
+		}
+		if part.Stopped != nil {
+			c.Stopped = parts.stopped
 		}
 		if part.Report != nil {
 			c.Report = parts.report
@@ -114,6 +118,22 @@ func (ps parts) check(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// stopped returns why the first backend stopped.
+func (ps parts) stopped(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return together(ps, ctx.Done(), func(p journal.Capabilities) error {
+		if p.Stopped == nil {
+			return nil
+		}
+		err := p.Stopped(ctx)
+		if err != nil {
+			cancel()
+		}
+		return err
+	})
 }
 
 func (ps parts) report() (lines []string) {

@@ -178,6 +178,7 @@ func (l *later) Capabilities() journal.Capabilities {
 		Shards:            0, // it is one
 		Shard:             nil,
 		Check:             l.check,
+		Stopped:           l.stopped,
 		Report:            l.report,
 	}
 	if b, err := l.get(); err == nil {
@@ -237,6 +238,14 @@ func (l *later) check(ctx context.Context) error {
 	if check := b.Capabilities().Check; check != nil {
 		return check(ctx)
 	}
+	return nil
+}
+
+func (l *later) stopped(ctx context.Context) error {
+	if stopped := l.await(ctx).Stopped; stopped != nil {
+		return stopped(ctx)
+	}
+	<-ctx.Done()
 	return nil
 }
 

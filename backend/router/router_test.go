@@ -360,3 +360,33 @@ func TestBroadcastsGoThroughTheStoreOfTheirSpace(t *testing.T) {
 		t.Errorf("receive: heard %q, %v; want the broadcast of user:1", heard, err)
 	}
 }
+
+// stopping is a backend whose disk fails when it is told to.
+type stopping struct {
+	journal.Backend
+	failed chan error
+}
+
+func (s stopping) Capabilities() journal.Capabilities {
+	return journal.Capabilities{Durability: journal.None, Stopped: func(ctx context.Context) error {
+		select {
+		case err := <-s.failed:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}}
+}
+
+func TestWhoWaitsHearsOfTheFirstOfSeveralStoresThatStops(t *testing.T) {
+	a, b := stopping{memstore.New(), make(chan error, 1)}, stopping{memstore.New(), make(chan error, 1)}
+	all := route(t, router.Rule{Pattern: "user:*", Backend: a}, router.Rule{Pattern: "project:*", Backend: b}, router.Rule{Pattern: "*", Backend: memstore.New()})
+	why := errors.New("its disk failed")
+	b.failed <- why
+	if err := all.Capabilities().Stopped(t.Context()); !errors.Is(err, why) {
+		t.Errorf("got %v, want %v", err, why)
+	}
+	if plain := route(t, router.Rule{Pattern: "*", Backend: memstore.New()}); plain.Capabilities().Stopped != nil {
+		t.Error("stores that never stop claim that they might")
+	}
+}

@@ -66,8 +66,7 @@ func (w *writer) measureLog() {
 }
 
 // boundLog checkpoints a log that is too long. It does so after a commit, whose
-// success it cannot change: errors but those of a failed sync show up again in
-// a later commit.
+// success it cannot change: errors show up again in a later commit.
 func (w *writer) boundLog() {
 	switch {
 	case w.log.running != nil:
@@ -97,8 +96,7 @@ func (w *writer) restartLog() {
 
 // copyLog copies what is left of the log into the file.
 func (w *writer) copyLog(mode sqlite3.CheckpointMode) {
-	_, _, err := w.WALCheckpoint("main", mode)
-	w.fail(err)
+	w.WALCheckpoint("main", mode)
 	w.measureLog()
 	// The next commit begins the log anew unless a reader needs it. Then the
 	// next try comes when half as much has been added again.
@@ -130,7 +128,7 @@ func (w *writer) startCopy() {
 // settleLog waits for a checkpoint that runs.
 func (w *writer) settleLog() {
 	if w.log.running != nil {
-		w.fail(<-w.log.running)
+		<-w.log.running
 		w.log.running = nil
 	}
 }
@@ -144,16 +142,13 @@ func (w *writer) truncateLog(ctx context.Context) error {
 	if err == nil {
 		w.log.pages = 0
 	}
-	return w.fail(err)
+	return err
 }
 
 // closeLog empties the log if nobody else uses the file.
 func (w *writer) closeLog() error {
 	w.settleLog()
 	first := w.log.copier.close()
-	if w.failed != nil {
-		return first // it was reported
-	}
 	w.BusyTimeout(0)
 	_, _, err := w.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE)
 	if isBusy(err) || err == nil {

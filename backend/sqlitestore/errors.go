@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"syscall"
 
 	"github.com/ncruces/go-sqlite3"
+	"github.com/thole-dev/thole/internal/failstop"
 	"github.com/thole-dev/thole/journal"
 )
 
 // explain translates an error of SQLite, by its code, into what a person can
 // act on. It names the file and wraps the original.
 func (f *file) explain(ctx context.Context, err error) error {
+	if stopped := f.stop.Err(); err != nil && stopped != nil {
+		return stopped
+	}
 	var code sqlite3.ExtendedErrorCode
 	if err == nil || !errors.As(err, &code) {
 		return err
@@ -42,9 +45,6 @@ func (f *file) explain(ctx context.Context, err error) error {
 		}
 		return say("cannot be opened; does its directory exist, and can this user write to it?")
 	case sqlite3.IOERR:
-		if unsynced(err) {
-			return say("stopped writing because its disk failed to sync; check the disk, then open the store again")
-		}
 		return say("could not be read or written; check the disk")
 	}
 	return say("failed")
@@ -52,13 +52,5 @@ func (f *file) explain(ctx context.Context, err error) error {
 
 // full reports whether there was no space for a write.
 func full(err error) bool {
-	return errors.Is(err, sqlite3.FULL) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
-
-// unsynced reports whether the operating system failed to sync. It may then
-// have dropped what was written before and report success the next time, so
-// nothing may be acknowledged any more. A full disk is no such case: what
-// could not be allocated is written again.
-func unsynced(err error) bool {
-	return (errors.Is(err, sqlite3.IOERR_FSYNC) || errors.Is(err, sqlite3.IOERR_DIR_FSYNC)) && !full(err)
+	return errors.Is(err, sqlite3.FULL) || failstop.Full(err)
 }

@@ -97,7 +97,6 @@ func TestAFullDiskFailsCommitsUntilThereIsSpace(t *testing.T) {
 	}{
 		"write": {sqlite3.FULL, func(d *disk, err *error) { d.write.Store(err) }},
 		"errno": {syscall.ENOSPC, func(d *disk, err *error) { d.write.Store(err) }},
-		"sync":  {syscall.ENOSPC, func(d *disk, err *error) { d.sync.Store(err) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDisk()
@@ -123,38 +122,6 @@ func TestAFullDiskFailsCommitsUntilThereIsSpace(t *testing.T) {
 			wantEvents(t, s, path, 2)
 		})
 	}
-}
-
-func TestAfterAFailedSyncNothingIsWrittenUntilReopened(t *testing.T) {
-	d := newDisk()
-	path := filepath.Join(t.TempDir(), "thole.db")
-	s := open(t, path, &sqlitestore.Options{VFS: d})
-	if err := tryCommit(s); err != nil {
-		t.Fatal(err)
-	}
-	var fault error = syscall.EIO
-	d.sync.Store(&fault)
-	if err := tryCommit(s); err == nil {
-		t.Fatal("commit whose sync fails: got success")
-	}
-	d.sync.Store(nil)
-	if err := tryCommit(s); err == nil || !strings.Contains(err.Error(), "open the store again") {
-		t.Fatalf("commit after a failed sync: got %v, want an error that says what to do", err)
-	}
-	if _, err := s.Heads(t.Context(), "user:1"); err != nil {
-		t.Errorf("reads go on: got %v", err)
-	}
-	s.Close()
-	again := open(t, path, nil)
-	heads, err := again.Heads(t.Context(), "user:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Whether the commit that failed is there is unknown, as with any error.
-	if err := tryCommit(again); err != nil {
-		t.Fatal(err)
-	}
-	wantEvents(t, again, path, int(heads[0].Last.Seq)+1)
 }
 
 func TestAReadOnlyFileIsExplained(t *testing.T) {

@@ -69,7 +69,7 @@ func (s *Store) scrub(ctx context.Context) error {
 	w.SetInterrupt(context.Background())
 	if err != nil {
 		w.rolledBack()
-		return w.fail(err)
+		return err
 	}
 	resume, err := s.readers.pause(ctx)
 	if err != nil {

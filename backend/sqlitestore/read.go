@@ -14,6 +14,9 @@ func (s *Store) view(ctx context.Context, f func(*conn) error) error {
 		return s.explain(ctx, err)
 	}
 	defer s.readers.give(c)
+	if err := s.stop.Err(); err != nil {
+		return err
+	}
 	return s.explain(ctx, f(c))
 }
 

@@ -36,10 +36,7 @@ type schedule struct {
 }
 
 // instance is one of the stores that are open on the file.
-type instance struct {
-	*sqlitestore.Store
-	stopped bool // it refused to write until it is reopened
-}
+type instance struct{ *sqlitestore.Store }
 
 // report counts what happened in schedules.
 type report struct {
@@ -130,6 +127,9 @@ func (s *schedule) step() error {
 		s.arm()
 	}
 	on := pick(s, s.stores...)
+	if on.Stopped() != nil && s.rand.IntN(2) == 0 { // else it is used on
+		return s.openFirst()
+	}
 	switch n := s.rand.IntN(100); {
 	case n < 60:
 		return s.commit(on)
@@ -191,7 +191,8 @@ func (s *schedule) try(on *instance, what string, do func(ctx context.Context) e
 	err := do(ctx)
 	s.disk.whoWaits(nil)
 	struck, lasting := s.disk.seen()
-	explained := struck > s.struck || lasting || on != nil && on.stopped
+	stopped := on != nil && on.Stopped() != nil
+	explained := struck > s.struck || lasting || stopped
 	s.struck = struck
 	s.log("%s: %v", what, err)
 	switch {
@@ -199,15 +200,18 @@ func (s *schedule) try(on *instance, what string, do func(ctx context.Context) e
 		return errPower
 	case err == nil:
 		return nil
-	case strings.Contains(err.Error(), "open the store again") && s.disk.fired[syncFails] > 0:
-		if on != nil && !on.stopped {
-			on.stopped = true
-			s.stopped++
-		}
+	case stopped && !stops(s.disk.fired):
+		return fmt.Errorf("%s: stopped without a reason: %w", what, err)
 	case !explained:
 		return fmt.Errorf("%s: %w: %w", what, errUnexplained, err)
 	}
 	return err
+}
+
+// stops reports whether something struck for which a store stops. On a full disk a
+// sync may fail, too.
+func stops(fired tally) bool {
+	return fired[shortWrite]+fired[noSpace]+fired[writeFails]+fired[truncateFails]+fired[syncFails]+fired[deleteFails] > 0
 }
 
 // open opens a store on the file.
@@ -227,8 +231,17 @@ func (s *schedule) open() (*instance, error) {
 	return on, nil
 }
 
-// openFirst opens a store when none is, and settles what failed calls left.
+// openFirst closes the stores that stopped, opens one when none is left, and settles
+// what failed calls left.
 func (s *schedule) openFirst() error {
+	s.stores = slices.DeleteFunc(s.stores, func(on *instance) bool {
+		if on.Stopped() == nil {
+			return false
+		}
+		s.log("close what stopped: %v", on.Close())
+		s.stopped++
+		return true
+	})
 	for len(s.stores) == 0 {
 		if _, err := s.open(); err != nil {
 			return err

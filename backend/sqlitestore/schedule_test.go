@@ -31,5 +31,5 @@ func TestNoFaultLosesWhatWasAcknowledged(t *testing.T) {
 		sum.add(r)
 	}
 	t.Logf("fault schedules: %d; fired: %v", schedules, sum.fired)
-	t.Logf("%d lives, %d batches acknowledged, %d failed, %d reads, %d stores stopped writing", sum.lives, sum.commits, sum.failed, sum.reads, sum.stopped)
+	t.Logf("%d lives, %d batches acknowledged, %d failed, %d reads, %d stores stopped", sum.lives, sum.commits, sum.failed, sum.reads, sum.stopped)
 }

@@ -7,6 +7,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3/vfs"
+	"github.com/thole-dev/thole/internal/failstop"
 	"github.com/thole-dev/thole/journal"
 )
 
@@ -60,6 +62,7 @@ type Store struct {
 type file struct {
 	path string
 	vfs  string // its name while it is mounted
+	stop *failstop.Stop
 }
 
 // mount registers the file system through which SQLite sees f; below it is the
@@ -70,7 +73,8 @@ func (f *file) mount(below vfs.VFS) {
 		below = privateFiles{vfs.Find("os").(vfs.VFSFilename)}
 	}
 	f.vfs = fmt.Sprintf("thole-%p", f)
-	vfs.Register(f.vfs, fileSystem{below})
+	f.stop = failstop.New(journal.ErrUnavailable, "sqlite store "+f.path)
+	vfs.Register(f.vfs, fileSystem{failStop{below, f.stop}})
 }
 
 func (f *file) unmount() { vfs.Unregister(f.vfs) }
@@ -113,11 +117,13 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 
 // Capabilities implements [journal.Backend].
 func (s *Store) Capabilities() journal.Capabilities {
-	return journal.Capabilities{Durability: journal.Sync, Hints: s.hints, Check: s.Check}
+	return journal.Capabilities{Durability: journal.Sync, Hints: s.hints, Check: s.Check, Stopped: s.stopped}
 }
 
+func (s *Store) stopped(ctx context.Context) error { return s.stop.Wait(ctx, s.closed) }
+
 // Close waits for what is running, moves the log into the file and closes it.
-// It is idempotent.
+// It is idempotent. Its error is why the store stopped, if it did.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.closed)
@@ -126,7 +132,7 @@ func (s *Store) Close() error {
 		if err := s.writer.close(); s.err == nil {
 			s.err = err
 		}
-		s.err = s.explain(context.Background(), s.err)
+		s.err = s.explain(context.Background(), cmp.Or(s.err, s.stop.Err()))
 		s.unmount()
 	})
 	return s.err
@@ -141,6 +147,9 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	case <-s.closed:
 		return nil, journal.ErrClosed
 	default:
+	}
+	if err := s.stop.Err(); err != nil {
+		return nil, err
 	}
 	select {
 	case s.writing <- struct{}{}:

@@ -10,24 +10,18 @@ import (
 // fileSystem is what every Store puts between SQLite and its VFS. It says
 // "full" in SQLite's terms where the driver would report some I/O error, and
 // hands the write-ahead log's frames on in large pieces.
-type fileSystem struct{ vfs.VFS }
+type fileSystem struct{ failStop }
 
 // OpenFilename implements [vfs.VFSFilename].
 func (fs fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
-	var f vfs.File
-	var err error
-	if named, ok := fs.VFS.(vfs.VFSFilename); ok {
-		f, flags, err = named.OpenFilename(name, flags)
-	} else {
-		f, flags, err = fs.VFS.Open(name.String(), flags)
-	}
+	f, flags, err := fs.failStop.OpenFilename(name, flags)
 	switch {
 	case err != nil:
 		return nil, flags, fullCode(err)
 	case flags&vfs.OPEN_WAL != 0:
 		return &logFile{File: f}, flags, nil
 	}
-	return &dataFile{File: f}, flags, nil
+	return &dataFile{f.(*failStopFile)}, flags, nil
 }
 
 // fullCode turns an error for lack of space into SQLite's code for it.
@@ -39,24 +33,25 @@ func fullCode(err error) error {
 }
 
 // dataFile is any file but the log.
-type dataFile struct{ vfs.File }
+type dataFile struct{ *failStopFile }
 
 func (f *dataFile) WriteAt(p []byte, off int64) (int, error) {
-	n, err := f.File.WriteAt(p, off)
+	n, err := f.failStopFile.WriteAt(p, off)
 	return n, fullCode(err)
 }
 
-func (f *dataFile) Truncate(size int64) error { return fullCode(f.File.Truncate(size)) }
+func (f *dataFile) Truncate(size int64) error { return fullCode(f.failStopFile.Truncate(size)) }
 
-// Sync lets the next checkpoint copy the whole log again if it fails. SQLite
-// would go on where the last one ended. But a checkpoint that readers kept from
-// the end of the log did not sync what it copied, and may have lost it now.
+// Sync lets the next checkpoint, which another process makes, copy the whole log
+// again if it fails. SQLite would go on where the last one ended. But a checkpoint
+// that readers kept from the end of the log did not sync what it copied, and may have
+// lost it now.
 func (f *dataFile) Sync(flags vfs.SyncFlag) error {
-	err := f.File.Sync(flags)
+	err := f.failStopFile.Sync(flags)
 	if err != nil {
 		f.copyAgain()
 	}
-	return fullCode(err)
+	return err
 }
 
 // backfilled is where the index of the log, which all processes share, says how
@@ -69,23 +64,6 @@ func (f *dataFile) copyAgain() {
 	if index, ok := f.SharedMemory().(io.WriterAt); ok {
 		index.WriteAt(make([]byte, 4), backfilled) // fails if there is no log yet
 	}
-}
-
-// SharedMemory implements [vfs.FileSharedMemory].
-func (f *dataFile) SharedMemory() vfs.SharedMemory {
-	if shared, ok := f.File.(vfs.FileSharedMemory); ok {
-		return shared.SharedMemory()
-	}
-	return nil
-}
-
-// HasMoved implements [vfs.FileHasMoved]: SQLite refuses to write to a file
-// that was replaced or deleted under it.
-func (f *dataFile) HasMoved() (bool, error) {
-	if moved, ok := f.File.(vfs.FileHasMoved); ok {
-		return moved.HasMoved()
-	}
-	return false, nil
 }
 
 // maxPiece bounds what a logFile holds back.
@@ -116,17 +94,13 @@ func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
 }
 
 // flush writes the piece. If that fails, the caller fails with it and SQLite
-// rolls back, so the piece is dropped. The error says that it was a write, also
-// to who asked for a sync: a failed sync has other consequences.
+// rolls back, so the piece is dropped.
 func (f *logFile) flush() error {
 	if len(f.piece) == 0 {
 		return nil
 	}
 	_, err := f.File.WriteAt(f.piece, f.at)
 	f.piece = f.piece[:0]
-	if err != nil && !full(err) {
-		return vfs.SystemError(err, sqlite3.IOERR_WRITE)
-	}
 	return fullCode(err)
 }
 
@@ -167,7 +141,7 @@ func (f *logFile) writeAgain() error {
 			return fullCode(err)
 		}
 	}
-	return fullCode(f.File.Sync(vfs.SYNC_NORMAL))
+	return f.File.Sync(vfs.SYNC_NORMAL)
 }
 
 func (f *logFile) Size() (int64, error) {
@@ -188,7 +162,7 @@ func (f *logFile) Sync(flags vfs.SyncFlag) error {
 	if err := f.flush(); err != nil {
 		return err
 	}
-	return fullCode(f.File.Sync(flags))
+	return f.File.Sync(flags)
 }
 
 // Close writes nothing: every commit ended with a sync.

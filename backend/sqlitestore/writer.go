@@ -18,7 +18,6 @@ type writer struct {
 	*conn
 	file    *file
 	readers *pool // made to wait where they keep the log from beginning anew
-	failed  error // why nothing may be written any more
 
 	// What is in the file, as of data version seen. Positive and negative
 	// answers are kept, so a warm batch reads nothing.
@@ -71,13 +70,10 @@ func newWriter(db *conn, f *file, readers *pool) *writer {
 // its reads see the newest state and nobody can write between. When anything
 // fails, all of it is undone, and what was cached is forgotten.
 func (w *writer) transact(ctx context.Context, f func() error) (err error) {
-	if w.failed != nil {
-		return w.failed
-	}
 	w.SetInterrupt(ctx)
 	defer w.SetInterrupt(context.Background())
 	if err := w.prepare(`BEGIN IMMEDIATE`).exec(); err != nil {
-		return w.fail(err)
+		return err
 	}
 	finished := false
 	defer func() {
@@ -91,27 +87,19 @@ func (w *writer) transact(ctx context.Context, f func() error) (err error) {
 		}
 	}()
 	if err := w.refresh(); err != nil {
-		return w.fail(err)
+		return err
 	}
 	if err := f(); err != nil {
-		return w.fail(err)
+		return err
 	}
 	if err := w.writeHeads(); err != nil {
-		return w.fail(err)
+		return err
 	}
 	if err := w.prepare(`COMMIT`).exec(); err != nil {
-		return w.fail(err)
+		return err
 	}
 	finished = true
 	return nil
-}
-
-// fail notes an error after which nothing may be written any more.
-func (w *writer) fail(err error) error {
-	if unsynced(err) && w.failed == nil {
-		w.failed = err
-	}
-	return err
 }
 
 // refresh drops the caches if another connection wrote since the last look.

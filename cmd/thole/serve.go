@@ -99,7 +99,8 @@ type setup struct {
 
 // run serves until ctx ends, then drains: readiness goes off; after the drain
 // delay streams end, requests and runs finish, at most for the time of grace, and
-// the store is closed. A second signal ends both waits.
+// the store is closed. A second signal ends both waits. It ends with an error, too, when
+// the store stops because its disk failed.
 func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error) {
 	level := slog.LevelInfo
 	if s.verbose {
@@ -123,7 +124,11 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.Close()) }()
+	defer func() {
+		if e := st.Close(); e != nil && !errors.Is(err, e) { // a store that stopped says why once
+			err = errors.Join(err, e)
+		}
+	}()
 	counts.Clock(st.ClockLead)
 	opts := &rest.Options{
 		Origins: s.origins, MaxBody: s.maxBody, MaxWatchers: s.maxWatchers, Rate: s.rate, Version: versionString(),
@@ -150,8 +155,11 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 	}
 	if err == nil {
 		fmt.Fprintf(out, "listening on %s\n", url)
+		watching, cancel := context.WithCancel(ctx)
+		defer cancel()
 		select {
 		case err = <-ended:
+		case err = <-stopped(watching, st):
 		case <-ctx.Done():
 			log.Info("draining", "delay", s.drainDelay, "grace", s.grace)
 		}
@@ -160,6 +168,17 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 		s.drainDelay = 0
 	}
 	return errors.Join(err, s.drain(context.WithoutCancel(ctx), api, srv, with.stop))
+}
+
+// stopped sends why the store stopped; nothing when ctx ends before.
+func stopped(ctx context.Context, st *thole.Store) <-chan error {
+	why := make(chan error, 1)
+	go func() {
+		if err := st.Stopped(ctx); err != nil {
+			why <- err
+		}
+	}()
+	return why
 }
 
 // drain ends a server in good order: readiness; after the delay streams; then runs

@@ -1,0 +1,150 @@
+package filestore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/thole-dev/thole/internal/failstop"
+)
+
+// failStop is the file system of a Store, which stops the Store when the disk fails:
+// when a write fails for another reason than lack of space, when a sync fails for
+// any, or a change of a name with an I/O error. From then on it does nothing but
+// unlock and close. Reads that fail stop nothing: they can be tried again.
+type failStop struct {
+	fs   FS
+	stop *failstop.Stop
+}
+
+// wrote returns the error of a write, for which the store stops as a rule.
+func (f failStop) wrote(err error) error {
+	if err == nil || failstop.Full(err) {
+		return err
+	}
+	return f.stop.Because(err)
+}
+
+// synced returns the error of a sync, for which the store stops, unless it is of a
+// directory that is gone.
+func (f failStop) synced(err error) error {
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return f.stop.Because(err)
+}
+
+// named returns the error of a change of a name. Many say what people did: they took
+// the right to write, or put a file where a directory has to be.
+func (f failStop) named(err error) error {
+	if err == nil || !errors.Is(err, syscall.EIO) {
+		return err
+	}
+	return f.stop.Because(err)
+}
+
+func (f failStop) OpenFile(name string, flag int) (File, error) {
+	if err := f.stop.Err(); err != nil {
+		return nil, err
+	}
+	file, err := f.fs.OpenFile(name, flag)
+	if flag&(os.O_CREATE|os.O_TRUNC) != 0 {
+		err = f.named(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return failStopFile{file, f}, nil
+}
+
+func (f failStop) Stat(name string) (fs.FileInfo, error) {
+	if err := f.stop.Err(); err != nil {
+		return nil, err
+	}
+	return f.fs.Stat(name)
+}
+
+func (f failStop) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := f.stop.Err(); err != nil {
+		return nil, err
+	}
+	return f.fs.ReadDir(name)
+}
+
+func (f failStop) Mkdir(name string) error {
+	if err := f.stop.Err(); err != nil {
+		return err
+	}
+	return f.named(f.fs.Mkdir(name))
+}
+
+func (f failStop) Rename(from, to string) error {
+	if err := f.stop.Err(); err != nil {
+		return err
+	}
+	return f.named(f.fs.Rename(from, to))
+}
+
+func (f failStop) Remove(name string) error {
+	if err := f.stop.Err(); err != nil {
+		return err
+	}
+	return f.named(f.fs.Remove(name))
+}
+
+func (f failStop) SyncDir(name string) error {
+	if err := f.stop.Err(); err != nil {
+		return err
+	}
+	return f.synced(f.fs.SyncDir(name))
+}
+
+// failStopFile is an open file of a failStop.
+type failStopFile struct {
+	File
+	disk failStop
+}
+
+func (f failStopFile) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.disk.stop.Err(); err != nil {
+		return 0, err
+	}
+	return f.File.ReadAt(p, off)
+}
+
+func (f failStopFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.disk.stop.Err(); err != nil {
+		return 0, err
+	}
+	n, err := f.File.WriteAt(p, off)
+	return n, f.disk.wrote(err)
+}
+
+func (f failStopFile) Truncate(size int64) error {
+	if err := f.disk.stop.Err(); err != nil {
+		return err
+	}
+	return f.disk.wrote(f.File.Truncate(size))
+}
+
+func (f failStopFile) Sync() error {
+	if err := f.disk.stop.Err(); err != nil {
+		return err
+	}
+	return f.disk.synced(f.File.Sync())
+}
+
+func (f failStopFile) Stat() (fs.FileInfo, error) {
+	if err := f.disk.stop.Err(); err != nil {
+		return nil, err
+	}
+	return f.File.Stat()
+}
+
+func (f failStopFile) TryLock() (bool, error) {
+	if err := f.disk.stop.Err(); err != nil {
+		return false, err
+	}
+	return f.File.TryLock()
+}
