@@ -63,10 +63,6 @@ func (p *privacy) thread(t *thread.Thread) *thread.Thread {
 	if v.Parent != "" && p.hidesThread(v.Parent) {
 		v.Parent, v.Depth = "", 0
 	}
-	v.Lineage = slices.Clone(t.Lineage)
-	for i := range v.Lineage {
-		v.Lineage[i].Stream = p.mask(v.Lineage[i].Stream)
-	}
 	return &v
 }
 

@@ -190,9 +190,9 @@ func show(out io.Writer, d *thole.Delivery) {
 			_ = sayf(out, "%s", delta.Text)
 		}
 	case d.Type == "tool.started":
-		var tool thread.ToolStarted
-		if json.Unmarshal(d.Data, &tool) == nil {
-			_ = sayf(out, "\n· %s %s\n", tool.Name, clip(tool.Input, 100))
+		var call thread.Updated
+		if json.Unmarshal(d.Data, &call) == nil && call.Block.Tool != nil {
+			_ = sayf(out, "\n· %s %s\n", call.Block.Tool.Name, clip(call.Block.Tool.Input, 100))
 		}
 	case d.Type == "tool.failed", d.Type == "file.conflict":
 		_ = sayf(out, "  ! %s\n", clip(d.Data, 200))

@@ -228,21 +228,23 @@ func (h *Handle) Append(ctx context.Context, d thread.Delta) error {
 // that nothing starts any more.
 func (h *Handle) StartTool(ctx context.Context, name string, input json.RawMessage, operationID string) (string, error) {
 	ctx = thole.Call(ctx, "run.start_tool", h.id, name)
-	s := thread.ToolStarted{Turn: h.turn, Block: thole.NewID("blk"), Name: name, Input: input, OperationID: operationID}
+	block, tool := thole.NewID("blk"), thread.Tool{Name: name, Input: input, OperationID: operationID}
 	res, err := h.write(ctx, cuts, func(tx *thole.Tx) error {
 		if _, err := h.unless(tx); err != nil {
 			return err
 		}
-		_, err := thread.StartTool(tx, h.thread, s)
+		_, err := thread.StartTool(tx, h.thread, h.turn, block, tool)
 		return err
 	})
 	if err == nil && res.Repeated {
-		err = h.repeated(ctx, res, "tool.started", &s)
+		var first thread.Updated
+		err = h.repeated(ctx, res, "tool.started", &first)
+		block = first.Block.ID
 	}
 	if err != nil {
 		return "", fmt.Errorf("start tool %s: %w", name, err)
 	}
-	return s.Block, nil
+	return block, nil
 }
 
 // FinishTool records how a tool call ended, once. A run that is to end may

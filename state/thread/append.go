@@ -3,6 +3,7 @@ package thread
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/thole-dev/thole"
 )
@@ -65,15 +66,15 @@ func Append(tx *thole.Tx, id string, m Message) (*Message, error) {
 		return nil, err
 	}
 	msg := &Message{ID: thole.NewID("msg"), Role: m.Role, Blocks: posted(m.Blocks)}
-	joins := t.TurnState == turnRun || t.TurnState == turnOpen && m.Role == Assistant
+	joins := t.TurnStatus == Streaming || t.TurnStatus == Pending && m.Role == Assistant
 	if !joins {
 		t.Turns++
 		t.LastTurn = "turn_" + suffix(msg.ID)
 	}
-	if t.TurnState != turnRun {
-		t.TurnState = ""
+	if t.TurnStatus != Streaming {
+		t.TurnStatus = ""
 		if m.Role == User {
-			t.TurnState = turnOpen
+			t.TurnStatus = Pending
 		}
 	}
 	t.Messages++
@@ -87,8 +88,7 @@ func Append(tx *thole.Tx, id string, m Message) (*Message, error) {
 
 // posted are the blocks as they are stored: without ids.
 func posted(blocks []Block) []Block {
-	out := make([]Block, len(blocks))
-	copy(out, blocks)
+	out := slices.Clone(blocks)
 	for i := range out {
 		out[i].ID = ""
 	}

@@ -89,7 +89,7 @@ type Message struct {
 	Role     string         `json:"role"`
 	Blocks   []Block        `json:"blocks"`
 	Status   string         `json:"status,omitempty"` // of an assistant's message: that of its turn
-	Time     time.Time      `json:"time,omitzero"`
+	Time     time.Time      `json:"created_at,omitzero"`
 	Position thole.Position `json:"position,omitzero"` // of the event that added it
 }
 
@@ -101,7 +101,7 @@ type Turn struct {
 	Request  []Block        `json:"request"`
 	Response []Block        `json:"response"`
 	Usage    *Usage         `json:"usage,omitempty"`
-	Time     time.Time      `json:"time"`
+	Time     time.Time      `json:"created_at"`
 	Position thole.Position `json:"position"` // of the event that opened it
 
 	messages []*Message // in the order of their positions

@@ -30,7 +30,7 @@ func (ts *Threads) Compact(ctx context.Context, id, upTo, summary string) error 
 		if err != nil {
 			return err
 		}
-		if t.LastTurn == upTo && t.TurnState != "" {
+		if t.LastTurn == upTo && t.TurnStatus != "" {
 			return fmt.Errorf("%w: turn %s has not ended", thole.ErrConflict, upTo)
 		}
 		t.put(tx)

@@ -1,24 +1,14 @@
 package thread
 
-import (
-	"encoding/json"
-	"strings"
-)
+import "strings"
 
-// The data of a thread's events. An event carries only what is new.
-
-type createdEvent struct {
-	Assistant  string                     `json:"assistant,omitempty"`
-	Title      string                     `json:"title,omitempty"`
-	Visibility string                     `json:"visibility"`
-	Owner      string                     `json:"owner,omitempty"`
-	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
-	Parent     string                     `json:"parent,omitempty"`
-}
+// The data of a thread's events. An event carries only what is new. That of
+// thread.created is the [Thread], that of thread.updated a [Patch].
 
 // Added is the data of message.added: a message of a turn, or a run that begins
 // to answer the turn, or both. The event opens the turn when the digits of
-// Message.ID (without a message: of Reply) are those of Turn.
+// Message.ID (without a message: of Reply) are those of Turn. The message's blocks go
+// without ids: that of the i-th (from 1) is the message's plus i.
 type Added struct {
 	Turn    string   `json:"turn"`
 	Run     string   `json:"run,omitempty"`   // answers the turn
@@ -34,8 +24,10 @@ func (a *Added) opens() bool {
 	return suffix(id) == suffix(a.Turn)
 }
 
-// Updated is the data of message.updated: a block that is new in the turn's
-// response, or replaces the one with its id.
+// Updated is the data of message.updated, tool.started, tool.completed and
+// tool.failed: a block that is new in the turn's response, or replaces the one with its
+// id. The block of a call that has ended goes without the call's input, which
+// tool.started told.
 type Updated struct {
 	Turn  string `json:"turn"`
 	Block Block  `json:"block"`
@@ -49,26 +41,6 @@ type Delta struct {
 	Type   string `json:"type,omitempty"` // of the block, when it begins and is not text
 	Offset int    `json:"offset"`
 	Text   string `json:"text"`
-}
-
-// ToolStarted is the data of tool.started.
-type ToolStarted struct {
-	Turn        string          `json:"turn"`
-	Block       string          `json:"block"`
-	Name        string          `json:"name"`
-	Input       json.RawMessage `json:"input,omitempty"`
-	OperationID string          `json:"operation_id,omitempty"`
-}
-
-// ToolEnded is the data of tool.completed and tool.failed. OperationID pairs it
-// with its start.
-type ToolEnded struct {
-	Turn        string                     `json:"turn"`
-	Block       string                     `json:"block"`
-	Result      json.RawMessage            `json:"result,omitempty"`
-	Meta        map[string]json.RawMessage `json:"meta,omitempty"`
-	OperationID string                     `json:"operation_id,omitempty"`
-	DurationMS  int64                      `json:"duration_ms"`
 }
 
 // ToolOutput is the data of the broadcast tool.output: what a command has printed

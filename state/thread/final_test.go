@@ -153,7 +153,7 @@ func TestNothingIsSaidInAThreadThatHasEndedAndIsNotBuriedYet(t *testing.T) {
 		if turn, err = thread.BeginTurn(tx, th.ID, thole.NewID("run"), nil); err != nil {
 			return err
 		}
-		block, err = thread.StartTool(tx, th.ID, thread.ToolStarted{Turn: turn, Name: "Edit"})
+		block, err = thread.StartTool(tx, th.ID, turn, "", thread.Tool{Name: "Edit"})
 		return err
 	})
 	b.left = 1
@@ -170,7 +170,7 @@ func TestNothingIsSaidInAThreadThatHasEndedAndIsNotBuriedYet(t *testing.T) {
 			return err
 		},
 		"a tool call": func(tx *thole.Tx) error {
-			_, err := thread.StartTool(tx, th.ID, thread.ToolStarted{Turn: turn, Name: "Edit"})
+			_, err := thread.StartTool(tx, th.ID, turn, "", thread.Tool{Name: "Edit"})
 			return err
 		},
 		"a result": func(tx *thole.Tx) error {

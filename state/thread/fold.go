@@ -1,7 +1,6 @@
 package thread
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -20,18 +19,9 @@ func (f *fold) apply(e fact) {
 	case *Added:
 		f.added(e, d)
 	case *Updated:
-		if f.is(d.Turn) {
-			*f.block(e, d.Block.ID) = d.Block.clone()
-		}
+		f.updated(e, d)
 	case *Delta:
 		f.delta(e, d)
-	case *ToolStarted:
-		if f.is(d.Turn) {
-			*f.block(e, d.Block) = Block{ID: d.Block, Type: ToolUse, Status: Streaming,
-				Tool: &Tool{Name: d.Name, Input: d.Input, OperationID: d.OperationID}}
-		}
-	case *ToolEnded:
-		f.toolEnded(e, d)
 	case *Completed:
 		if f.is(d.Turn) {
 			f.turn.Status, f.turn.Usage = d.Status, d.Usage
@@ -108,19 +98,18 @@ func (f *fold) delta(e fact, d *Delta) {
 	b.Content = f.text.String()
 }
 
-func (f *fold) toolEnded(e fact, d *ToolEnded) {
-	if !f.is(d.Turn) {
+func (f *fold) updated(e fact, u *Updated) {
+	if !f.is(u.Turn) {
 		return
 	}
-	b := f.block(e, d.Block)
-	if b.Tool == nil {
-		return // its start was redacted
+	b, now := f.block(e, u.Block.ID), u.Block.clone()
+	if e.typ == "tool.completed" || e.typ == "tool.failed" {
+		if b.Tool == nil {
+			return // its start was redacted
+		}
+		now.Tool.Name, now.Tool.Input, now.Tool.OperationID = b.Tool.Name, b.Tool.Input, b.Tool.OperationID
 	}
-	b.Status = Done
-	if e.typ == "tool.failed" {
-		b.Status = Error
-	}
-	b.Tool.Result, b.Tool.DurationMS, b.Meta = d.Result, d.DurationMS, maps.Clone(d.Meta)
+	*b = now
 }
 
 // end returns the turns. What is unfinished in any but live, the turn that is

@@ -29,16 +29,12 @@ func factOf(e thole.Event) (fact, error) {
 	switch e.Type {
 	case "message.added":
 		f.data = new(Added)
-	case "message.updated":
+	case "message.updated", "tool.started", "tool.completed", "tool.failed":
 		f.data = new(Updated)
 	case "message.delta":
 		f.data = new(Delta)
 	case "message.completed":
 		f.data = new(Completed)
-	case "tool.started":
-		f.data = new(ToolStarted)
-	case "tool.completed", "tool.failed":
-		f.data = new(ToolEnded)
 	case "thread.rewound":
 		f.data = new(Rewound)
 	case "thread.compacted":

@@ -87,7 +87,7 @@ func (w *worker) step(rnd *rand.Rand) {
 	case n < 6:
 		w.block = ""
 		do(w.t, w.sp, func(tx *thole.Tx) error {
-			call, err := thread.StartTool(tx, w.id, thread.ToolStarted{Turn: w.turn, Name: "Bash"})
+			call, err := thread.StartTool(tx, w.id, w.turn, "", thread.Tool{Name: "Bash"})
 			w.tools = append(w.tools, call)
 			return err
 		})

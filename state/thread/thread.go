@@ -66,28 +66,14 @@ type Thread struct {
 	Depth      int                        `json:"depth,omitempty"`     // how many threads are above it
 	ActiveRun  string                     `json:"active_run,omitempty"`
 	Turns      int                        `json:"turn_count"`
-	Messages   int                        `json:"message_count"`     // posted so far, rolled back ones included
-	Lineage    []Segment                  `json:"lineage,omitempty"` // empty: its own stream, from the beginning
+	Messages   int                        `json:"message_count"` // posted so far, rolled back ones included
 	Created    time.Time                  `json:"created_at"`
 	Updated    time.Time                  `json:"updated_at,omitzero"`
 	Version    thole.Position             `json:"version,omitzero"` // of the head record, for IfMatch
 
-	// What the next message depends on.
-	LastTurn  string `json:"last_turn,omitempty"`
-	TurnState string `json:"turn_state,omitempty"` // of LastTurn: open, run, or "" (closed)
-}
-
-// States of the last turn. No other turn changes any more.
-const (
-	turnOpen = "open" // waits for an answer
-	turnRun  = "run"  // a run is working on it
-)
-
-// Segment is a part of a stream that belongs to a thread's history.
-type Segment struct {
-	Stream string         `json:"stream"`
-	After  thole.Position `json:"after"`
-	UpTo   thole.Position `json:"upto"`
+	// The last turn. No other changes any more.
+	LastTurn   string `json:"last_turn,omitempty"`
+	TurnStatus string `json:"turn_status,omitempty"` // pending, streaming, or "": it has ended
 }
 
 // Threads are the threads of one space. The handle is cheap and immutable.
@@ -200,9 +186,7 @@ func Create(tx *thole.Tx, o CreateOptions) (*Thread, error) {
 		above.put(tx) // so that an end of it that is on its way sees this child
 	}
 	t.put(tx)
-	tx.Emit(Key(t.ID), "thread.created", createdEvent{
-		Assistant: t.Assistant, Title: t.Title, Visibility: t.Visibility, Owner: t.Owner, Metadata: t.Metadata, Parent: t.Parent,
-	})
+	tx.Emit(Key(t.ID), "thread.created", t)
 	return t, nil
 }
 
@@ -263,11 +247,11 @@ func (t *Thread) put(tx *thole.Tx) {
 	if stored.Visibility == ForSpace {
 		stored.Visibility = ""
 	}
-	var opts *thole.WriteOptions
+	opts := thole.WriteOptions{Schema: thole.Schema}
 	if t.TTL > 0 && t.ActiveRun == "" {
-		opts = &thole.WriteOptions{Expires: tx.Now().Add(time.Duration(t.TTL) * time.Second), Notify: true}
+		opts.Expires, opts.Notify = tx.Now().Add(time.Duration(t.TTL)*time.Second), true
 	}
-	tx.Put(Key(t.ID), &stored, opts)
+	tx.Put(Key(t.ID), &stored, &opts)
 }
 
 func decode(id string, rec thole.Record) (*Thread, error) {

@@ -116,10 +116,10 @@ func TestToolCallAndResultAreOneBlock(t *testing.T) {
 			if turn, err = thread.BeginTurn(tx, id, run, []thread.Block{thread.TextBlock("edit it")}); err != nil {
 				return err
 			}
-			if done, err = thread.StartTool(tx, id, thread.ToolStarted{Turn: turn, Name: "Edit", Input: json.RawMessage(`{"path":"a"}`), OperationID: "op1"}); err != nil {
+			if done, err = thread.StartTool(tx, id, turn, "", thread.Tool{Name: "Edit", Input: json.RawMessage(`{"path":"a"}`), OperationID: "op1"}); err != nil {
 				return err
 			}
-			open, err = thread.StartTool(tx, id, thread.ToolStarted{Turn: turn, Name: "Bash"})
+			open, err = thread.StartTool(tx, id, turn, "", thread.Tool{Name: "Bash"})
 			return err
 		})
 		e.Clock.Advance(1500 * time.Millisecond)

@@ -24,6 +24,7 @@ type openTurn struct {
 }
 
 type call struct {
+	Name        string `json:"name,omitempty"`
 	OperationID string `json:"operation_id,omitempty"`
 	Started     int64  `json:"started"` // Unix microseconds
 }
@@ -61,7 +62,7 @@ func BeginTurn(tx *thole.Tx, id, run string, request []Block) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if t.TurnState == turnRun {
+	if t.TurnStatus == Streaming {
 		return "", fmt.Errorf("thread %s: %w: turn %s is being run", id, thole.ErrConflict, t.LastTurn)
 	}
 	added := Added{Run: run}
@@ -71,7 +72,7 @@ func BeginTurn(tx *thole.Tx, id, run string, request []Block) (string, error) {
 		added.Turn, added.Reply = "turn_"+suffix(added.Message.ID), thole.NewID("msg")
 		t.Messages++
 		t.Turns++
-	case t.TurnState == turnOpen:
+	case t.TurnStatus == Pending:
 		added.Turn, added.Reply = t.LastTurn, thole.NewID("msg")
 	default:
 		added.Reply = thole.NewID("msg")
@@ -79,7 +80,7 @@ func BeginTurn(tx *thole.Tx, id, run string, request []Block) (string, error) {
 		t.Turns++
 	}
 	t.Messages++
-	t.LastTurn, t.TurnState, t.ActiveRun, t.Status = added.Turn, turnRun, run, Busy
+	t.LastTurn, t.TurnStatus, t.ActiveRun, t.Status = added.Turn, Streaming, run, Busy
 	t.put(tx)
 	tx.Put(turnKey(id), openTurn{ID: added.Turn, Run: run}, nil)
 	tx.Emit(Key(id), "message.added", added)
@@ -165,33 +166,35 @@ func AppendText(tx *thole.Tx, id string, d Delta) error {
 }
 
 // StartTool adds a tool block without a result to a turn that is being run. An
-// empty Block gets a new id. It returns the block's id. Errors: ErrNotFound,
+// empty id gets a new one. It returns the block's id. Errors: ErrNotFound,
 // ErrConflict when the turn is not being run or the block was started before, ErrInvalid.
-func StartTool(tx *thole.Tx, id string, s ToolStarted) (string, error) {
-	if s.Name == "" {
-		return "", fmt.Errorf("%w: a tool call names its tool", thole.ErrInvalid)
+func StartTool(tx *thole.Tx, id, turn, block string, tool Tool) (string, error) {
+	if block == "" {
+		block = thole.NewID("blk")
 	}
-	if s.Block == "" {
-		s.Block = thole.NewID("blk")
-	} else if err := thole.CheckID("blk", s.Block); err != nil {
+	b := Block{ID: block, Type: ToolUse, Status: toolStatus["tool.started"], Tool: &tool}
+	if err := b.check(); err != nil {
 		return "", err
 	}
-	o, err := current(tx, id, s.Turn)
+	o, err := current(tx, id, turn)
 	if err != nil {
 		return "", err
 	}
-	if _, twice := o.Tools[s.Block]; twice {
-		return "", fmt.Errorf("thread %s: %w: tool block %s was started before", id, thole.ErrConflict, s.Block)
+	if _, twice := o.Tools[block]; twice {
+		return "", fmt.Errorf("thread %s: %w: tool block %s was started before", id, thole.ErrConflict, block)
 	}
 	if o.Tools == nil {
 		o.Tools = make(map[string]call)
 	}
-	o.Tools[s.Block] = call{OperationID: s.OperationID, Started: tx.Now().UnixMicro()}
+	o.Tools[block] = call{Name: tool.Name, OperationID: tool.OperationID, Started: tx.Now().UnixMicro()}
 	o.Block, o.Bytes = "", 0
 	tx.Put(turnKey(id), o, nil)
-	tx.Emit(Key(id), "tool.started", s)
-	return s.Block, nil
+	tx.Emit(Key(id), "tool.started", Updated{Turn: turn, Block: b})
+	return block, nil
 }
+
+// toolStatus is the status of a tool block after an event.
+var toolStatus = map[string]string{"tool.started": Streaming, "tool.completed": Done, "tool.failed": Error}
 
 // ToolResult is how a tool call ended.
 type ToolResult struct {
@@ -218,10 +221,8 @@ func FinishTool(tx *thole.Tx, id, turn, block string, r ToolResult) error {
 	if r.Failed {
 		typ = "tool.failed"
 	}
-	tx.Emit(Key(id), typ, ToolEnded{
-		Turn: turn, Block: block, Result: r.Result, Meta: r.Meta, OperationID: c.OperationID,
-		DurationMS: max(0, tx.Now().UnixMicro()-c.Started) / 1000,
-	})
+	tx.Emit(Key(id), typ, Updated{Turn: turn, Block: Block{ID: block, Type: ToolUse, Status: toolStatus[typ], Meta: r.Meta,
+		Tool: &Tool{Name: c.Name, Result: r.Result, OperationID: c.OperationID, DurationMS: max(0, tx.Now().UnixMicro()-c.Started) / 1000}}})
 	return nil
 }
 
@@ -238,10 +239,10 @@ func FinishTurn(tx *thole.Tx, id, run, status string, usage *Usage) error {
 	if t.ActiveRun != run {
 		return fmt.Errorf("thread %s: %w: run %s is not active in it", id, thole.ErrConflict, run)
 	}
-	if t.TurnState == turnRun {
+	if t.TurnStatus == Streaming {
 		tx.Delete(turnKey(id))
 		tx.Emit(Key(id), "message.completed", Completed{Turn: t.LastTurn, Status: status, Usage: usage})
-		t.TurnState = ""
+		t.TurnStatus = ""
 	}
 	t.ActiveRun, t.Status = "", Idle
 	t.put(tx)
@@ -256,10 +257,10 @@ func DropTurn(tx *thole.Tx, id, turn, run string) error {
 	if err != nil {
 		return err
 	}
-	if t.LastTurn != turn || t.TurnState == turnRun {
+	if t.LastTurn != turn || t.TurnStatus == Streaming {
 		return fmt.Errorf("thread %s: %w: turn %s is not the last one that ended", id, thole.ErrConflict, turn)
 	}
-	t.Turns, t.LastTurn, t.TurnState = t.Turns-1, "", ""
+	t.Turns, t.LastTurn, t.TurnStatus = t.Turns-1, "", ""
 	t.put(tx)
 	tx.Emit(Key(id), "thread.rewound", Rewound{Turns: []string{turn}, Run: run})
 	return nil

@@ -143,7 +143,7 @@ func (ts *Threads) window(ctx context.Context, id string, q *Query, count func(*
 		return nil, err
 	}
 	live := ""
-	if t.TurnState == turnRun {
+	if t.TurnStatus == Streaming {
 		live = t.LastTurn
 	}
 	w.turns = b.fold(live)
