@@ -39,7 +39,14 @@ race: export GORACE = atexit_sleep_ms=20
 race: export GOFLAGS += -race -vet=off -gcflags=github.com/ncruces/go-sqlite3-wasm/v6/...=-race=false $(SDKS:%='-gcflags=%/...=-race=false -l')
 SDKS = github.com/openai/openai-go/v3 github.com/anthropics/anthropic-sdk-go
 export THOLE_TEST ?= all
-PACKAGES ?= ./...
+PACKAGES ?= ./cmd/thole ./... # the one first that waits most
+
+# Stores in memory sync in no time. What a disk may do is tested on simulated ones, and
+# a process that is killed loses nothing that it gave to the system, on any.
+ifneq ($(wildcard /dev/shm/.),)
+race full: export GOTMPDIR := $(or $(TMPDIR),/tmp)
+race full: export TMPDIR := /dev/shm
+endif
 
 race: ## The tests of PACKAGES (all) under the race detector, in memory and through a server on SQLite
 	go test -timeout 180m -count=1 -parallel 3 $(PACKAGES)

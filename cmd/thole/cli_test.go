@@ -14,10 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
 func TestWrongUseOfTheCommandLineSaysWhatIsRight(t *testing.T) {
+	effort.SlowUnderRace(t)
 	dir := t.TempDir()
 	if got := servertest.Command(t, dir, nil, "token", "create", "first", "--grant", "*=admin"); got.Code != 0 {
 		t.Fatal(got)
@@ -94,6 +96,7 @@ func TestVariablesStandForFlagsAndFlagsGoFirst(t *testing.T) {
 }
 
 func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
+	effort.SlowUnderRace(t)
 	dir := t.TempDir()
 	for _, c := range []string{
 		"", "dev", "serve", "agent", "tail", "get", "log", "doctor", "migrate",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
@@ -35,6 +36,7 @@ func oldStore(t *testing.T) []byte {
 }
 
 func TestAStoreThatCannotBeOpenedSaysWhereAndWhatToDo(t *testing.T) {
+	effort.SlowUnderRace(t)
 	dir, old := t.TempDir(), oldStore(t)
 	write := func(name string, data []byte) {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {

@@ -38,6 +38,7 @@ func Example() {
 }
 
 func TestNamesThatFileSystemsConfuseSurviveGit(t *testing.T) {
+	effort.SlowUnderRace(t)
 	names := []string{
 		"Foo", "foo", "FOO", "a", "a/b", "a/b/", "a.json", "a.json/b", ".", "..", "./a", "a.", "a..", ".git/config", "con", "CON.txt", "nul",
 		"ä", "a\u0308", "straße", "STRASSE", "a b", "a%2fb", "a!b", strings.Repeat("x", 255), strings.Repeat("X", 255), strings.Repeat("ü", 127), strings.Repeat("/", 255),

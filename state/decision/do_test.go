@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/statetest"
 )
@@ -23,6 +24,7 @@ var ways = map[string]func(ctx context.Context, d *decision.Decisions, p decisio
 }
 
 func TestNothingIsDoneTwiceUnderOneKeyWhereverTheProcessDies(t *testing.T) {
+	effort.SlowUnderRace(t)
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		n := 0
 		for name, do := range ways {

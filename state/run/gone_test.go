@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/statetest"
 	"github.com/thole-dev/thole/state/thread"
@@ -152,6 +153,7 @@ func TestRunsThatWaitInADestroyedThreadAreCancelledByTheSweep(t *testing.T) {
 }
 
 func TestATreeOfRunsIsCancelledWhereverTheProcessDies(t *testing.T) {
+	effort.SlowUnderRace(t)
 	const children = 25 // which takes several commits
 	each(t, func(b *bench) {
 		statetest.AtEachCut(func(cut statetest.Cut) bool {

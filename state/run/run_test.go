@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/statetest"
 	"github.com/thole-dev/thole/state/thread"
@@ -366,6 +367,7 @@ func TestCancelReachesTheWholeTreeAndNothingStartsAfterIt(t *testing.T) {
 }
 
 func TestALargeTreeIsCancelledWhole(t *testing.T) {
+	effort.SlowUnderRace(t)
 	each(t, func(b *bench) {
 		root := b.start("root", run.Request{})
 		b.claim()

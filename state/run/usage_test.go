@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/state/run"
 )
 
@@ -44,6 +45,7 @@ func TestAWrongUsageEndsNoRunAndIsNotKept(t *testing.T) {
 }
 
 func TestTheLargestRunHasRoomForItsUsageAndItsError(t *testing.T) {
+	effort.SlowUnderRace(t)
 	each(t, func(b *bench) {
 		ctx := b.t.Context()
 		options := func(n int) run.Request {

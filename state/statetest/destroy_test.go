@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/state/document"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/statetest"
@@ -113,6 +114,7 @@ func unended(t *testing.T, e *statetest.Env) string {
 }
 
 func TestADestroyedThreadLeavesNothingWhereverTheProcessDies(t *testing.T) {
+	effort.SlowUnderRace(t)
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		for _, how := range []string{"destroy", "repeated destroy", "expiry"} {
 			statetest.AtEachCut(func(cut statetest.Cut) bool {

@@ -192,6 +192,7 @@ func values(records []thole.Record) map[string]func(key string) json.RawMessage 
 // concept and with a time that has passed, ends or fails alone: the ttls of others are
 // kept, and nothing goes on for ever.
 func TestWhateverIsForgedTheExpiryOfOthersGoesOn(t *testing.T) {
+	effort.SlowUnderRace(t)
 	records, keys := specimens(t)
 	quietly := slog.New(slog.DiscardHandler)
 	t.Run("mem", func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/document"
 	"github.com/thole-dev/thole/state/file"
@@ -105,6 +106,7 @@ func longest(t *testing.T, enter func(name string) error, unit string) string {
 }
 
 func TestWhatIsNamedByTheLongestAdmittedNameLivesToItsEnd(t *testing.T) {
+	effort.SlowUnderRace(t)
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		for _, l := range lives() {
 			t.Run(l.kind, func(t *testing.T) {
