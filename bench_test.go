@@ -66,11 +66,12 @@ func BenchmarkCommitBelow(b *testing.B) {
 	} {
 		for _, writers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/%d", test.name, writers), func(b *testing.B) {
-				s := openOn(b, memstore.New(), &thole.Options{Sweep: -1})
-				sp := s.Space("project:shop")
+				opts := &thole.Options{Sweep: -1}
 				if test.lives {
-					s.LivesOn("thing", func(thole.Record) time.Duration { return test.asks })
+					opts.Concepts = []*thole.Concept{lasting(test.asks)}
 				}
+				s := openOn(b, memstore.New(), opts)
+				sp := s.Space("project:shop")
 				for i := range 1000 {
 					w := thole.Write{Key: fmt.Sprintf("thing/%d", i), Value: []byte(`"a thing"`)}
 					if test.puts > 0 {

@@ -83,3 +83,29 @@ func TestAConceptBringsWhatItNeeds(t *testing.T) {
 		t.Errorf("above below/1/top is %q", got)
 	}
 }
+
+// ending is a concept of a test, whose records noun/… end so.
+func ending(noun string, end thole.Expirer) *thole.Concept {
+	return &thole.Concept{Name: noun, Records: []thole.RecordType{{Key: noun + "/{x}", Expire: end}, {Key: noun + "/{x}/**", Expire: end}}}
+}
+
+// lasting is the concept of things that live for a while after what is written below them.
+func lasting(ttl time.Duration) *thole.Concept {
+	c := ending("thing", thole.TellExpired)
+	c.Records[0].LivesOn = func(thole.Record) time.Duration { return ttl }
+	return c
+}
+
+// with returns opts with these concepts and, unless they are among them, things.
+func with(opts *thole.Options, given ...*thole.Concept) *thole.Options {
+	var o thole.Options
+	if opts != nil {
+		o = *opts
+	}
+	given = append(given, o.Concepts...)
+	if !slices.ContainsFunc(given, func(c *thole.Concept) bool { return c.Name == "thing" }) {
+		given = append(given, ending("thing", thole.TellExpired))
+	}
+	o.Concepts = given
+	return &o
+}

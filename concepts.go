@@ -214,5 +214,18 @@ func (cs *Concepts) Above(key string) string {
 	return firstParts(key, len(r.above.pattern.parts))
 }
 
+// strange returns the highest key above the one given, or that key itself, below which
+// nothing is declared; "": there is none.
+func (cs *Concepts) strange(key string) string {
+	noun, _, _ := strings.Cut(key, "/")
+	for n := range strings.Count(key, "/") + 1 {
+		above := firstParts(key, n+1)
+		if !slices.ContainsFunc(cs.records[noun], func(r *record) bool { return r.pattern.reaches(above) }) {
+			return above
+		}
+	}
+	return ""
+}
+
 // has reports whether the Store was given the concept.
 func (cs *Concepts) has(name string) bool { return cs.names[name] != nil }

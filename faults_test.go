@@ -19,16 +19,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // openOn opens a Store on b for the test.
 func openOn(t testing.TB, b journal.Backend, opts *thole.Options) *thole.Store {
 	t.Helper()
-	var o thole.Options
-	if opts != nil {
-		o = *opts
-	}
+	o := with(opts)
 	o.Logger = slog.New(slog.DiscardHandler) // the faults are ours
-	s, err := thole.Open(context.Background(), b, &o)
+	s, err := thole.Open(context.Background(), b, o)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	s.OnExpire("thing", nil)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)

@@ -42,16 +42,16 @@ var rooms = []string{"internal/groupcommit", "internal/fanout", "internal/broadc
 
 // exceptions are the imports beside those rules: package → imported packages.
 var exceptions = map[string][]string{
-	"backend":             {"backend/*"},             // Open maps a DSN to a constructor
-	"backend/backendtest": {"backend/memstore"},      // the reference
-	"api/wire":            {"backend/remote"},        // the server half of its protocol
-	"state/all":           {"state/*"},               // declares them to a store
-	"internal/pgtest":     {"internal/effort"},       // whether its programs must be there
-	"internal/servertest": {"internal/effort"},       // how much its tests do
-	"state/run":           {"state/thread"},          // a run belongs to a thread
-	"state/todo":          {"state/thread"},          // a list belongs to a thread
-	"state/decision":      {"state/run"},             // a run that is to end begins nothing
-	"state/statetest":     {"backend/*", "api/wire"}, // stores to test concepts on
+	"backend":             {"backend/*"},                          // Open maps a DSN to a constructor
+	"backend/backendtest": {"backend/memstore"},                   // the reference
+	"api/wire":            {"backend/remote"},                     // the server half of its protocol
+	"state/all":           {"state/*"},                            // declares them to a store
+	"internal/pgtest":     {"internal/effort"},                    // whether its programs must be there
+	"internal/servertest": {"internal/effort"},                    // how much its tests do
+	"state/run":           {"state/thread"},                       // a run belongs to a thread
+	"state/todo":          {"state/thread"},                       // a list belongs to a thread
+	"state/decision":      {"state/run"},                          // a run that is to end begins nothing
+	"state/statetest":     {"backend/*", "api/wire", "state/all"}, // stores to test concepts on
 }
 
 // testsMayImport is what the tests of every package but the leaves may import

@@ -31,7 +31,10 @@ func kernel() *Concept {
 			{Type: "space.adopted", Data: Adopted{}, Streams: []string{"space"},
 				About: "people or git changed the files of the space; `changed` and `deleted` name records"},
 		},
-		Records: []RecordType{{Key: "app/**", About: "what applications keep", Expire: expireRecord}},
+		Records: []RecordType{
+			{Key: "app/**", About: "what applications keep", Expire: TellExpired},
+			{Key: "app", About: "what an earlier version let an application keep"},
+		},
 		Leases: []LeaseType{
 			{Base: "sweeper/{concept}", About: "which process ends what expired of a concept"},
 			{Base: "sweeper/{concept}/{shard}", About: "the same, of one of several stores"},

@@ -9,30 +9,17 @@ import (
 	"time"
 )
 
-// LivesOn declares that a record <kind>/<id> that expires lives on while something is
-// written that belongs to it: below <kind>/<id>/, in its stream <kind>/<id>, and below
-// app/<kind>/<id>/. ttl returns how long it lives after that. Whatever is committed
-// through a Space moves the record's end if need be, in the same commit, at most once
-// in a tenth of the ttl: so it may end up to a tenth later. The record's value stays as
-// it is, its version does not.
-func (s *Store) LivesOn(kind string, ttl func(rec Record) time.Duration) {
-	s.expiry.mu.Lock()
-	defer s.expiry.mu.Unlock()
-	s.expiry.lives[kind] = ttl
-}
-
-// owner returns the record that lives on by a write under name, and for how long
-// after; nil: there is none.
-func (e *expiry) owner(name string) (key string, ttl func(Record) time.Duration) {
+// livesOn returns the key of the record that lives on by a write under name, and for how
+// long after; nil: there is none. See [RecordType].
+func (cs *Concepts) livesOn(name string) (key string, ttl func(Record) time.Duration) {
 	name = strings.TrimPrefix(name, "app/")
-	kind, below, _ := strings.Cut(name, "/")
+	noun, below, _ := strings.Cut(name, "/")
+	r := cs.lives[noun]
 	id, _, _ := strings.Cut(below, "/")
-	if id == "" {
+	if r == nil || id == "" {
 		return "", nil
 	}
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return kind + "/" + id, e.lives[kind]
+	return name[:len(noun)+1+len(id)], r.LivesOn
 }
 
 // withMoves returns c, and its size, with writes that move the ends of the records that
@@ -114,7 +101,7 @@ func (o owner) move(rec Record, now time.Time) Write {
 func (sp *Space) endEarly(ctx context.Context, c *Commit, seen []sighting) ([]owned, error) {
 	var owners []owner
 	look := func(name string) {
-		key, ttl := sp.store.expiry.owner(name)
+		key, ttl := sp.store.concepts.livesOn(name)
 		if ttl == nil || slices.ContainsFunc(owners, func(o owner) bool { return o.key == key }) ||
 			slices.ContainsFunc(c.Writes, func(w Write) bool { return w.Key == key }) {
 			return

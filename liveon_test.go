@@ -22,8 +22,7 @@ import (
 func living(t *testing.T) (*thole.Space, *faults) {
 	t.Helper()
 	f := &faults{Backend: memstore.New()}
-	s := openOn(t, f, &thole.Options{Sweep: -1})
-	s.LivesOn("thing", func(thole.Record) time.Duration { return time.Hour })
+	s := openOn(t, f, with(&thole.Options{Sweep: -1}, lasting(time.Hour)))
 	return s.Space("project:p"), f
 }
 
@@ -159,8 +158,7 @@ func TestWhatHappensToTheOwnerMeanwhile(t *testing.T) {
 			f.shared = true
 			other := openOn(t, f.Backend, &thole.Options{Sweep: -1}).Space("project:p")
 			m := &meanwhile{faults: f, do: func() { test.do(t, other) }}
-			s := openOn(t, m, &thole.Options{Sweep: -1})
-			s.LivesOn("thing", func(thole.Record) time.Duration { return time.Hour })
+			s := openOn(t, m, with(&thole.Options{Sweep: -1}, lasting(time.Hour)))
 			c := below("app/thing/1/x")
 			if test.checks {
 				c.Checks = []thole.Check{{Key: "thing/1", At: was.Version}}
@@ -305,8 +303,7 @@ func TestWhatWasWrittenLivesOnWhenTheClientLeaves(t *testing.T) {
 		for n := 1; n <= 6; n++ {
 			synctest.Test(t, func(t *testing.T) {
 				l := &leaving{faults: &faults{Backend: memstore.New()}}
-				s := openOn(t, l, &thole.Options{Sweep: -1})
-				s.LivesOn("thing", func(thole.Record) time.Duration { return time.Hour })
+				s := openOn(t, l, with(&thole.Options{Sweep: -1}, lasting(time.Hour)))
 				sp := s.Space("project:p")
 				old(t, sp)
 				ctx, cancel := context.WithCancel(t.Context())

@@ -59,6 +59,17 @@ func (p *pattern) matches(name string) bool {
 	return false
 }
 
+// reaches reports whether names of the pattern may be that name, or below it.
+func (p *pattern) reaches(name string) bool {
+	parts := strings.Split(name, "/")
+	for i, part := range parts[:min(len(parts), len(p.parts))] {
+		if p.parts[i] != any1 && p.parts[i] != part {
+			return false
+		}
+	}
+	return len(parts) <= len(p.parts) || p.rest
+}
+
 // threadIn returns the part of a name of the pattern that is the id of its thread.
 func (p *pattern) threadIn(name string) (id string, ok bool) {
 	if p.thread < 0 {

@@ -35,6 +35,17 @@ func (sp *Space) Name() string { return sp.name }
 // Store returns the store that the space is in.
 func (sp *Space) Store() *Store { return sp.store }
 
+// For returns sp for the concept of that name; if the Store was not given it, a handle
+// whose every call fails with ErrInvalid.
+func (sp *Space) For(concept string) *Space {
+	if sp.err != nil || sp.store.concepts.has(concept) {
+		return sp
+	}
+	c := *sp
+	c.err = invalidf("the store was not given the concept %s: see Options.Concepts of thole.Open", concept)
+	return &c
+}
+
 // Actor returns who acts through this handle.
 func (sp *Space) Actor() string { return sp.actor }
 

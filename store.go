@@ -53,7 +53,6 @@ type Store struct {
 	projections *cache.Projections
 	turns       turns
 	hubs        *hubs
-	expiry      *expiry
 	concepts    *Concepts
 
 	exchange *exchange // of broadcasts
@@ -96,7 +95,6 @@ func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error)
 		beats:       beats{strange: make(map[recordName]sight)},
 	}
 	s.exchange = newExchange(s, background.Done())
-	s.expiry = newExpiry(s)
 	if err := s.catchUpClock(ctx); err != nil {
 		stop()
 		return nil, errors.Join(err, b.Close())

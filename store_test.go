@@ -14,11 +14,10 @@ import (
 
 func open(t *testing.T, opts *thole.Options) *thole.Store {
 	t.Helper()
-	s, err := thole.Open(t.Context(), memstore.New(), opts)
+	s, err := thole.Open(t.Context(), memstore.New(), with(opts))
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	s.OnExpire("thing", nil)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/thole-dev/thole/journal"
@@ -20,75 +18,13 @@ import (
 // key, which is then deleted.
 type Expirer func(ctx context.Context, sp *Space, rec Record) error
 
-// expiry knows how records end, by the first part of their key.
-type expiry struct {
-	mu    sync.RWMutex
-	m     map[string]Expirer
-	lives map[string]func(Record) time.Duration // see LivesOn
-}
-
-// newExpiry declares what the kernel keeps itself, and app/, which belongs to
-// applications.
-func newExpiry(s *Store) *expiry {
-	e := &expiry{m: make(map[string]Expirer), lives: make(map[string]func(Record) time.Duration)}
-	for _, kind := range reserved {
-		e.m[kind] = DeleteExpired
-	}
-	e.m["outbox"] = s.deliver
-	e.m[erasedKey] = finishErasure
-	e.m[uploadKey] = dropUpload
-	e.m["app"] = expireRecord
-	return e
-}
-
-// of returns how the record under key ends; false: nobody declared its kind.
-func (e *expiry) of(key string) (Expirer, bool) {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	end, known := e.m[kindOf(key)]
-	return end, known
-}
-
-// Kinds returns the kinds of records that were declared to this Store, sorted: see
-// [Store.OnExpire].
-func (s *Store) Kinds() []string {
-	s.expiry.mu.RLock()
-	defer s.expiry.mu.RUnlock()
-	return slices.Sorted(maps.Keys(s.expiry.m))
-}
-
 // kindOf is the first part of a key.
 func kindOf(key string) string {
 	kind, _, _ := strings.Cut(key, "/")
 	return kind
 }
 
-// OnExpire declares the records whose key begins with kind + "/", and sets how
-// expired ones end. A nil Expirer is the default: the record and all below it
-// are deleted and, if it is a Notify record, the event <kind>.expired with
-// [Expired] goes to the stream named by the first two parts of its key, or, below
-// app/thread/, by the first three. A record app/thread, which an earlier version
-// let applications write, ends alone and without an event: what is below it
-// belongs to threads. Setting a kind again replaces its expirer, unless e is nil.
-//
-// A Store leaves expired records alone whose kind nobody declared to it: another
-// process knows how they end. Until then they count as absent, and a write that
-// touches one with Notify is errors.ErrUnsupported. What the kernel keeps, and
-// app/ with the default, are declared from the start; package state/all declares
-// what the concepts of Thole keep.
-func (s *Store) OnExpire(kind string, e Expirer) {
-	if e == nil {
-		if _, known := s.expiry.of(kind); known {
-			return
-		}
-		e = expireRecord
-	}
-	s.expiry.mu.Lock()
-	defer s.expiry.mu.Unlock()
-	s.expiry.m[kind] = e
-}
-
-// Expired is the data of the default event for an expired record.
+// Expired is the data of the event that tells of an expired record: see [TellExpired].
 type Expired struct {
 	Key   string                     `json:"key"`
 	Value json.RawMessage            `json:"value"`
@@ -116,8 +52,8 @@ func FinalState(rec Record, below []Record) Expired {
 	return final
 }
 
-// expire ends the record under key if its time is up. It is
-// errors.ErrUnsupported for a kind that nobody declared.
+// expire ends the record under key if its time is up. It is errors.ErrUnsupported for
+// one that no concept of the Store declares: another process knows how it ends.
 func (sp *Space) expire(ctx context.Context, key string) error {
 	recs, err := sp.store.backend.Get(ctx, sp.name, key)
 	if err != nil {
@@ -132,14 +68,14 @@ func (sp *Space) expire(ctx context.Context, key string) error {
 	return sp.end(ctx, rec, rec.Expires.Add(-time.Microsecond))
 }
 
-// end ends rec by the expirer of its kind, in a commit of the given time. A
+// end ends rec as it is declared to end, in a commit of the given time. A
 // record that the expirer finds corrupt is deleted, with a warning: it would fail
 // every later write of its key. Any other refusal is of what the expirer wants to
 // write, and no reason to lose the record.
 func (sp *Space) end(ctx context.Context, rec Record, at time.Time) error {
-	end, known := sp.store.expiry.of(rec.Key)
-	if !known {
-		return fmt.Errorf("%w: %s in %s has expired, and this program does not know how records of %s end", errors.ErrUnsupported, rec.Key, sp.name, kindOf(rec.Key))
+	declared, _ := sp.store.concepts.Record(rec.Key)
+	if declared == nil {
+		return fmt.Errorf("%w: %s in %s has expired, and this program was given no concept that knows how it ends", errors.ErrUnsupported, rec.Key, sp.name)
 	}
 	then := sp.store.Space(sp.name)
 	then.asOf = &at
@@ -148,7 +84,7 @@ func (sp *Space) end(ctx context.Context, rec Record, at time.Time) error {
 		return err
 	}
 
-	err = end(ctx, then, rec)
+	err = declared.Expire(ctx, then, rec)
 	if !Reserved(rec.Key) && errors.Is(err, ErrCorrupt) {
 		sp.store.log.Warn("an expired record that its concept cannot read is deleted", "space", sp.name, "key", rec.Key, "version", rec.Version)
 		_, err = then.commit(ctx, Commit{
@@ -196,7 +132,7 @@ func (sp *Space) ending(ctx context.Context, key string) (context.Context, error
 	return context.WithValue(ctx, endingsKey{}, e), nil
 }
 
-// Bounds of what the default expirer handles in the one commit that ends a
+// Bounds of what TellExpired handles in the one commit that ends a
 // record: how many records below it are deleted, and how much of them its event
 // tells. The others below are deleted right after.
 const (
@@ -204,9 +140,9 @@ const (
 	maxBelowBytes = 256 << 10
 )
 
-// DeleteExpired is the Expirer of records that no program gives a time to live:
-// it deletes rec alone and emits no event. A concept declares the kinds that it
-// keeps for good with it, because a commit from outside may make one expire.
+// DeleteExpired is the Expirer of records for which none is declared: it deletes rec
+// alone and emits no event. Also a record that its concept keeps for good ends so, when
+// a commit from outside made it expire.
 func DeleteExpired(ctx context.Context, sp *Space, rec Record) error {
 	_, err := sp.commit(ctx, Commit{
 		Checks: []Check{{Key: rec.Key, At: rec.Version}},
@@ -215,13 +151,17 @@ func DeleteExpired(ctx context.Context, sp *Space, rec Record) error {
 	return err
 }
 
-// expireRecord is the default expirer. Its event tells what was there at the
-// commit: when a record below changes meanwhile, it looks again.
-func expireRecord(ctx context.Context, sp *Space, rec Record) error {
-	if !rec.Notify || rec.Key == "app" || checkAppName(rec.Key) != nil {
+// TellExpired is an Expirer that tells of the end: rec and all below it are deleted and,
+// if it is a Notify record, the event <noun>.expired with [Expired], where noun is the
+// first part of its key, goes to the stream named by the first two parts, or, below
+// app/thread/, by the first three. So end the records that applications keep below app/.
+// A record app/thread, which an earlier version let applications write, ends alone and
+// without an event: what is below it belongs to threads.
+func TellExpired(ctx context.Context, sp *Space, rec Record) error {
+	if !rec.Notify || checkAppName(rec.Key) != nil {
 		return DeleteExpired(ctx, sp, rec)
 	}
-	for {
+	for { // the event tells what was there at the commit
 		rest, err := expireTree(ctx, sp, rec)
 		var conflict *ConflictError
 		if errors.As(err, &conflict) && conflict.Check.Key != rec.Key && ctx.Err() == nil {
@@ -280,7 +220,7 @@ func expireTree(ctx context.Context, sp *Space, rec Record) (rest Check, err err
 	return rest, err
 }
 
-// expiredStream is where the default expirer tells of a record's end. The end of
+// expiredStream is where TellExpired tells of a record's end. The end of
 // what an application keeps for a thread is told below that thread, so that only
 // those hear it who may.
 func expiredStream(key string) string {

@@ -90,20 +90,21 @@ func TestNothingIsMadeToExpireBeforeClocksBegan(t *testing.T) {
 // An expirer that touches its record by a handle of its own meets it as expired.
 func TestAnExpirerThatLeavesItsHandleFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, nil)
-		sp := s.Space("user:1")
 		var tries atomic.Int32
 		touch := func(ctx context.Context, sp *thole.Space, key string) error {
 			_, err := sp.Store().Space(sp.Name()).Commit(ctx, thole.Commit{Writes: []thole.Write{{Key: key}}})
 			return err
 		}
-		s.OnExpire("bad", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
-			tries.Add(1)
-			return touch(ctx, sp, rec.Key)
-		})
-		// Two that end each other.
-		s.OnExpire("left", func(ctx context.Context, sp *thole.Space, _ thole.Record) error { return touch(ctx, sp, "right/1") })
-		s.OnExpire("right", func(ctx context.Context, sp *thole.Space, _ thole.Record) error { return touch(ctx, sp, "left/1") })
+		s := open(t, with(nil,
+			ending("bad", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+				tries.Add(1)
+				return touch(ctx, sp, rec.Key)
+			}),
+			// Two that end each other.
+			ending("left", func(ctx context.Context, sp *thole.Space, _ thole.Record) error { return touch(ctx, sp, "right/1") }),
+			ending("right", func(ctx context.Context, sp *thole.Space, _ thole.Record) error { return touch(ctx, sp, "left/1") }),
+		))
+		sp := s.Space("user:1")
 		for _, key := range []string{"bad/1", "left/1", "right/1", "thing/1"} {
 			putFor(t, sp, key, 1, time.Second, true)
 		}
@@ -125,10 +126,11 @@ func TestAnExpirerThatLeavesItsHandleFailsAlone(t *testing.T) {
 
 func TestWhatTakesForEverToEndIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, nil)
 		deaf := make(chan struct{})
-		s.OnExpire("slow", func(ctx context.Context, _ *thole.Space, _ thole.Record) error { <-ctx.Done(); return ctx.Err() })
-		s.OnExpire("deaf", func(context.Context, *thole.Space, thole.Record) error { <-deaf; return nil })
+		s := open(t, with(nil,
+			ending("slow", func(ctx context.Context, _ *thole.Space, _ thole.Record) error { <-ctx.Done(); return ctx.Err() }),
+			ending("deaf", func(context.Context, *thole.Space, thole.Record) error { <-deaf; return nil }),
+		))
 		for _, key := range []string{"slow/1", "slow/2", "deaf/1"} {
 			putFor(t, s.Space("user:1"), key, 1, time.Second, true)
 		}
@@ -186,10 +188,9 @@ func TestWhatIsCutOffWhileMuchIsBelowItGoesOn(t *testing.T) {
 // Store is closed.
 func TestWhatTakesLongEndsAllTheSameAndNoLaterThanTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, nil)
 		begun := map[string]int{}
 		var mu sync.Mutex
-		s.OnExpire("slow", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+		s := open(t, with(nil, ending("slow", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 			mu.Lock()
 			begun[rec.Key]++
 			mu.Unlock()
@@ -203,7 +204,7 @@ func TestWhatTakesLongEndsAllTheSameAndNoLaterThanTheStore(t *testing.T) {
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		})
+		})))
 		for _, key := range []string{"slow/1", "slow/2", "slow/ever"} {
 			putFor(t, s.Space("user:1"), key, 1, time.Second, true)
 		}

@@ -58,10 +58,9 @@ func TestARecordThatDoesNotFitIntoAnEventStillEndsWithOne(t *testing.T) {
 func TestARecordStaysWhoseEndIsRefused(t *testing.T) {
 	for _, refusal := range []error{thole.ErrInvalid, thole.ErrTooLarge} {
 		clock := &wall{t: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-		s := open(t, &thole.Options{Now: clock.now, Sweep: -1})
-		s.OnExpire("thing", func(context.Context, *thole.Space, thole.Record) error {
+		s := open(t, with(&thole.Options{Now: clock.now, Sweep: -1}, ending("thing", func(context.Context, *thole.Space, thole.Record) error {
 			return fmt.Errorf("%w: its own event", refusal)
-		})
+		})))
 		sp := s.Space("user:1")
 		putFor(t, sp, "thing/x", 1, time.Minute, true)
 		clock.add(time.Hour)

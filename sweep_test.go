@@ -98,20 +98,17 @@ func TestOfTwoSweepersOneEndsARecord(t *testing.T) {
 
 func TestOneProcessSweepsAtATimeHoweverLongItTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := pair(t, nil, false)
 		var active, most, ended atomic.Int32
-		for _, sp := range []*thole.Space{a, b} {
-			sp.Store().OnExpire("slow", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
-				if n := active.Add(1); n > most.Load() {
-					most.Store(n)
-				}
-				defer active.Add(-1)
-				ended.Add(1)
-				time.Sleep(20 * time.Second)
-				_, err := sp.Commit(ctx, thole.Commit{Writes: []thole.Write{{Key: rec.Key}}})
-				return err
-			})
-		}
+		a, _ := pair(t, with(nil, ending("slow", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+			if n := active.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer active.Add(-1)
+			ended.Add(1)
+			time.Sleep(20 * time.Second)
+			_, err := sp.Commit(ctx, thole.Commit{Writes: []thole.Write{{Key: rec.Key}}})
+			return err
+		})), false)
 		for i := range 5 {
 			putFor(t, a, fmt.Sprintf("slow/%d", i), i, time.Second, false)
 		}
@@ -159,10 +156,9 @@ func TestAnIdleStoreWritesNothing(t *testing.T) {
 
 func TestASweepThatFailsIsTriedLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := openOn(t, &faults{Backend: memstore.New()}, nil)
-		sp := s.Space("user:1")
 		var tries atomic.Int32
-		s.OnExpire("bad", func(context.Context, *thole.Space, thole.Record) error { tries.Add(1); return errors.New("broken") })
+		bad := ending("bad", func(context.Context, *thole.Space, thole.Record) error { tries.Add(1); return errors.New("broken") })
+		sp := openOn(t, &faults{Backend: memstore.New()}, with(nil, bad)).Space("user:1")
 		putFor(t, sp, "bad/1", 1, time.Second, true)
 		time.Sleep(time.Hour)
 		if n := tries.Load(); n < 60 || n > 70 {
@@ -178,9 +174,7 @@ func TestASweepThatFailsIsTriedLessAndLessOften(t *testing.T) {
 
 func TestAConceptEndsItsOwnRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &thole.Options{Sweep: -1})
-		sp := s.Space("user:1")
-		s.OnExpire("job", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+		job := ending("job", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 			_, err := sp.Update(ctx, func(tx *thole.Tx) error {
 				now, err := tx.Get(rec.Key)
 				if err != nil || now.Version != rec.Version {
@@ -192,6 +186,8 @@ func TestAConceptEndsItsOwnRecords(t *testing.T) {
 			})
 			return err
 		})
+		s := open(t, with(&thole.Options{Sweep: -1}, job))
+		sp := s.Space("user:1")
 		putFor(t, sp, "job/1", 1, time.Second, true)
 		time.Sleep(time.Minute)
 		// All touch it at once, so that they contend while it is ended.
@@ -222,11 +218,11 @@ func TestAConceptEndsItsOwnRecords(t *testing.T) {
 
 func TestAnExpirerThatFailsDoesNotKeepOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &thole.Options{Sweep: -1})
-		sp := s.Space("user:1")
 		broken := errors.New("broken")
-		s.OnExpire("bad", func(context.Context, *thole.Space, thole.Record) error { return broken })
-		s.OnExpire("lazy", func(context.Context, *thole.Space, thole.Record) error { return nil })
+		s := open(t, with(&thole.Options{Sweep: -1},
+			ending("bad", func(context.Context, *thole.Space, thole.Record) error { return broken }),
+			ending("lazy", func(context.Context, *thole.Space, thole.Record) error { return nil })))
+		sp := s.Space("user:1")
 		for _, key := range []string{"bad/1", "lazy/1", "thing/1"} {
 			putFor(t, sp, key, 1, time.Second, true)
 		}

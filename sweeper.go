@@ -5,14 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Of all processes on a store one at a time ends the expired records of a kind,
-// for as long as it takes: it holds the lease sweeper/<kind> in the space global.
+// Of all processes on a store one at a time ends the expired records of a concept,
+// for as long as it takes: it holds the lease sweeper/<concept> in the space global.
 // One that dies meanwhile is replaced when its time is up. The election saves
 // work; that a record ends once is what its version decides.
 const (
@@ -100,9 +101,9 @@ func (s *Store) due(ctx context.Context) (due []string, err error) {
 // to the next space.
 const sweepPart = 50
 
-// expired returns a part of the expired records of a space whose kind was declared,
-// and the key after which to go on; "": there are no more. A run of others costs no
-// more than two parts, however long it is.
+// expired returns a part of the expired records of a space that were declared, and the
+// key after which to go on; "": there are no more. A run of others below one key costs
+// no more than two parts, however long it is.
 func (sp *Space) expired(ctx context.Context, after string) (due []Record, next string, err error) {
 	now := sp.store.Now()
 	q := ListQuery{DueBy: now, After: after, Limit: sweepPart}
@@ -110,9 +111,8 @@ func (sp *Space) expired(ctx context.Context, after string) (due []Record, next 
 	if err != nil {
 		return nil, "", fmt.Errorf("expired records of %s: %w", sp.name, err)
 	}
-	known := true
 	for _, r := range recs {
-		if _, known = sp.store.expiry.of(r.Key); known && r.Expired(now) {
+		if declared, _ := sp.store.concepts.Record(r.Key); declared != nil && r.Expired(now) {
 			due = append(due, r)
 		}
 	}
@@ -120,8 +120,8 @@ func (sp *Space) expired(ctx context.Context, after string) (due []Record, next 
 		return due, "", nil
 	}
 	next = recs[len(recs)-1].Key
-	if !known { // go on behind its kind; no character sorts after the last
-		next = max(next, kindOf(next)+"/\U0010ffff")
+	if strange := sp.store.concepts.strange(next); strange != "" { // no character sorts after the last
+		next = max(next, strange+"/\U0010ffff")
 	}
 	return due, next, nil
 }
@@ -173,7 +173,7 @@ func (w *sweeper) sweep(ctx context.Context, shard int, spaces []string) (rest [
 			if !w.ready(at) {
 				continue
 			}
-			elected := e.elected(ctx, kindOf(rec.Key))
+			elected := e.elected(ctx, rec.Key)
 			if elected == nil {
 				continue
 			}
@@ -185,8 +185,8 @@ func (w *sweeper) sweep(ctx context.Context, shard int, spaces []string) (rest [
 		}
 	}
 	for _, at := range w.store.silent() {
-		_, known := w.store.expiry.of(at.key)
-		if !known || !slices.Contains(spaces, at.space) || !w.ready(at) {
+		declared, _ := w.store.concepts.Record(at.key)
+		if declared == nil || !slices.Contains(spaces, at.space) || !w.ready(at) {
 			continue
 		}
 		err := w.try(ctx, ctx, at, func(ctx context.Context) error { return w.store.Space(at.space).endSilent(ctx, at.key) })
@@ -302,14 +302,14 @@ func (w *sweeper) note(n recordName, err error) {
 	w.store.log.Warn("an expired record could not be ended; will try again", "space", n.space, "key", n.key, "error", err, "in", r.wait)
 }
 
-// election is one sweep's claim to do it alone, kind by kind.
+// election is one sweep's claim to do it alone, concept by concept.
 type election struct {
 	*sweeper
 	shard   int
-	offices map[string]*office // of the kinds that were asked for
+	offices map[string]*office // of the concepts that were asked for
 }
 
-// office is the election's result for one kind.
+// office is the election's result for one concept.
 type office struct {
 	ctx    context.Context // nil: another process is elected
 	stop   context.CancelCauseFunc
@@ -318,13 +318,14 @@ type office struct {
 	keeper sync.WaitGroup
 }
 
-// elected returns a context that ends when another process takes over, or nil if
-// another one is elected.
-func (e *election) elected(ctx context.Context, kind string) context.Context {
-	o := e.offices[kind]
+// elected returns a context that ends when another process takes over from this one,
+// which ends the record under key; nil if another one is elected.
+func (e *election) elected(ctx context.Context, key string) context.Context {
+	_, concept := e.store.concepts.Record(key)
+	o := e.offices[concept.Name]
 	if o == nil {
-		o = e.run(ctx, kind)
-		e.offices[kind] = o
+		o = e.run(ctx, concept.Name)
+		e.offices[concept.Name] = o
 	}
 	if o.ctx == nil || o.ctx.Err() != nil {
 		return nil
@@ -332,10 +333,10 @@ func (e *election) elected(ctx context.Context, kind string) context.Context {
 	return o.ctx
 }
 
-// run takes the lease for a kind. When its store cannot be reached, but the
+// run takes the lease for a concept. When its store cannot be reached, but the
 // shard's own can, the sweep goes on without: that costs work, not correctness.
-func (e *election) run(ctx context.Context, kind string) *office {
-	o := &office{base: "sweeper/" + kind}
+func (e *election) run(ctx context.Context, concept string) *office {
+	o := &office{base: "sweeper/" + url.PathEscape(concept)}
 	if e.shard > 0 {
 		o.base = fmt.Sprintf("%s/%d", o.base, e.shard)
 	}
@@ -392,7 +393,7 @@ func (e *election) end(ctx context.Context) {
 	}
 }
 
-// Sweep ends all expired records now whose kind was declared, without an
+// Sweep ends all expired records now that a concept of the Store declares, without an
 // election and without a wait for what failed before; the Store does so by itself
 // unless Options.Sweep is negative. One record that cannot be ended does not keep
 // the others.

@@ -53,45 +53,45 @@ func (n *numb) Get(ctx context.Context, space string, keys ...string) ([]thole.R
 // Close ends the sweeper at once, whatever it is at, and it asks its store nothing
 // afterwards.
 func TestCloseEndsTheSweeperWhateverItIsAt(t *testing.T) {
-	for name, meet := range map[string]func(t *testing.T, n *numb, s *thole.Store){
-		"waiting for the next sweep": func(*testing.T, *numb, *thole.Store) {
+	for name, meet := range map[string]func(t *testing.T, n *numb, s *thole.Store, end *thole.Expirer){
+		"waiting for the next sweep": func(*testing.T, *numb, *thole.Store, *thole.Expirer) {
 			<-time.After(2500 * time.Millisecond) // of the bubble
 		},
-		"ending a record": func(t *testing.T, _ *numb, s *thole.Store) {
+		"ending a record": func(t *testing.T, _ *numb, s *thole.Store, end *thole.Expirer) {
 			begun := make(chan struct{})
-			s.OnExpire("thing", func(ctx context.Context, _ *thole.Space, _ thole.Record) error {
+			*end = func(ctx context.Context, _ *thole.Space, _ thole.Record) error {
 				close(begun)
 				<-ctx.Done()
 				return context.Cause(ctx)
-			})
+			}
 			putFor(t, s.Space("user:1"), "thing/1", 1, time.Second, false)
 			<-begun
 		},
-		"ending the first of many records": func(t *testing.T, _ *numb, s *thole.Store) {
+		"ending the first of many records": func(t *testing.T, _ *numb, s *thole.Store, end *thole.Expirer) {
 			sp := s.Space("user:1")
 			begun, more := make(chan struct{}, 1000), 0
-			s.OnExpire("thing", func(ctx context.Context, _ *thole.Space, _ thole.Record) error {
+			*end = func(ctx context.Context, _ *thole.Space, _ thole.Record) error {
 				if more++; more > 1 && ctx.Err() != nil {
 					t.Error("it goes on after it was told to end")
 				}
 				begun <- struct{}{}
 				<-ctx.Done()
 				return nil
-			})
+			}
 			for _, key := range []string{"thing/1", "thing/2", "thing/3"} {
 				putFor(t, sp, key, 1, time.Second, false)
 			}
 			<-begun
 		},
-		"looking for what is due in a dead store": func(_ *testing.T, n *numb, _ *thole.Store) {
+		"looking for what is due in a dead store": func(_ *testing.T, n *numb, _ *thole.Store, _ *thole.Expirer) {
 			n.dead.Store(true)
 			<-time.After(time.Minute) // of the bubble
 		},
-		"listing a space of a store that dies": func(t *testing.T, n *numb, s *thole.Store) {
-			s.OnExpire("thing", func(context.Context, *thole.Space, thole.Record) error {
+		"listing a space of a store that dies": func(t *testing.T, n *numb, s *thole.Store, end *thole.Expirer) {
+			*end = func(context.Context, *thole.Space, thole.Record) error {
 				n.dead.Store(true) // what it asks next, to see whether the record is gone
 				return nil
-			})
+			}
 			putFor(t, s.Space("user:1"), "thing/1", 1, time.Second, false)
 			<-time.After(time.Minute) // of the bubble
 			if !n.dead.Load() {
@@ -102,11 +102,13 @@ func TestCloseEndsTheSweeperWhateverItIsAt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := &numb{Store: memstore.New()}
-				s, err := thole.Open(t.Context(), n, &thole.Options{Logger: slog.New(slog.DiscardHandler)})
+				var end thole.Expirer
+				things := ending("thing", func(ctx context.Context, sp *thole.Space, rec thole.Record) error { return end(ctx, sp, rec) })
+				s, err := thole.Open(t.Context(), n, with(&thole.Options{Logger: slog.New(slog.DiscardHandler)}, things))
 				if err != nil {
 					t.Fatal(err)
 				}
-				meet(t, n, s)
+				meet(t, n, s, &end)
 				synctest.Wait()
 				closed := make(chan error, 1)
 				began := time.Now()

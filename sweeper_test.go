@@ -66,15 +66,14 @@ func TestAProcessLeavesAloneTheKindsThatItWasNotToldOf(t *testing.T) {
 			t.Errorf("a write that touches it: got %v, want ErrUnsupported", err)
 		}
 
-		knows := openOn(t, &faults{Backend: backend, shared: true}, nil)
-		knows.OnExpire("secret", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+		openOn(t, &faults{Backend: backend, shared: true}, with(nil, ending("secret", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 			_, err := sp.Commit(ctx, thole.Commit{
 				Checks: []thole.Check{{Key: rec.Key, At: rec.Version}},
 				Writes: []thole.Write{{Key: rec.Key}},
 				Events: []thole.Event{{Stream: "secret", Type: "secret.expired"}},
 			})
 			return err
-		})
+		})))
 		time.Sleep(2*time.Second + time.Millisecond)
 		synctest.Wait()
 		if n := left(t, sp, "secret/"); n != 0 {
@@ -87,10 +86,8 @@ func TestAProcessLeavesAloneTheKindsThatItWasNotToldOf(t *testing.T) {
 // up: each waits for its own next try.
 func TestOneRecordThatFailsHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := openOn(t, &faults{Backend: memstore.New()}, nil)
-		poison, healthy := s.Space("project:a"), s.Space("project:b")
 		tries := make(map[string]int)
-		s.OnExpire("bad", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+		s := openOn(t, &faults{Backend: memstore.New()}, with(nil, ending("bad", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 			tries[rec.Key]++
 			switch rec.Key {
 			case "bad/conflict":
@@ -99,7 +96,8 @@ func TestOneRecordThatFailsHoldsUpNoOther(t *testing.T) {
 				return nil
 			}
 			return errors.New("broken")
-		})
+		})))
+		poison, healthy := s.Space("project:a"), s.Space("project:b")
 		for i := range 150 {
 			putFor(t, poison, fmt.Sprintf("bad/%d", i), 1, time.Second, true)
 		}

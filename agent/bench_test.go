@@ -12,6 +12,7 @@ import (
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/agent/sandbox"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/state/all"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -24,7 +25,7 @@ func BenchmarkCancel(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	store, err := thole.Open(ctx, backend, nil)
+	store, err := thole.Open(ctx, backend, &thole.Options{Concepts: all.Concepts()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -48,7 +48,12 @@ func openWith(ctx context.Context, dsn string, opts *thole.Options) (*thole.Stor
 	if err != nil {
 		return nil, err
 	}
-	return thole.Open(ctx, b, opts)
+	var o thole.Options
+	if opts != nil {
+		o = *opts
+	}
+	o.Concepts = rest.Concepts()
+	return thole.Open(ctx, b, &o)
 }
 
 // through is a store on a server of e, which shares the machine.

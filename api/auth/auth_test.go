@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, now func() time.Time) *thole.Store {
 	t.Helper()
-	s, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Now: now, Sweep: -1})
+	s, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Concepts: []*thole.Concept{auth.Concept}, Now: now, Sweep: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

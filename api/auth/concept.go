@@ -2,10 +2,13 @@ package auth
 
 import "github.com/thole-dev/thole"
 
+// Name is the concept's.
+const Name = "token"
+
 // Concept is what tokens keep and tell, in the space global. Its records are
 // reserved: see [thole.Reserved].
 var Concept = &thole.Concept{
-	Name:  "token",
+	Name:  Name,
 	About: "tokens and what they grant",
 	Events: []thole.EventType{
 		{Type: TypeCreated, Data: Token{}, Upcast: thole.Renamed[thole.Event](times), Streams: []string{"token"}, About: "a token was made; never the secret"},

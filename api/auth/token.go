@@ -80,7 +80,7 @@ func Create(ctx context.Context, store *thole.Store, t Token) (secret string, cr
 	random := make([]byte, secretSize)
 	rand.Read(random)
 	secret = t.ID + "." + base64.RawURLEncoding.EncodeToString(random)
-	_, err = store.Space("global").Update(ctx, func(tx *thole.Tx) error {
+	_, err = global(store).Update(ctx, func(tx *thole.Tx) error {
 		t.Created = tx.Now()
 		tx.Put(prefix+t.ID, stored{Token: t, Hash: hash(random)}, &thole.WriteOptions{Schema: thole.Schema, Expires: t.Expires})
 		tx.Emit("token", TypeCreated, t)
@@ -91,6 +91,9 @@ func Create(ctx context.Context, store *thole.Store, t Token) (secret string, cr
 	}
 	return secret, t, nil
 }
+
+// global is the space that holds the tokens.
+func global(store *thole.Store) *thole.Space { return store.Space("global").For(Name) }
 
 func hash(random []byte) string {
 	sum := sha256.Sum256(random)
@@ -104,7 +107,7 @@ func List(ctx context.Context, store *thole.Store, after string, limit int) ([]T
 	if after != "" {
 		q.After = prefix + after
 	}
-	recs, err := store.Space("global").List(ctx, q)
+	recs, err := global(store).List(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
 	}
@@ -122,7 +125,7 @@ func List(ctx context.Context, store *thole.Store, after string, limit int) ([]T
 // Revoke ends a token: from the commit on, no process accepts it, and open
 // streams end within a heartbeat's time. ErrNotFound if there is none.
 func Revoke(ctx context.Context, store *thole.Store, id string) error {
-	_, err := store.Space("global").Update(ctx, func(tx *thole.Tx) error {
+	_, err := global(store).Update(ctx, func(tx *thole.Tx) error {
 		rec, err := tx.Get(prefix + id)
 		if err != nil {
 			return err
@@ -156,7 +159,7 @@ func (t *Tokens) Authenticate(ctx context.Context, secret string) (Token, error)
 	if err != nil || len(random) != secretSize || thole.CheckID("tok", id) != nil {
 		return Token{}, ErrUnauthorized
 	}
-	rec, err := t.store.Space("global").Get(ctx, prefix+id)
+	rec, err := global(t.store).Get(ctx, prefix+id)
 	if err != nil {
 		return Token{}, err
 	}

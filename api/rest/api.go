@@ -25,7 +25,6 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/metrics"
 	"github.com/thole-dev/thole/api/wire"
-	"github.com/thole-dev/thole/state/all"
 )
 
 // Authenticator finds out who holds a secret: auth.Tokens, or another source of
@@ -88,7 +87,7 @@ type API struct {
 	retired  atomic.Bool // readiness is off
 }
 
-// New returns a handler that serves store. A nil opts means the defaults.
+// New returns a handler that serves store, which was given [Concepts]. A nil opts means the defaults.
 func New(store *thole.Store, opts *Options) *API {
 	var o Options
 	if opts != nil {
@@ -120,7 +119,6 @@ func New(store *thole.Store, opts *Options) *API {
 		store: store, opts: o, log: o.Logger, metrics: o.Metrics,
 		mux: http.NewServeMux(), routes: routes(), limiter: newLimiter(o.Rate),
 	}
-	all.Register(store)
 	a.drain, a.stop = context.WithCancel(context.Background())
 	a.wire = wire.New(store, &wire.Options{Version: o.Version, Heartbeat: o.Heartbeat, Stall: o.Stall, Draining: a.drain, Logger: o.Logger})
 	for i := range a.routes {

@@ -81,7 +81,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	store, err := thole.Open(t.Context(), memstore.New(), nil)
+	store, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Concepts: rest.Concepts()})
 	if err != nil {
 		t.Fatal(err)
 	}

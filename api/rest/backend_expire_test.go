@@ -11,6 +11,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/remote"
 )
@@ -45,7 +46,7 @@ func TestAnAdminOfOneSpaceStillEndsWhatExpiredThere(t *testing.T) {
 func TestARequestGoesOnWhenWhatItNeedsWasMadeToExpire(t *testing.T) {
 	data := memstore.New()
 	open := func() *server {
-		store, err := thole.Open(t.Context(), kept{data}, &thole.Options{Sweep: -1})
+		store, err := thole.Open(t.Context(), kept{data}, &thole.Options{Concepts: rest.Concepts(), Sweep: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

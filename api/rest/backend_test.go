@@ -37,7 +37,7 @@ func TestAStoreOnAServerIsTheSameStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there, err := thole.Open(t.Context(), b, nil)
+	there, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestBroadcastsCrossAServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		st, err := thole.Open(t.Context(), b, nil)
+		st, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts()})
 		if err != nil {
 			t.Fatal(err)
 		}

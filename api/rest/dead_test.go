@@ -25,7 +25,7 @@ func TestADeadStoreOfSeveralIsNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		st, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+		st, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts(), Sweep: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

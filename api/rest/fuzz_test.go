@@ -25,7 +25,7 @@ func ask(api *rest.API, method, path, body string, header ...string) *httptest.R
 }
 
 func fuzzedAPI(f *testing.F) *rest.API {
-	store, err := thole.Open(f.Context(), memstore.New(), nil)
+	store, err := thole.Open(f.Context(), memstore.New(), &thole.Options{Concepts: rest.Concepts()})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func (b *leaving) Purge(ctx context.Context, space string, p thole.Purge) error 
 
 func TestASpaceIsDeletedThoughTheClientGoesAway(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
-	store, err := thole.Open(t.Context(), &leaving{memstore.New(), leave}, nil)
+	store, err := thole.Open(t.Context(), &leaving{memstore.New(), leave}, &thole.Options{Concepts: rest.Concepts()})
 	if err != nil {
 		t.Fatal(err)
 	}

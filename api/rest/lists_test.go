@@ -14,6 +14,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/effort"
@@ -63,7 +64,7 @@ func TestEveryListGivesEachItemOnceHoweverItIsPaged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			store, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+			store, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts(), Sweep: -1})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -77,7 +77,7 @@ func (b *counting) Read(ctx context.Context, space string, q thole.ReadQuery) (t
 func serveCounting(t *testing.T) (b *counting, sp *thole.Space, private, public string, stranger *server) {
 	t.Helper()
 	b = &counting{Backend: memstore.New()}
-	store, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+	store, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts(), Sweep: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

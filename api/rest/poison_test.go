@@ -22,7 +22,7 @@ func TestACommitLetsOnlyRecordsBelowAppExpire(t *testing.T) {
 func TestAnExpiredRecordThatCannotBeReadFailsNoLaterWrite(t *testing.T) {
 	s := serve(t, nil)
 	past := time.Now().Add(-time.Hour)
-	for _, key := range []string{"kv/x", "lock/l/wait/1", "thread/thrd_019b76da000070008000000000000001"} {
+	for _, key := range []string{"kv/%zz/x", "lock/l/wait/1", "thread/thrd_019b76da000070008000000000000001"} {
 		res, err := s.store.Backend().Commit(t.Context(), []thole.Commit{{Space: "project:a", Now: past.Add(-time.Hour),
 			Writes: []thole.Write{{Key: key, Value: json.RawMessage("1"), Expires: past, Notify: true}}}})
 		if err != nil || res[0].Conflict != nil {

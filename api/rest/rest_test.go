@@ -33,7 +33,7 @@ type server struct {
 
 func serve(t *testing.T, opts *rest.Options) *server {
 	t.Helper()
-	store, err := thole.Open(context.Background(), memstore.New(), nil)
+	store, err := thole.Open(context.Background(), memstore.New(), &thole.Options{Concepts: rest.Concepts()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func serveStore(t *testing.T, store *thole.Store, opts *rest.Options) *server {
 // withTokens makes opts check the tokens of a new store.
 func serveWithTokens(t *testing.T, opts *rest.Options) *server {
 	t.Helper()
-	store, err := thole.Open(context.Background(), memstore.New(), nil)
+	store, err := thole.Open(context.Background(), memstore.New(), &thole.Options{Concepts: rest.Concepts()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func TestAStreamEndsWhenAnotherProcessRevokesItsToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		store, err := thole.Open(context.Background(), b, nil)
+		store, err := thole.Open(context.Background(), b, &thole.Options{Concepts: rest.Concepts()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -287,7 +287,7 @@ func TestARunThatStreamsIsHeardToItsEndThoughFilesAreEdited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := thole.Open(t.Context(), b, nil)
+	store, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/router"
 	"github.com/thole-dev/thole/journal"
@@ -44,7 +45,7 @@ func without(t *testing.T, dead string) *thole.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+	st, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts(), Sweep: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
 func TestAnApprovalIsNotLostWithTheWorkerThatTookIt(t *testing.T) {
 	var ahead atomic.Int64
-	store, err := thole.Open(context.Background(), memstore.New(), &thole.Options{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	store, err := thole.Open(context.Background(), memstore.New(), &thole.Options{Concepts: rest.Concepts(), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func (kept) Close() error { return nil }
 func TestARepeatedWaitOverHTTPGetsTheSignalAgain(t *testing.T) {
 	b := kept{memstore.New()}
 	start := func() *server {
-		store, err := thole.Open(context.Background(), b, nil)
+		store, err := thole.Open(context.Background(), b, &thole.Options{Concepts: rest.Concepts()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func serveWithClock(t *testing.T) (s *server, later func(time.Duration)) {
 	var ahead atomic.Int64
 	start := time.Now().Round(0)
 	clock := func() time.Time { return start.Add(time.Duration(ahead.Load())) }
-	store, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Now: clock, Sweep: -1})
+	store, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Concepts: rest.Concepts(), Now: clock, Sweep: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
@@ -146,7 +147,7 @@ func (g *gate) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result
 
 func TestAClaimIsAnsweredOrRefusedWhenADrainBegins(t *testing.T) {
 	g := &gate{Store: memstore.New()}
-	store, err := thole.Open(t.Context(), g, nil)
+	store, err := thole.Open(t.Context(), g, &thole.Options{Concepts: rest.Concepts()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func (s slowHeads) Heads(ctx context.Context, spaces ...string) ([]thole.Head, e
 }
 
 func TestAClaimThatHadNoTimeToWaitStillLooks(t *testing.T) {
-	store, err := thole.Open(t.Context(), slowHeads{memstore.New()}, nil)
+	store, err := thole.Open(t.Context(), slowHeads{memstore.New()}, &thole.Options{Concepts: rest.Concepts()})
 	if err != nil {
 		t.Fatal(err)
 	}

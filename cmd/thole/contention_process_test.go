@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/servertest"
@@ -113,7 +114,7 @@ func runLoad(description string) error {
 	if err != nil {
 		return err
 	}
-	store, err := thole.Open(ctx, b, nil)
+	store, err := thole.Open(ctx, b, &thole.Options{Concepts: rest.Concepts()})
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -223,7 +222,6 @@ const lateBy = 5 * time.Minute
 
 // overdue notes the records that expired some time ago and are there still.
 func (d *doctor) overdue(ctx context.Context, sp *thole.Space) error {
-	kinds := d.store.Kinds()
 	n, unknown, oldest := 0, 0, thole.Record{}
 	for q := (thole.ListQuery{DueBy: d.store.Now().Add(-lateBy), Limit: thole.MaxPage}); ; {
 		recs, err := sp.List(ctx, q)
@@ -231,7 +229,7 @@ func (d *doctor) overdue(ctx context.Context, sp *thole.Space) error {
 			return err
 		}
 		for _, r := range recs {
-			if kind, _, _ := strings.Cut(r.Key, "/"); !slices.Contains(kinds, kind) {
+			if declared, _ := d.store.Concepts().Record(r.Key); declared == nil {
 				unknown++
 			}
 			if n++; n == 1 || r.Expires.Before(oldest.Expires) {

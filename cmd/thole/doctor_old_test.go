@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/servertest"
-	"github.com/thole-dev/thole/state/all"
 )
 
 // The stores are those of package state/statetest, which goes on in them.
@@ -28,11 +28,10 @@ func TestDoctorFindsNoProblemInStoresOfOldVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+		s, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts(), Sweep: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		all.Register(s)
 		for range 3 { // what expired since then, and what ends with that
 			if err := s.Sweep(t.Context()); err != nil {
 				t.Error(err)

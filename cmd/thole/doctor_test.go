@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/internal/servertest"
@@ -27,7 +28,7 @@ func openSQLite(t *testing.T) (s *thole.Store, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = thole.Open(t.Context(), b, nil); err != nil {
+	if s, err = thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
@@ -161,7 +162,7 @@ func TestDoctorTellsWhatIsBelowItselfAndWhatShouldHaveEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := thole.Open(ctx, b, &thole.Options{Sweep: -1})
+	s, err := thole.Open(ctx, b, &thole.Options{Concepts: rest.Concepts(), Sweep: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

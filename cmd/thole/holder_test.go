@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend"
 	"github.com/thole-dev/thole/internal/servertest"
 	"github.com/thole-dev/thole/state/run"
@@ -94,7 +95,7 @@ func holdInProcess(dsn string) error {
 	if err != nil {
 		return err
 	}
-	store, err := thole.Open(ctx, b, &thole.Options{Sweep: -1})
+	store, err := thole.Open(ctx, b, &thole.Options{Concepts: rest.Concepts(), Sweep: -1})
 	if err != nil {
 		return err
 	}

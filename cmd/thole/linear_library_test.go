@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/internal/linear"
@@ -41,7 +42,7 @@ type library struct {
 func newLibrary(t testing.TB, lease time.Duration, backends ...journal.Backend) *library {
 	l := &library{t: t, lease: lease}
 	for _, b := range backends {
-		s, err := thole.Open(t.Context(), b, &thole.Options{Sweep: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		s, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts(), Sweep: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

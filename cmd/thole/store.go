@@ -14,9 +14,9 @@ import (
 	"golang.org/x/term"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend"
 	"github.com/thole-dev/thole/journal"
-	"github.com/thole-dev/thole/state/all"
 )
 
 // open opens the stores that --store names as one. With create, the folder of a
@@ -37,11 +37,15 @@ func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, ar
 	if err != nil {
 		return nil, &notOpenedError{err}
 	}
-	s, err := thole.Open(ctx, around(b), opts)
+	var o thole.Options
+	if opts != nil {
+		o = *opts
+	}
+	o.Concepts = rest.Concepts()
+	s, err := thole.Open(ctx, around(b), &o)
 	if err != nil {
 		return nil, err
 	}
-	all.Register(s)
 	if create { // not for each look into the store
 		for _, line := range a.exposed() {
 			_ = sayf(os.Stderr, "%s\n", line)

@@ -21,6 +21,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/state/all"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -60,7 +61,7 @@ func open(ctx context.Context, path string) (*thole.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return thole.Open(ctx, file, nil)
+	return thole.Open(ctx, file, &thole.Options{Concepts: all.Concepts()})
 }
 
 // talk is a conversation without a page: one question and its answer.

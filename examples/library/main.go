@@ -6,13 +6,14 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/sqlitestore"
+	"github.com/thole-dev/thole/state/all"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
 
 func main() {
 	ctx := context.Background()
-	store := must(thole.Open(ctx, must(sqlitestore.Open(ctx, "agent.db", nil)), nil))
+	store := must(thole.Open(ctx, must(sqlitestore.Open(ctx, "agent.db", nil)), &thole.Options{Concepts: all.Concepts()}))
 	defer store.Close()
 	for _, m := range talk(ctx, store) {
 		fmt.Println(m.Role+":", m.Blocks[0].Content)

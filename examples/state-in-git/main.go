@@ -15,6 +15,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/state/all"
 	"github.com/thole-dev/thole/state/document"
 )
 
@@ -111,7 +112,7 @@ func with(ctx context.Context, dir string, do func(*thole.Space) error) error {
 	if err != nil {
 		return err
 	}
-	s, err := thole.Open(ctx, b, nil)
+	s, err := thole.Open(ctx, b, &thole.Options{Concepts: all.Concepts()})
 	if err != nil {
 		return err
 	}

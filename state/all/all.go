@@ -1,5 +1,5 @@
-// Package all knows the concepts of Thole. A program that opens a store in which
-// they are used, though not by itself, tells the store of them here.
+// Package all lists the concepts of Thole, for programs that open a store in which any
+// of them may be used.
 package all
 
 import (
@@ -34,17 +34,4 @@ var toCome = &thole.Concept{
 	Name:  "to come",
 	About: "concepts that are not there yet",
 	Nouns: []string{"agent", "credits", "memory", "task"},
-}
-
-// Register tells the store how the records of every concept end whose time is up.
-// Every process that sweeps a store does so when it opens the store. Doing it
-// again changes nothing. Kinds of records that are not Thole's stay undeclared:
-// see [thole.Store.OnExpire].
-func Register(s *thole.Store) {
-	decision.Register(s)
-	document.Register(s)
-	file.Register(s)
-	kv.Register(s)
-	lock.Register(s)
-	run.Register(s) // and threads
 }

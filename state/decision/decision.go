@@ -78,20 +78,8 @@ type Outcome struct {
 // Decisions are the decisions of one space.
 type Decisions struct{ sp *thole.Space }
 
-// Register tells the store how what this package keeps expires: the leases of
-// those who died while they acted, and that to which only a commit from outside
-// gives a time to live. [In] does it too.
-func Register(s *thole.Store) {
-	for _, kind := range []string{"decision", "decision-open", "decision-standing", "decision-key", "decision-act"} {
-		s.OnExpire(kind, thole.DeleteExpired)
-	}
-}
-
-// In returns the decisions of sp.
-func In(sp *thole.Space) *Decisions {
-	Register(sp.Store())
-	return &Decisions{sp: sp}
-}
+// In returns the decisions of sp, whose store was given [Concept].
+func In(sp *thole.Space) *Decisions { return &Decisions{sp: sp.For(Name)} }
 
 const (
 	all      = "decision/"

@@ -10,7 +10,7 @@ import (
 
 func TestAPageOfFewAmongManyDecisionsIsBoundedWork(t *testing.T) {
 	ctx := t.Context()
-	s, err := thole.Open(ctx, memstore.New(), nil)
+	s, err := thole.Open(ctx, memstore.New(), &thole.Options{Concepts: []*thole.Concept{decision.Concept}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,22 +76,15 @@ type Documents struct {
 	shapes map[string]Shape
 }
 
-// Register tells the store how documents expire, to which only a commit from
-// outside gives a time to live. [In] does it too.
-func Register(s *thole.Store) { s.OnExpire("document", thole.DeleteExpired) }
-
-// In returns the documents of sp.
-func In(sp *thole.Space) *Documents {
-	Register(sp.Store())
-	return &Documents{sp: sp, base: "document"}
-}
+// In returns the documents of sp, whose store was given [Concept].
+func In(sp *thole.Space) *Documents { return &Documents{sp: sp.For(Name), base: "document"} }
 
 // Under returns documents that belong to the record under key, such as
 // "thread/<id>": document x is the record <key>/x, changes to it go to stream,
 // and without the owning record all operations are ErrNotFound. What deletes
 // that record deletes the documents.
 func Under(sp *thole.Space, key, stream string) *Documents {
-	return &Documents{sp: sp, base: key, stream: stream, owner: key}
+	return &Documents{sp: sp.For(Name), base: key, stream: stream, owner: key}
 }
 
 // With returns the same documents, of which those named in shapes have a schema

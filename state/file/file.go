@@ -104,15 +104,8 @@ func (e *StaleError) Unwrap() error { return thole.ErrConflict }
 // Files are the files of one space.
 type Files struct{ sp *thole.Space }
 
-// Register tells the store how what is known of files expires, to which only a
-// commit from outside gives a time to live. [In] does it too.
-func Register(s *thole.Store) { s.OnExpire("file", thole.DeleteExpired) }
-
-// In returns the files of sp.
-func In(sp *thole.Space) *Files {
-	Register(sp.Store())
-	return &Files{sp: sp}
-}
+// In returns the files of sp, whose store was given [Concept].
+func In(sp *thole.Space) *Files { return &Files{sp: sp.For(Name)} }
 
 // Hash returns the hash of a content.
 func Hash(content []byte) string {

@@ -58,15 +58,8 @@ type Change struct {
 // Store is the key-value storage of one space.
 type Store struct{ sp *thole.Space }
 
-// Register tells the store how keys expire. [In] does it too.
-func Register(s *thole.Store) { s.OnExpire("kv", expire) }
-
-// In returns the key-value storage of sp. It also makes sure that the keys that
-// expire in this process's store do so with an event of this package.
-func In(sp *thole.Space) *Store {
-	Register(sp.Store())
-	return &Store{sp: sp}
-}
+// In returns the key-value storage of sp, whose store was given [Concept].
+func In(sp *thole.Space) *Store { return &Store{sp: sp.For(Name)} }
 
 // names is the kind of namespace and key together.
 var names = thole.NameKind{What: "namespace and key", Keys: []string{"kv/*/*"}}

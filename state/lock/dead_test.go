@@ -54,7 +54,7 @@ func TestOwnersKnownToBeDeadAreNotWaitedFor(t *testing.T) {
 // inMemory returns a space of a store in memory that sweeps nothing.
 func inMemory(t *testing.T) *thole.Space {
 	t.Helper()
-	s, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Sweep: -1})
+	s, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Concepts: []*thole.Concept{lock.Concept}, Sweep: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (h *hesitant) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Re
 func TestALockThatIsAcquiredAsItsCallerLeavesIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hesitant{Store: memstore.New()}
-		s, err := thole.Open(t.Context(), h, nil)
+		s, err := thole.Open(t.Context(), h, &thole.Options{Concepts: []*thole.Concept{lock.Concept}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -55,18 +55,8 @@ type Change struct {
 // Locks are the locks of one space.
 type Locks struct{ sp *thole.Space }
 
-// Register tells the store how locks end whose holder died. [In] does it too.
-func Register(s *thole.Store) {
-	s.OnExpire("lock", expire)
-	s.OnExpire("lockwaits", thole.DeleteExpired)
-}
-
-// In returns the locks of sp. It also makes sure that locks whose holder died
-// are freed by this process's store.
-func In(sp *thole.Space) *Locks {
-	Register(sp.Store())
-	return &Locks{sp: sp}
-}
+// In returns the locks of sp, whose store was given [Concept].
+func In(sp *thole.Space) *Locks { return &Locks{sp: sp.For(Name)} }
 
 // Options of [Locks.Acquire].
 type Options struct {

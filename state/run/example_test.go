@@ -13,7 +13,7 @@ import (
 
 func ExampleRuns_Do() {
 	ctx := context.Background()
-	store, err := thole.Open(ctx, memstore.New(), nil)
+	store, err := thole.Open(ctx, memstore.New(), &thole.Options{Concepts: []*thole.Concept{run.Concept}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,17 +14,6 @@ const crashReason = "its worker's lease ran out"
 
 func deadlineKey(id string) string { return key(id) + "/deadline" }
 
-// Register tells the store how runs end whose lease or time ran out or whose
-// thread is gone, and how threads do. Every process that sweeps a store with runs
-// must do so when it opens the store. [In] does it too. Doing it again changes
-// nothing.
-func Register(s *thole.Store) {
-	thread.Register(s)
-	s.OnExpire("run", expire)
-	s.OnExpire("ready", thole.DeleteExpired)
-	s.OnExpire("slot", thole.DeleteExpired)
-}
-
 // expire ends what a record run/<id>/… stood for.
 func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	id, what, _ := strings.Cut(strings.TrimPrefix(rec.Key, "run/"), "/")

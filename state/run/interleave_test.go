@@ -42,7 +42,7 @@ func TestTheChildrenOfACrashedRunAreCancelledWithIt(t *testing.T) {
 	ctx := t.Context()
 	var late atomic.Int64
 	b := &lastGasp{Backend: memstore.New()}
-	store, err := thole.Open(ctx, b, &thole.Options{Sweep: -1, Now: func() time.Time {
+	store, err := thole.Open(ctx, b, &thole.Options{Concepts: []*thole.Concept{run.Concept}, Sweep: -1, Now: func() time.Time {
 		return time.Now().Add(time.Duration(late.Load()))
 	}})
 	if err != nil {
@@ -97,7 +97,7 @@ func TestARunEndsThoughItsThreadIsDestroyedMeanwhile(t *testing.T) {
 	b := memstore.New()
 	m := &meddler{Backend: b, event: "run.finished"}
 	open := func(b journal.Backend) *thole.Space {
-		store, err := thole.Open(ctx, b, &thole.Options{Sweep: -1})
+		store, err := thole.Open(ctx, b, &thole.Options{Concepts: []*thole.Concept{run.Concept}, Sweep: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestARunWaitsOnWhenFilesAreEdited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := thole.Open(ctx, b, nil)
+	store, err := thole.Open(ctx, b, &thole.Options{Concepts: []*thole.Concept{run.Concept}})
 	if err != nil {
 		t.Fatal(err)
 	}

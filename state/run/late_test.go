@@ -46,12 +46,11 @@ func (l *late) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result
 
 func TestASignalIsNotLostWhoseTakingArrivesLate(t *testing.T) {
 	for _, key := range []string{"", "k"} {
-		s, err := thole.Open(t.Context(), &late{Store: memstore.New()}, &thole.Options{Sweep: -1})
+		s, err := thole.Open(t.Context(), &late{Store: memstore.New()}, &thole.Options{Concepts: []*thole.Concept{run.Concept}, Sweep: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		run.Register(s)
 		sp := s.Space("project:shop")
 		th, err := thread.In(sp).Create(t.Context(), nil)
 		if err != nil {

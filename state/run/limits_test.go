@@ -141,7 +141,7 @@ func TestARunThatBeginsAsItsCallerLeavesIsCancelled(t *testing.T) {
 // onMemory returns a bench on a backend of the test's own.
 func onMemory(t *testing.T, backend journal.Backend) *bench {
 	t.Helper()
-	s, err := thole.Open(t.Context(), backend, nil)
+	s, err := thole.Open(t.Context(), backend, &thole.Options{Concepts: []*thole.Concept{run.Concept}})
 	if err != nil {
 		t.Fatal(err)
 	}

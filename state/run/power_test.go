@@ -23,12 +23,10 @@ func TestARunWhoseMachineLostItsPowerIsEndedByTheNextSweep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1, Logger: log, Now: func() time.Time { return time.Now().Add(ahead) }})
+			s, err := thole.Open(t.Context(), b, &thole.Options{Concepts: []*thole.Concept{run.Concept}, Sweep: -1, Logger: log, Now: func() time.Time { return time.Now().Add(ahead) }})
 			if err != nil {
 				t.Fatal(err)
 			}
-			thread.Register(s)
-			run.Register(s)
 			return s
 		}
 		s := open(0)

@@ -179,11 +179,10 @@ type Runs struct {
 	opts Options
 }
 
-// In returns the runs of sp; what is written carries sp's actor and cause. Nil
-// opts mean the defaults. It also registers, with sp's store, how runs end whose
-// lease or time ran out: see [Register].
+// In returns the runs of sp, whose store was given [Concept]; what is written carries
+// sp's actor and cause. Nil opts mean the defaults.
 func In(sp *thole.Space, opts *Options) *Runs {
-	rs := &Runs{sp: sp}
+	rs := &Runs{sp: sp.For(Name)}
 	if opts != nil {
 		rs.opts = *opts
 	}
@@ -191,7 +190,6 @@ func In(sp *thole.Space, opts *Options) *Runs {
 	setDefault(&rs.opts.Heartbeat, 10*time.Second)
 	setDefault(&rs.opts.Flush, 100*time.Millisecond)
 	setDefault(&rs.opts.FlushBytes, 4<<10)
-	Register(sp.Store())
 	return rs
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/state/all"
 	"github.com/thole-dev/thole/state/kv"
 	"github.com/thole-dev/thole/state/lock"
 	"github.com/thole-dev/thole/state/run"
@@ -26,7 +27,7 @@ func (shared) Close() error { return nil }
 // machine opens a Store whose machine's clock is off, and which sweeps.
 func machine(t *testing.T, b journal.Backend, off time.Duration) *thole.Store {
 	t.Helper()
-	s, err := thole.Open(context.Background(), shared{b}, &thole.Options{
+	s, err := thole.Open(context.Background(), shared{b}, &thole.Options{Concepts: all.Concepts(),
 		Now: func() time.Time { return time.Now().Add(off) }, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -37,9 +38,6 @@ func machine(t *testing.T, b journal.Backend, off time.Duration) *thole.Store {
 			t.Error(err)
 		}
 	})
-	run.Register(s)
-	lock.In(s.Space("project:x"))
-	kv.In(s.Space("project:x"))
 	return s
 }
 

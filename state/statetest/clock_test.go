@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/all"
 	"github.com/thole-dev/thole/state/kv"
 	"github.com/thole-dev/thole/state/statetest"
 )
@@ -52,8 +53,8 @@ func TestAWrongClockElsewhereEndsNoLeaseAndNoTTL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 				log := new(lines)
-				us := e.Second(&thole.Options{Now: e.Clock.Now, Sweep: -1, Logger: slog.New(slog.NewTextHandler(log, nil))})
-				them := e.Second(&thole.Options{Now: func() time.Time { return e.Clock.Now().Add(off) }, Sweep: -1})
+				us := e.Second(&thole.Options{Concepts: all.Concepts(), Now: e.Clock.Now, Sweep: -1, Logger: slog.New(slog.NewTextHandler(log, nil))})
+				them := e.Second(&thole.Options{Concepts: all.Concepts(), Now: func() time.Time { return e.Clock.Now().Add(off) }, Sweep: -1})
 				if err := acquire(t, us, "app/ours", "us"); err != nil {
 					t.Fatal(err)
 				}
@@ -116,7 +117,7 @@ func TestAWrongClockElsewhereEndsNoLeaseAndNoTTL(t *testing.T) {
 // whose clock was wrong, and for one that lives there.
 func TestALeaseWrittenADayAheadEndsAfterItsTTL(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
-		them := e.Second(&thole.Options{Now: func() time.Time { return e.Clock.Now().Add(24 * time.Hour) }, Sweep: -1})
+		them := e.Second(&thole.Options{Concepts: all.Concepts(), Now: func() time.Time { return e.Clock.Now().Add(24 * time.Hour) }, Sweep: -1})
 		if err := acquire(t, them, "app/job", "them"); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +140,7 @@ func TestALeaseWrittenADayAheadEndsAfterItsTTL(t *testing.T) {
 // holder's; what is not, the one that is behind takes too.
 func TestAHolderThatRenewsKeepsItsLeaseWhateverTheClockOfALooker(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
-		behind := e.Second(&thole.Options{Now: func() time.Time { return e.Clock.Now().Add(-24 * time.Hour) }, Sweep: -1})
+		behind := e.Second(&thole.Options{Concepts: all.Concepts(), Now: func() time.Time { return e.Clock.Now().Add(-24 * time.Hour) }, Sweep: -1})
 		var f thole.Fence
 		sp := e.Store.Space("project:shop")
 		res, err := sp.Update(t.Context(), func(tx *thole.Tx) (err error) { f, err = tx.Acquire("app/ours", "us", 30*time.Second); return })
@@ -175,7 +176,7 @@ func TestAHolderThatRenewsKeepsItsLeaseWhateverTheClockOfALooker(t *testing.T) {
 // clocks may differ.
 func TestAShortLeaseIsNotCutByATimeFromTheFuture(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
-		future := e.Second(&thole.Options{Now: func() time.Time { return e.Clock.Now().Add(24 * time.Hour) }, Sweep: -1})
+		future := e.Second(&thole.Options{Concepts: all.Concepts(), Now: func() time.Time { return e.Clock.Now().Add(24 * time.Hour) }, Sweep: -1})
 		other := e.Second(nil)
 		if err := acquire(t, future, "app/theirs", "them"); err != nil {
 			t.Fatal(err)
@@ -210,7 +211,7 @@ func TestAReceiptOfAMachineBehindLastsADayForOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := new(lines)
-		behind := e.Second(&thole.Options{Now: func() time.Time { return e.Clock.Now().Add(-25 * time.Hour) }, Sweep: -1,
+		behind := e.Second(&thole.Options{Concepts: all.Concepts(), Now: func() time.Time { return e.Clock.Now().Add(-25 * time.Hour) }, Sweep: -1,
 			Logger: slog.New(slog.NewTextHandler(log, nil))})
 		if log.count("level=ERROR") != 1 || log.count("or this one is behind") != 1 || behind.ClockLead() < 24*time.Hour {
 			t.Errorf("the operator of a machine that is behind heard %q, and of a lead of %v", log.b.String(), behind.ClockLead())
@@ -249,7 +250,7 @@ func TestAClockThatJumpsForwardAndBackGoesOn(t *testing.T) {
 		var off time.Duration
 		set := func(d time.Duration) { mu.Lock(); off = d; mu.Unlock() }
 		now := func() time.Time { mu.Lock(); defer mu.Unlock(); return e.Clock.Now().Add(off) }
-		s := e.Second(&thole.Options{Now: now, Sweep: -1})
+		s := e.Second(&thole.Options{Concepts: all.Concepts(), Now: now, Sweep: -1})
 		last := s.Now()
 		for _, d := range []time.Duration{24 * time.Hour, 0, -time.Hour, time.Hour} {
 			s.Now() // what passes unseen before a step back cannot be told from the step
@@ -273,7 +274,7 @@ func TestAClockThatJumpsForwardAndBackGoesOn(t *testing.T) {
 		if err := acquire(t, s, "app/job", "a"); err != nil { // a day ahead, by now
 			t.Fatal(err)
 		}
-		again := e.Second(&thole.Options{Now: now, Sweep: -1})
+		again := e.Second(&thole.Options{Concepts: all.Concepts(), Now: now, Sweep: -1})
 		if n := again.Now(); n.Sub(now()) > 5*time.Second {
 			t.Errorf("after a restart the time is %v, %v ahead of the machine's clock", n, n.Sub(now()))
 		}

@@ -50,7 +50,6 @@ func quiet(t *testing.T, e *statetest.Env, space string) {
 
 func TestThreadsThatAreBelowThemselvesAreDestroyedOnce(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
-		run.Register(e.Store)
 		sp := e.Space("project:shop")
 		var ids []string
 		var parent string
@@ -93,7 +92,6 @@ func ended(t *testing.T, sp *thole.Space, stream string) int {
 
 func TestThreadsBelowEachOtherDeeperThanAnyMayBeEndInSeveralSweeps(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
-		run.Register(e.Store)
 		sp := e.Space("project:shop")
 		ids := []string{thole.NewID("thrd")}
 		var writes []thole.Write
@@ -209,10 +207,9 @@ func TestRunsThatDoNotLeaveASlotEndOnce(t *testing.T) {
 // the handle of their end.
 func TestNoticesThatExpireWithNotifyEnd(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
-		run.Register(e.Store)
 		th, r := thole.NewID("thrd"), thole.NewID("run")
 		for _, key := range []string{
-			"thread-gone", "thread-gone/", "thread-gone/x", "thread-gone/" + th, "thread-gone/" + th + "/x", "thread-gone/" + r,
+			"thread-gone/x", "thread-gone/" + th, "thread-gone/" + r,
 			"run/" + r + "/cancelling", "run/x/cancelling", "run/" + th + "/thread-gone", "run/x/thread-gone", "run/" + r + "/deadline",
 		} {
 			for i, value := range []string{`null`, `[]`, `{}`, `{"cause":"user","owner":"x"}`} {
@@ -229,7 +226,6 @@ func TestNoticesThatExpireWithNotifyEnd(t *testing.T) {
 // the kernel, which its maker may not touch.
 func TestARunMadeOutsideRemovesNothingOfTheKernel(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
-		run.Register(e.Store)
 		id := thole.NewID("run")
 		forge(t, e, "global", thole.Write{Key: "token/tok_1", Value: []byte(`{"name":"ci"}`)})
 		forge(t, e, "global",

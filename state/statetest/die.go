@@ -88,7 +88,7 @@ func (e *Env) Mortal() *Mortal {
 		e.t.Fatalf("open backend: %v", err)
 	}
 	m := &Mortal{Backend: b}
-	e.Store = openStore(e.t, m, e.Clock)
+	e.Store = openStore(e.t, m, e.Clock, e.Concepts...)
 	return m
 }
 
@@ -143,11 +143,11 @@ func (e *Env) Between(event string, do func(other *thole.Store)) {
 	if err != nil {
 		e.t.Fatalf("open backend: %v", err)
 	}
-	other := openStore(e.t, theirs, e.Clock)
+	other := openStore(e.t, theirs, e.Clock, e.Concepts...)
 	e.t.Cleanup(func() {
 		if err := other.Close(); err != nil {
 			e.t.Errorf("close the other store: %v", err)
 		}
 	})
-	e.Store = openStore(e.t, &meddled{Backend: mine, event: event, do: func() { do(other) }}, e.Clock)
+	e.Store = openStore(e.t, &meddled{Backend: mine, event: event, do: func() { do(other) }}, e.Clock, e.Concepts...)
 }

@@ -20,7 +20,6 @@ func TestWhatExpiresInOneSpaceChangesNoOther(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx := t.Context()
 		victim, eve := e.Space("project:victim"), e.Space("project:eve")
-		run.Register(e.Store)
 		chat, err := thread.In(victim).Create(ctx, &thread.CreateOptions{TTL: 24 * time.Hour})
 		if err != nil {
 			t.Fatal(err)

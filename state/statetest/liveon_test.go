@@ -180,12 +180,11 @@ func TestWhatWasAcknowledgedLivesOnOverACrash(t *testing.T) {
 	const ttl = 100 * time.Second
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx := t.Context()
-		space := func() *thole.Space {
-			thread.Register(e.Store)
-			e.Store.OnExpire("thing", nil)
-			e.Store.LivesOn("thing", func(thole.Record) time.Duration { return ttl })
-			return e.Space("project:shop").As("user:1")
-		}
+		e.Concepts = []*thole.Concept{{Name: "thing", Records: []thole.RecordType{
+			{Key: "thing/{thing}", Expire: thole.TellExpired, LivesOn: func(thole.Record) time.Duration { return ttl }},
+		}}}
+		e.Reopen()
+		space := func() *thole.Space { return e.Space("project:shop").As("user:1") }
 		n := 0
 		for name, u := range under {
 			statetest.AtEachCut(func(cut statetest.Cut) bool {

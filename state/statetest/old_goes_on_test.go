@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/state/all"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/document"
 	"github.com/thole-dev/thole/state/kv"
@@ -29,7 +28,6 @@ type goingOn struct {
 func TestStoresOfOldVersionsGoOn(t *testing.T) {
 	eachOldStore(t, func(t *testing.T, o *oldStore) {
 		s := o.store(t)
-		all.Register(s)
 		g := &goingOn{T: t, oldStore: o, s: s, sp: s.Space("project:golden").As("user:ann")}
 		g.repeats()
 		g.waits()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/state/all"
 )
 
 // Env is one store under test.
@@ -17,6 +18,9 @@ type Env struct {
 	Clock *Clock
 	// Wrap, if set, is put around the backend from the next [Env.Reopen] on.
 	Wrap func(journal.Backend) journal.Backend
+	// Concepts are given to the store beside those of Thole, from the next [Env.Reopen]
+	// on.
+	Concepts []*thole.Concept
 
 	name string // of its backend
 	t    *testing.T
@@ -88,7 +92,7 @@ func (e *Env) start() {
 	if e.Wrap != nil {
 		b = e.Wrap(b)
 	}
-	e.Store = openStore(e.t, b, e.Clock)
+	e.Store = openStore(e.t, b, e.Clock, e.Concepts...)
 }
 
 // Second opens another Store on the same data, as another process would, with a
@@ -97,7 +101,7 @@ func (e *Env) start() {
 func (e *Env) Second(opts *thole.Options) *thole.Store {
 	e.t.Helper()
 	if opts == nil {
-		opts = &thole.Options{Now: e.Clock.Now, Sweep: -1}
+		opts = &thole.Options{Concepts: all.Concepts(), Now: e.Clock.Now, Sweep: -1}
 	}
 	b, err := e.open()
 	if err != nil {
@@ -116,9 +120,9 @@ func (e *Env) Second(opts *thole.Options) *thole.Store {
 }
 
 // openStore opens a store that sweeps only when told to.
-func openStore(t testing.TB, b journal.Backend, clock *Clock) *thole.Store {
+func openStore(t testing.TB, b journal.Backend, clock *Clock, more ...*thole.Concept) *thole.Store {
 	t.Helper()
-	s, err := thole.Open(t.Context(), b, &thole.Options{Now: clock.Now, Sweep: -1})
+	s, err := thole.Open(t.Context(), b, &thole.Options{Concepts: append(all.Concepts(), more...), Now: clock.Now, Sweep: -1})
 	if err != nil {
 		t.Fatalf("open store: %v", err)
 	}

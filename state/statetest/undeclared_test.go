@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/state/all"
 	"github.com/thole-dev/thole/state/kv"
 	"github.com/thole-dev/thole/state/lock"
 	"github.com/thole-dev/thole/state/statetest"
@@ -22,7 +21,7 @@ func TestAConceptEndsAsItShouldAlthoughAProcessSweepsThatDoesNotKnowIt(t *testin
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx := t.Context()
 		sp := e.Space("project:shop")
-		ignorant := e.Second(&thole.Options{Now: e.Clock.Now, Sweep: -1})
+		ignorant := e.Second(&thole.Options{Now: e.Clock.Now, Sweep: -1}) // it is given none
 		_, err := kv.In(sp).Set(ctx, "session", "key", json.RawMessage(`"the password"`), &kv.SetOptions{TTL: time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +77,7 @@ func TestAConceptEndsAsItShouldAlthoughAProcessSweepsThatDoesNotKnowIt(t *testin
 // commits; another one meets them and sweeps.
 func TestWhatNeverExpiresByItselfEndsWhenAWriterGaveItATime(t *testing.T) {
 	keys := []string{
-		"blob/x", "chunk/x", "upload/x", "erased/x", "idem/x", "sent/x", "snap/x", "sweeper/x/owner", "token/x",
+		"blob/x", "chunk/x", "upload/x", "erased/x", "idem/x", "sent/x", "snap/x", "sweeper/x/owner",
 		"decision/x", "decision-act/x/beat", "decision-act/x/owner", "decision-key/x", "decision-open/x", "decision-standing/x",
 		"document/x", "file/x", "kv/n/x", "lock/x/queue", "lockwaits/x", "ready/%/x", "run/x", "run/x/child/y", "slot/x",
 		"thread/x/todos", "app/x",
@@ -90,7 +89,6 @@ func TestWhatNeverExpiresByItselfEndsWhenAWriterGaveItATime(t *testing.T) {
 			if notify {
 				name = "project:notify"
 			}
-			all.Register(e.Store)
 			writer, sp := e.Second(nil), e.Space(name)
 			c := thole.Commit{Space: name, Now: e.Clock.Now(), Actor: "user:1"}
 			for _, key := range append(keys, "theirs/x") {

@@ -17,7 +17,7 @@ func store(b *testing.B) *thole.Store {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := thole.Open(b.Context(), back, nil)
+	s, err := thole.Open(b.Context(), back, &thole.Options{Concepts: []*thole.Concept{thread.Concept}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -41,16 +41,6 @@ type Gone struct {
 // GoneNotice is the last part of the key of that notice.
 const GoneNotice = "thread-gone"
 
-// Register tells the store how threads end whose ttl ran out, and who finishes
-// what a crash left of one that was destroyed. Every process that sweeps a store
-// with threads must do so when it opens the store. [In] does it too. Doing it
-// again changes nothing.
-func Register(s *thole.Store) {
-	s.OnExpire("thread", expire)
-	s.LivesOn("thread", livesOn)
-	s.OnExpire(goneKind, expireGrave)
-}
-
 // expireGrave buries a thread that a crash left.
 func expireGrave(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	id := strings.TrimPrefix(rec.Key, goneKind+"/")

@@ -27,7 +27,7 @@ func (b *brittle) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 
 func TestARepeatedDestroyFinishesTheFirst(t *testing.T) {
 	b := &brittle{Store: memstore.New(), left: math.MaxInt}
-	s, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+	s, err := thole.Open(t.Context(), b, &thole.Options{Concepts: []*thole.Concept{thread.Concept}, Sweep: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestARepeatedDestroyFinishesTheFirst(t *testing.T) {
 }
 
 func TestATTLIsKeptInWholeSeconds(t *testing.T) {
-	s, err := thole.Open(t.Context(), memstore.New(), nil)
+	s, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Concepts: []*thole.Concept{thread.Concept}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestATTLIsKeptInWholeSeconds(t *testing.T) {
 }
 
 func TestATTLThatIsTooLongIsRefused(t *testing.T) {
-	s, err := thole.Open(t.Context(), memstore.New(), nil)
+	s, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Concepts: []*thole.Concept{thread.Concept}})
 	if err != nil {
 		t.Fatal(err)
 	}

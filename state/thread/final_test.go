@@ -41,7 +41,7 @@ func TestTheFinalStateTellsAllThatWasAcknowledged(t *testing.T) {
 	b := &overtaken{Store: memstore.New(), typ: "thread.destroyed"}
 	var spaces [2]*thole.Space
 	for i := range spaces {
-		s, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+		s, err := thole.Open(t.Context(), b, &thole.Options{Concepts: []*thole.Concept{thread.Concept}, Sweep: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestAThreadWhoseEventsWereTrimmedIsDestroyed(t *testing.T) {
 
 func TestADestroyThatIsCalledAgainWithoutAKeyGoesOnBurying(t *testing.T) {
 	b := &brittle{Store: memstore.New(), left: math.MaxInt}
-	s, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+	s, err := thole.Open(t.Context(), b, &thole.Options{Concepts: []*thole.Concept{thread.Concept}, Sweep: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestADestroyThatIsCalledAgainWithoutAKeyGoesOnBurying(t *testing.T) {
 // The process that destroys a thread dies before it buries anything.
 func TestNothingIsSaidInAThreadThatHasEndedAndIsNotBuriedYet(t *testing.T) {
 	b := &brittle{Store: memstore.New(), left: math.MaxInt}
-	s, err := thole.Open(t.Context(), b, &thole.Options{Sweep: -1})
+	s, err := thole.Open(t.Context(), b, &thole.Options{Concepts: []*thole.Concept{thread.Concept}, Sweep: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

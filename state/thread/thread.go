@@ -79,12 +79,9 @@ type Thread struct {
 // Threads are the threads of one space. The handle is cheap and immutable.
 type Threads struct{ sp *thole.Space }
 
-// In returns the threads of sp; what is written carries sp's actor, cause and
-// fences. It also registers, with sp's store, how threads end: see [Register].
-func In(sp *thole.Space) *Threads {
-	Register(sp.Store())
-	return &Threads{sp: sp}
-}
+// In returns the threads of sp, whose store was given [Concept]; what is written carries
+// sp's actor, cause and fences.
+func In(sp *thole.Space) *Threads { return &Threads{sp: sp.For(Name)} }
 
 // Key returns the key of a thread's head record, which is also the name of its
 // stream.

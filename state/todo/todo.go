@@ -68,8 +68,8 @@ type Change struct {
 // Todos are the task lists of one space's threads.
 type Todos struct{ sp *thole.Space }
 
-// In returns the task lists of sp's threads.
-func In(sp *thole.Space) *Todos { return &Todos{sp: sp} }
+// In returns the task lists of sp's threads. The store was given [Concept].
+func In(sp *thole.Space) *Todos { return &Todos{sp: sp.For(Name)} }
 
 // idName is the kind of ids that callers give. No key is made of them; complete
 // says what else holds.
