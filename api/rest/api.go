@@ -1,5 +1,5 @@
 // Package rest serves a store over HTTP: JSON under /v1, events as Server-Sent
-// Events, an OpenAPI document made from the same table as the routes, and what
+// Events, an OpenAPI document made from the same table as the paths, and what
 // operators ask a process for. Paths, headers and codes are those of the
 // design, section 6.
 package rest
@@ -76,7 +76,7 @@ type API struct {
 	log      *slog.Logger
 	metrics  *metrics.Set
 	mux      *http.ServeMux
-	routes   []route
+	table    []operation
 	limiter  *limiter
 	wire     *wire.Server
 	holders  holders   // of tokens, in requests that last
@@ -117,15 +117,15 @@ func New(store *thole.Store, opts *Options) *API {
 	})
 	a := &API{
 		store: store, opts: o, log: o.Logger, metrics: o.Metrics,
-		mux: http.NewServeMux(), routes: routes(), limiter: newLimiter(o.Rate),
+		mux: http.NewServeMux(), table: operations(), limiter: newLimiter(o.Rate),
 	}
 	a.drain, a.stop = context.WithCancel(context.Background())
 	a.wire = wire.New(store, &wire.Options{Version: o.Version, Heartbeat: o.Heartbeat, Stall: o.Stall, Draining: a.drain, Logger: o.Logger})
-	for i := range a.routes {
-		rt := &a.routes[i]
-		a.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) { a.serve(rt, w, r) })
+	for i := range a.table {
+		op := &a.table[i]
+		a.mux.HandleFunc(op.method+" "+op.path, func(w http.ResponseWriter, r *http.Request) { a.serve(op, w, r) })
 	}
-	for pattern, serve := range a.operations() {
+	for pattern, serve := range a.operators() {
 		a.mux.HandleFunc(pattern, serve)
 	}
 	a.mux.HandleFunc("/", a.notFound)
@@ -233,25 +233,19 @@ func loopback(host string) bool {
 	return strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// serve runs a route's handler.
-func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
+// serve runs an operation's handler.
+func (a *API) serve(op *operation, w http.ResponseWriter, r *http.Request) {
 	id, _ := r.Context().Value(requestKey{}).(string)
-	c := &call{api: a, route: rt, w: w, r: r, ctx: r.Context(), id: id}
-	serve := rt.does.serve
-	if serve == nil {
-		serve = rt.do.serve
+	c := &call{api: a, op: op, w: w, r: r, ctx: r.Context(), id: id}
+	h := &op.does
+	if op.streams.serve != nil && accepts(r, "text/event-stream") {
+		h = &op.streams
 	}
-	c.takes = rt.does.input
-	switch stream := rt.isStream() && accepts(r, "text/event-stream"); {
-	case stream && rt.streams.serve != nil:
-		serve, c.takes = rt.streams.serve, rt.streams.input
-	case stream:
-		serve = func(c *call) (any, error) { return sent{}, rt.stream(c) }
-	}
+	c.takes = h.input
 	err := c.admit()
 	if err == nil {
 		var v any
-		if v, err = serve(c); err == nil {
+		if v, err = h.serve(c); err == nil {
 			err = c.answer(c.private().told(v))
 		}
 	}

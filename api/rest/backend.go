@@ -2,23 +2,41 @@ package rest
 
 import (
 	"errors"
+	"io"
 	"net/http"
 
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/wire"
+	"github.com/thole-dev/thole/journal"
 )
 
-// backendRoutes offer the store to the Stores of other programs, as their
+// backendOperations offer the store to the Stores of other programs, as their
 // backend: see package wire.
-func backendRoutes() []route {
-	var all []route
+func backendOperations() []operation {
+	var all []operation
 	for _, op := range wire.Operations() {
-		do := gives(func(c *call) (sent, error) { return sent{}, c.backend(op) })
-		do.binary, do.response = true, nil
-		do.takes, do.gives = op.Takes, op.Gives
-		all = append(all, route{method: op.Method, path: op.Path, tag: "backend", access: anyToken, summary: op.Summary, status: http.StatusOK, do: do})
+		one := operation{
+			id: op.Name, method: op.Method, path: op.Path, tag: "backend", access: anyToken, status: http.StatusOK,
+			summary: op.Summary, takes: op.Takes, gives: op.Gives, failures: backendFailures(),
+			does: does(func(c *call, _ none) (sent, error) { return sent{}, c.backend(op) }),
+		}
+		if op.Takes != "" {
+			one.does = does(func(c *call, _ backendIn) (sent, error) { return sent{}, c.backend(op) })
+		}
+		all = append(all, one)
 	}
 	return all
+}
+
+// backendIn is a message of package remote, which reads it itself.
+type backendIn struct{ Body io.Reader }
+
+func backendFailures() []failure {
+	return []failure{
+		{journal.ErrConflict, "it is another server than before, or a change that was made"},
+		{journal.ErrTooLarge, "the message is larger than a message may be"},
+		{&statusError{http.StatusMisdirectedRequest, journal.ErrUnavailable}, "the message is for another server"},
+	}
 }
 
 // backend answers an operation of package wire, which admin grants allow.

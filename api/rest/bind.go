@@ -29,9 +29,9 @@ func (c *call) checkQuery() error {
 	for name, values := range c.query {
 		p := c.takes.param("query", name)
 		switch {
-		case p == nil && c.route.streams.input != nil && c.takes == c.route.does.input && c.route.streams.param("query", name) != nil:
+		case p == nil && c.op.isStream() && c.op.streams.param("query", name) != nil:
 			return invalid(name, "is for event streams (Accept: text/event-stream)")
-		case p == nil && c.route.does.param("query", name) != nil:
+		case p == nil && c.op.does.param("query", name) != nil:
 			return invalid(name, "is for pages, not for event streams")
 		case p == nil:
 			return invalid(brief(name), "%s", shape.Unknown(name, c.takes.names("query")))
@@ -47,8 +47,8 @@ func (c *call) checkQuery() error {
 // checkHeaders refuses preconditions and cursors that the operation does not honour,
 // or that are given twice or empty.
 func (c *call) checkHeaders() error {
-	for _, name := range []string{"If-Match", "If-None-Match", "Last-Event-Id", "Idempotency-Key"} {
-		values := c.r.Header[name]
+	for _, name := range []string{"If-Match", "If-None-Match", "Last-Event-ID", "Idempotency-Key"} {
+		values := c.r.Header[http.CanonicalHeaderKey(name)]
 		switch {
 		case len(values) == 0:
 		case len(values) > 1:
@@ -56,7 +56,7 @@ func (c *call) checkHeaders() error {
 		case values[0] == "":
 			return invalid(name, "is empty; leave it out if there is nothing to say")
 		case name == "Idempotency-Key" || c.takes.param("header", name) != nil:
-		case name == "If-None-Match" && c.route.reads() && c.route.version != nil:
+		case name == "If-None-Match" && c.op.reads() && c.op.version != nil:
 			return checkTags(values[0])
 		default:
 			return invalid(name, "is of no effect here; see /docs")
@@ -104,6 +104,8 @@ func (c *call) bindParam(p *param, v reflect.Value) error {
 		text = values[0]
 	}
 	switch {
+	case len(values) == 0 && p.Required:
+		return invalid(p.Name, "is missing")
 	case len(values) == 0 && p.Default == "":
 		return nil
 	case text == "": // which it may be: see checkQuery

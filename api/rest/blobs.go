@@ -10,17 +10,23 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 )
 
-func blobRoutes() []route {
+func blobOperations() []operation {
 	const one = "/v1/spaces/{space}/blobs/{sha256}"
-	put, get := gives(putBlob), gives(getBlob)
-	put.binary, put.takes = true, bytesType
-	get.binary, get.gives, get.response = true, bytesType, nil
-	return []route{
-		{method: "PUT", path: one, tag: "blobs", access: write, summary: "Store content of up to 64 MiB under its SHA-256 in hex", do: put},
-		{method: "GET", path: one, tag: "blobs", access: read, etag: true, summary: "Read content, or a range of it", status: 200, do: get},
+	return []operation{
+		{id: "putBlob", method: "PUT", path: one, tag: "blobs", access: write,
+			summary: "Store content of up to 64 MiB under its SHA-256 in hex", does: does(putBlob)},
+		{id: "getBlob", method: "GET", path: one, tag: "blobs", access: read, status: 200, gives: bytesType,
+			summary: "Read content, or a range of it", does: does(getBlob), failures: []failure{
+				{journal.ErrNotFound, "there is no such content"},
+				{&statusError{http.StatusRequestedRangeNotSatisfiable, journal.ErrInvalid}, "the content has no such range"}}},
 	}
+}
+
+type ofBlob struct {
+	Hash string `path:"sha256" doc:"the SHA-256 of the content, in hex" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
 }
 
 // bytesType is the media type of content that only its owner understands.
@@ -29,12 +35,16 @@ const bytesType = "application/octet-stream"
 // sent is the result of a handler that wrote its answer itself.
 type sent struct{}
 
-func putBlob(c *call) (thole.Blob, error) {
-	want := c.r.PathValue("sha256")
-	if _, _, err := c.space.HasBlob(c.ctx, want); errors.Is(err, thole.ErrInvalid) {
+type putBlobIn struct {
+	ofBlob
+	Body io.Reader `body:"application/octet-stream"`
+}
+
+func putBlob(c *call, in putBlobIn) (thole.Blob, error) {
+	if _, _, err := c.space.HasBlob(c.ctx, in.Hash); errors.Is(err, thole.ErrInvalid) {
 		return thole.Blob{}, err // not a hash
 	}
-	body := &blobBody{r: c.r.Body, rc: http.NewResponseController(c.w), sum: sha256.New(), want: want}
+	body := &blobBody{r: in.Body, rc: http.NewResponseController(c.w), sum: sha256.New(), want: in.Hash}
 	defer body.rc.SetReadDeadline(time.Time{})
 	return c.space.PutBlob(c.ctx, body, nil)
 }
@@ -62,8 +72,14 @@ func (b *blobBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func getBlob(c *call) (sent, error) {
-	r, err := c.space.OpenBlob(c.ctx, c.r.PathValue("sha256"))
+type getBlobIn struct {
+	ofBlob
+	IfNoneMatch string `header:"If-None-Match" doc:"an ETag: 304 if it still holds"`
+	Range       string `header:"Range" doc:"the bytes that are wanted" example:"bytes=0-99"`
+}
+
+func getBlob(c *call, in getBlobIn) (sent, error) {
+	r, err := c.space.OpenBlob(c.ctx, in.Hash)
 	if err != nil {
 		return sent{}, err
 	}
@@ -78,7 +94,7 @@ func getBlob(c *call) (sent, error) {
 	http.ServeContent(w, c.r, "", time.Time{}, r)
 	if w.refused {
 		h.Del("Content-Disposition")
-		return sent{}, &statusError{http.StatusRequestedRangeNotSatisfiable, invalid("Range", "%.80q is no range of %d bytes", c.r.Header.Get("Range"), r.Blob().Size)}
+		return sent{}, &statusError{http.StatusRequestedRangeNotSatisfiable, invalid("Range", "%.80q is no range of %d bytes", in.Range, r.Blob().Size)}
 	}
 	return sent{}, nil
 }

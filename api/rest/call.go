@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,8 +19,8 @@ import (
 // call is one request on its way through a handler.
 type call struct {
 	api    *API
-	route  *route
-	takes  *input // what the handler takes; nil: see [call.args]
+	op     *operation
+	takes  *input // what the handler takes
 	w      http.ResponseWriter
 	r      *http.Request
 	ctx    context.Context // the request's, with its idempotency key
@@ -33,9 +32,8 @@ type call struct {
 	fences []thole.Fence // of the request
 	proven []thole.Fence // those whose leases the caller holds
 	hidden *privacy      // see [call.private]
-	query  url.Values    // see [call.args]
+	query  url.Values    // see [call.checkQuery]
 	raw    []byte        // the body
-	code   int           // status of success, if not the route's
 }
 
 // admit checks who calls and whether they may, and prepares the call.
@@ -46,17 +44,14 @@ func (c *call) admit() error {
 	if err := c.api.limiter.allow(c.callerKey()); err != nil {
 		return err
 	}
-	if c.takes != nil {
-		if err := errors.Join(c.checkQuery(), c.checkHeaders()); err != nil {
-			return err
-		}
-	} else if err := c.knownQuery(); err != nil {
+	if err := c.checkQuery(); err != nil {
 		return err
-	} else if h := c.r.Header; c.route.mutates() && !c.route.etag && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") || !c.route.mutates() && h.Get("If-Match") != "" {
-		return invalid("If-Match", "is of no effect here; see /docs")
+	}
+	if err := c.checkHeaders(); err != nil {
+		return err
 	}
 	name := c.r.PathValue("space")
-	if name == "" && c.route.mutates() && c.r.Header.Get("Thole-Fence") != "" {
+	if name == "" && c.r.Header.Get("Thole-Fence") != "" {
 		return invalid("Thole-Fence", "is of no effect here: a lease is in one space, and the path names none")
 	}
 	if name != "" {
@@ -78,16 +73,13 @@ func (c *call) admit() error {
 
 // readsBody reports whether the whole body is read before the handler runs.
 func (c *call) readsBody() bool {
-	if c.takes == nil {
-		return c.route.mutates() && !c.route.do.binary
-	}
 	return c.takes.body != nil && c.takes.body.shape != nil
 }
 
 // underKey makes the request the operation of its idempotency key, with what stands
 // for the request: a key is for one request.
 func (c *call) underKey() error {
-	if key := c.r.Header.Get("Idempotency-Key"); key != "" && c.route.mutates() && !c.route.do.binary {
+	if key := c.r.Header.Get("Idempotency-Key"); key != "" && c.op.mutates() && !c.takes.isReader() {
 		if len(key) > 256 {
 			return invalid("Idempotency-Key", "has more than 256 bytes")
 		}
@@ -108,11 +100,14 @@ func (c *call) underKey() error {
 	return nil
 }
 
+// keyed reports whether the request has an idempotency key.
+func (c *call) keyed() bool { return c.r.Header.Get("Idempotency-Key") != "" }
+
 // keyOf returns the idempotency key that the caller's key stands for. What a run
 // took under a key and did not act on goes over to the run that resumes it, whose
 // worker may use the same key for the same step: there the key is another one.
 func (c *call) keyOf(key string) string {
-	if c.route.waits {
+	if c.op.waits {
 		r, err := run.In(c.space, nil).Peek(c.ctx, c.r.PathValue("run"))
 		if err == nil && r.ResumedFrom != "" {
 			return key + "\x00" + r.ID // no header holds that
@@ -133,7 +128,7 @@ func (c *call) identify() error {
 		}
 		return nil
 	}
-	if c.route.access == public {
+	if c.op.access == public {
 		return nil
 	}
 	token, err := c.authenticate(c.ctx)
@@ -158,11 +153,11 @@ func (c *call) authenticate(ctx context.Context) (auth.Token, error) {
 
 // enter checks the grant on a space and makes c.space the handle on it.
 func (c *call) enter(name string) error {
-	scope, err := c.allowed(name, auth.Access(c.route.access))
+	scope, err := c.allowed(name, auth.Access(c.op.access))
 	if err != nil {
 		return err
 	}
-	if scope.Narrowed && !c.route.scoped && !scope.Thread(c.r.PathValue("thread")) {
+	if scope.Narrowed && !c.op.scoped && !scope.Thread(c.r.PathValue("thread")) {
 		return fmt.Errorf("%w: the token is for other threads of %.80s", ErrForbidden, name)
 	}
 	c.scope = scope
@@ -215,15 +210,10 @@ func (c *call) answer(v any) error {
 	if _, done := v.(sent); done {
 		return nil
 	}
-	status := c.route.success()
-	if c.code != 0 {
-		status = c.code
-	}
+	status := c.op.success()
 	h := c.w.Header()
 	h.Set("Cache-Control", "no-cache")
-	if c.takes != nil {
-		c.headersOf(v)
-	}
+	c.headersOf(v)
 	if c.r.Method == http.MethodGet || c.r.Method == http.MethodHead {
 		if tag := h.Get("ETag"); tag != "" && matchesTag(c.r.Header.Get("If-None-Match"), tag) {
 			c.w.WriteHeader(http.StatusNotModified)
@@ -242,23 +232,6 @@ func (c *call) answer(v any) error {
 	c.w.WriteHeader(status)
 	c.w.Write(body)
 	return nil
-}
-
-// created makes the answer a 201, with the place of what was made.
-func (c *call) created(parts ...string) {
-	c.code = http.StatusCreated
-	if len(parts) > 0 {
-		c.w.Header().Set("Location", spacePath(c.space.Name(), parts...))
-	}
-}
-
-func spacePath(space string, parts ...string) string {
-	var b strings.Builder
-	b.WriteString("/v1/spaces/" + url.PathEscape(space))
-	for _, p := range parts {
-		b.WriteString("/" + url.PathEscape(p))
-	}
-	return b.String()
 }
 
 // marshal is JSON as we send it: without HTML escapes, with a final newline.

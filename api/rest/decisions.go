@@ -5,24 +5,26 @@ import (
 	"errors"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/decision"
 )
 
-func decisionRoutes() []route {
-	const all = "/v1/spaces/{space}/decisions"
-	return []route{
-		{method: "POST", path: all, tag: "decisions", access: write, status: 201,
-			summary: "Record what is about to be done, before it is done; or a standing order", do: takes(planDecision)},
-		{method: "GET", path: all, tag: "decisions", access: read, summary: "List decisions, oldest first",
-			query: append(pagingParams(),
-				oldParam{"incomplete", "boolean", "only those without an outcome: planned or unknown"},
-				oldParam{"thread", "string", "only of this thread"},
-				oldParam{"run", "string", "only of this run"}), do: gives(listDecisions)},
-		{method: "GET", path: all + "/index", tag: "decisions", access: read, query: pagingParams()[:1],
-			summary: "Read all standing orders and the last decisions (default 20)", do: gives(indexDecisions)},
-		{method: "GET", path: all + "/{decision}", tag: "decisions", access: read, etag: true, summary: "Read a decision", do: gives(getDecision)},
-		{method: "POST", path: all + "/{decision}/outcome", tag: "decisions", access: write,
-			summary: "Record what came of a decision; done and failed stay so", do: takes(resolveDecision)},
+func decisionOperations() []operation {
+	const all, one = "/v1/spaces/{space}/decisions", "/v1/spaces/{space}/decisions/{decision}"
+	absent := failure{journal.ErrNotFound, "there is no such decision, or none for this caller"}
+	return []operation{
+		{id: "planDecision", method: "POST", path: all, tag: "decisions", access: write, status: 201, location: all + "/{id}",
+			summary: "Record what is about to be done, before it is done; or a standing order", does: does(planDecision),
+			failures: []failure{{journal.ErrNotFound, "there is no such thread or run, or none for this caller"}}},
+		{id: "listDecisions", method: "GET", path: all, tag: "decisions", access: read,
+			summary: "List decisions, oldest first", does: does(listDecisions)},
+		{id: "getDecisionIndex", method: "GET", path: all + "/index", tag: "decisions", access: read,
+			summary: "Read all standing orders and the last decisions", does: does(indexDecisions)},
+		{id: "getDecision", method: "GET", path: one, tag: "decisions", access: read,
+			summary: "Read a decision", does: does(getDecision), failures: []failure{absent}},
+		{id: "resolveDecision", method: "POST", path: one + "/outcome", tag: "decisions", access: write,
+			summary: "Record what came of a decision; done and failed stay so", does: does(resolveDecision),
+			failures: []failure{absent, {journal.ErrConflict, "another outcome is recorded already"}}},
 	}
 }
 
@@ -32,57 +34,52 @@ type NewDecision struct {
 	Standing bool `json:"standing,omitempty" doc:"a rule that holds until it is retired with the outcome done"`
 }
 
-func planDecision(c *call, in NewDecision) (decision.Decision, error) {
-	if in.Thread != "" {
-		if err := c.mayEnter(in.Thread); err != nil {
-			return decision.Decision{}, err
-		}
-	}
-	if thole.CheckID("run", in.Run) == nil {
-		if err := c.mayName(in.Run); err != nil {
-			return decision.Decision{}, err
-		}
-		if r, err := c.runs().Peek(c.ctx, in.Run); err == nil && in.Thread == "" {
-			in.Thread = r.Thread // so that it is listed with the thread's
-		}
-	}
-	record := decision.In(c.space).Plan
-	if in.Standing {
-		record = decision.In(c.space).Order
-	}
-	d, err := record(c.ctx, in.Plan)
-	if err != nil {
-		return decision.Decision{}, err
-	}
-	c.created("decisions", d.ID)
-	c.version(d.Version)
-	return d, nil
+type planDecisionIn struct {
+	Body NewDecision
 }
 
-func listDecisions(c *call) (page[decision.Decision], error) {
-	limit, err := c.limit(100)
-	if err != nil {
-		return page[decision.Decision]{}, err
+func planDecision(c *call, in planDecisionIn) (decision.Decision, error) {
+	plan := in.Body.Plan
+	if plan.Thread != "" {
+		if err := c.mayEnter(plan.Thread); err != nil {
+			return decision.Decision{}, err
+		}
 	}
-	incomplete, err := c.flag("incomplete")
-	if err != nil {
-		return page[decision.Decision]{}, err
+	if thole.CheckID("run", plan.Run) == nil {
+		if err := c.mayName(plan.Run); err != nil {
+			return decision.Decision{}, err
+		}
+		if r, err := c.runs().Peek(c.ctx, plan.Run); err == nil && plan.Thread == "" {
+			plan.Thread = r.Thread // so that it is listed with the thread's
+		}
 	}
+	if in.Body.Standing {
+		return decision.In(c.space).Order(c.ctx, plan)
+	}
+	return decision.In(c.space).Plan(c.ctx, plan)
+}
+
+type listDecisionsIn struct {
+	paging
+	Incomplete bool   `query:"incomplete" doc:"only those without an outcome: planned or unknown"`
+	Thread     string `query:"thread" doc:"only of this thread"`
+	Run        string `query:"run" doc:"only of this run"`
+}
+
+func listDecisions(c *call, in listDecisionsIn) (page[decision.Decision], error) {
 	ds := decision.In(c.space)
-	return pick(c, limit, func(cursor string, limit int) (looked[decision.Decision], error) {
-		p, err := ds.List(c.ctx, &decision.ListOptions{
-			Incomplete: incomplete, Thread: c.arg("thread"), Run: c.arg("run"), After: cursor, Limit: limit,
-		})
+	return pick(in.paging, func(cursor string, limit int) (looked[decision.Decision], error) {
+		p, err := ds.List(c.ctx, &decision.ListOptions{Incomplete: in.Incomplete, Thread: in.Thread, Run: in.Run, After: cursor, Limit: limit})
 		return looked[decision.Decision]{p.Decisions, p.Next, p.Looked, p.Bytes}, err
 	}, c.mayReadDecision, func(d decision.Decision) string { return d.ID })
 }
 
-func indexDecisions(c *call) (decision.Index, error) {
-	limit, err := c.limit(decision.IndexSize)
-	if err != nil {
-		return decision.Index{}, err
-	}
-	index, err := decision.In(c.space).Index(c.ctx, &decision.IndexOptions{Recent: limit, Select: c.mayReadDecision})
+type indexDecisionsIn struct {
+	Limit int `query:"limit" default:"20" min:"1" max:"1000" doc:"at most this many decisions"`
+}
+
+func indexDecisions(c *call, in indexDecisionsIn) (decision.Index, error) {
+	index, err := decision.In(c.space).Index(c.ctx, &decision.IndexOptions{Recent: in.Limit, Select: c.mayReadDecision})
 	return decision.Index{Standing: append([]decision.Decision{}, index.Standing...), Recent: append([]decision.Decision{}, index.Recent...)}, err
 }
 
@@ -90,24 +87,20 @@ func indexDecisions(c *call) (decision.Index, error) {
 // caller.
 func (c *call) mayReadDecision(d decision.Decision) bool { return !c.private().hidesDecision(d.Plan) }
 
-// decision returns the decision in the path.
-func (c *call) decision() (decision.Decision, error) {
-	id := c.r.PathValue("decision")
-	d, err := decision.In(c.space).Get(c.ctx, id)
+type ofDecision struct {
+	Decision string `path:"decision" doc:"the id of the decision" example:"dec_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
+}
+
+// find returns the decision, if it is for the caller.
+func (in ofDecision) find(c *call) (decision.Decision, error) {
+	d, err := decision.In(c.space).Get(c.ctx, in.Decision)
 	if errors.Is(err, thole.ErrNotFound) || err == nil && c.private().hidesDecision(d.Plan) {
-		return decision.Decision{}, absent("decision", id)
+		return decision.Decision{}, absent("decision", in.Decision)
 	}
 	return d, err
 }
 
-func getDecision(c *call) (decision.Decision, error) {
-	d, err := c.decision()
-	if err != nil {
-		return decision.Decision{}, err
-	}
-	c.version(d.Version)
-	return d, nil
-}
+func getDecision(c *call, in ofDecision) (decision.Decision, error) { return in.find(c) }
 
 // NewOutcome is what came of a decision.
 type NewOutcome struct {
@@ -115,14 +108,19 @@ type NewOutcome struct {
 	Result  json.RawMessage `json:"result,omitempty"`
 }
 
-func resolveDecision(c *call, in NewOutcome) (decision.Decision, error) {
-	d, err := c.decision()
+type resolveDecisionIn struct {
+	ofDecision
+	Body NewOutcome
+}
+
+func resolveDecision(c *call, in resolveDecisionIn) (decision.Decision, error) {
+	d, err := in.find(c)
 	if err != nil {
 		return decision.Decision{}, err
 	}
 	var result any
-	if in.Result != nil {
-		result = in.Result
+	if in.Body.Result != nil {
+		result = in.Body.Result
 	}
-	return decision.In(c.space).Resolve(c.ctx, d.ID, in.Outcome, result)
+	return decision.In(c.space).Resolve(c.ctx, d.ID, in.Body.Outcome, result)
 }

@@ -3,55 +3,92 @@ package rest
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/internal/look"
+	"github.com/thole-dev/thole/journal"
 )
 
-func eventRoutes() []route {
-	return []route{
-		{method: "GET", path: "/v1/spaces/{space}/events", tag: "events", access: read, scoped: true,
-			query:   append(readParams(), oldParam{"stream", "string", "only this stream"}),
+func eventOperations() []operation {
+	const one = "/v1/spaces/{space}/events"
+	trimmed := failure{journal.ErrTrimmed, "the position cannot be resumed; reason, oldest and last say why and what is kept"}
+	full := failure{ErrRateLimited, "the space has as many watchers as it may"}
+	return []operation{
+		{id: "listEvents", method: "GET", path: one, tag: "events", access: read, scoped: true,
 			summary: "Read the journal, or watch it with Accept: text/event-stream",
-			do:      gives(func(c *call) (page[wireEvent], error) { return c.readEvents(c.list("stream")...) }),
-			stream:  func(c *call) error { return c.watchSpace(c.list("stream")...) }},
-		{method: "POST", path: "/v1/spaces/{space}/events", tag: "events", access: write, status: 201,
-			summary: "Add an application event", do: takes(addEvent)},
-		{method: "POST", path: "/v1/spaces/{space}/commits", tag: "events", access: write, status: 201,
-			summary: "Commit checks, events and records below app/ as one step", do: takes(commit)},
-		{method: "GET", path: "/v1/events", tag: "events", access: anyToken,
-			query:   append(watchParams(), oldParam{"watch", "string", "the spaces, separated by commas; at most 32"}),
+			does:    does(listEvents), streams: streams(watchSpace), failures: []failure{trimmed, full}},
+		{id: "listThreadEvents", method: "GET", path: "/v1/spaces/{space}/threads/{thread}/events", tag: "events", access: read,
+			summary: "Read the thread's events, or watch them with Accept: text/event-stream",
+			does:    does(listThreadEvents), streams: streams(watchThread), failures: []failure{trimmed, full}},
+		{id: "watchSpaces", method: "GET", path: "/v1/events", tag: "events", access: anyToken, status: http.StatusOK,
 			summary: "Watch several spaces over one connection (text/event-stream)",
-			do:      gives((*call).mustStream), stream: (*call).watchMany},
+			does:    does(mustStream), streams: streams(watchSpaces), failures: []failure{trimmed, full, {notAcceptable(), "the client does not accept text/event-stream"}}},
+		{id: "addEvent", method: "POST", path: one, tag: "events", access: write, status: 201,
+			summary: "Add an application event", does: does(addEvent)},
+		{id: "commit", method: "POST", path: "/v1/spaces/{space}/commits", tag: "events", access: write, status: 201,
+			summary: "Commit checks, events and records below app/ as one step", does: does(commit),
+			failures: []failure{{journal.ErrConflict, "a check does not hold; current is the version that is there"}, {journal.ErrNotFound, "there is no such thread, or none for this caller"}}},
 	}
 }
 
-// readParams are the query parameters of a journal, as pages or as a stream.
-func readParams() []oldParam {
-	return append(pagingParams(),
-		oldParam{"after", "string", "only events after this position; of a stream: resume there, empty: from the oldest, absent: from now"},
-		oldParam{"before", "string", "only events before this position"},
-		oldParam{"order", "string", "asc (default) or desc: newest first"},
-		oldParam{"types", "string", "only these types, separated by commas; noun.* stands for any verb"},
-		oldParam{"channel", "string", "of an event stream: messages (the conversation: thread.*, message.*, run.*, tool.*) or sync (everything else)"},
-		oldParam{"actor", "string", "only what this actor did"},
-		oldParam{"since", "string", "only events at or after this time (RFC 3339)"},
-		oldParam{"until", "string", "only events before this time (RFC 3339)"},
-	)
+// eventQuery says which events of a journal are wanted.
+type eventQuery struct {
+	Limit  int               `query:"limit" default:"100" min:"1" max:"1000" doc:"at most this many items"`
+	Cursor journal.Position  `query:"cursor" doc:"next_cursor of the page before"`
+	After  *journal.Position `query:"after" empty:"from the oldest" doc:"only events after this position"`
+	Before journal.Position  `query:"before" doc:"only events before this position"`
+	Order  string            `query:"order" default:"asc" enum:"asc|desc" doc:"desc: newest first"`
+	Types  []string          `query:"types" doc:"only these types, separated by commas; noun.* stands for any verb"`
+	Actor  string            `query:"actor" doc:"only what this actor did" example:"user:42"`
+	Since  time.Time         `query:"since" doc:"only events at or after this time"`
+	Until  time.Time         `query:"until" doc:"only events before this time"`
+}
+
+func (in *eventQuery) query() thole.ReadQuery {
+	q := thole.ReadQuery{
+		Limit: in.Limit, Before: in.Before, Backward: in.Order == "desc", Types: in.Types, Actor: in.Actor, Since: in.Since, Until: in.Until,
+	}
+	if in.After != nil {
+		q.After = *in.After
+	}
+	switch {
+	case in.Cursor.IsZero():
+	case q.Backward:
+		q.Before = in.Cursor
+	default:
+		q.After = in.Cursor
+	}
+	return q
+}
+
+type listEventsIn struct {
+	eventQuery
+	Streams []string `query:"stream" doc:"only these streams, separated by commas" example:"app/events"`
+}
+
+func listEvents(c *call, in listEventsIn) (page[wireEvent], error) {
+	return c.readEvents(in.query(), in.Streams...)
+}
+
+type listThreadEventsIn struct {
+	ofThread
+	eventQuery
+}
+
+func listThreadEvents(c *call, in listThreadEventsIn) (page[wireEvent], error) {
+	return c.readEvents(in.query(), threadStream(in.Thread))
 }
 
 // readEvents answers with a page of the call's space: of one stream, or of all
 // that the caller may see.
-func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
-	q, err := c.readQuery()
-	if err != nil {
-		return page[wireEvent]{}, err
-	}
+func (c *call) readEvents(q thole.ReadQuery, streams ...string) (page[wireEvent], error) {
 	privacy := c.private()
-	streams, err = visible(c.scope, streams)
+	streams, err := visible(c.scope, streams)
 	if err != nil {
 		return page[wireEvent]{}, err
 	}
@@ -100,36 +137,6 @@ func (c *call) readEvents(streams ...string) (page[wireEvent], error) {
 	}
 }
 
-func (c *call) readQuery() (q thole.ReadQuery, err error) {
-	var errs [6]error
-	q.Limit, errs[0] = c.limit(100)
-	q.After, errs[1] = c.position("after")
-	q.Before, errs[2] = c.position("before")
-	q.Since, errs[3] = c.time("since")
-	q.Until, errs[4] = c.time("until")
-	cursor, err := c.position("cursor")
-	errs[5] = err
-	for _, err := range errs {
-		if err != nil {
-			return q, err
-		}
-	}
-	switch order := c.arg("order"); order {
-	case "", "asc":
-	case "desc":
-		q.Backward = true
-	default:
-		return q, invalid("order", "%.40q is neither asc nor desc", order)
-	}
-	if !cursor.IsZero() && q.Backward {
-		q.Before = cursor
-	} else if !cursor.IsZero() {
-		q.After = cursor
-	}
-	q.Types, q.Actor = c.list("types"), c.arg("actor")
-	return q, nil
-}
-
 // NewEvent is an application's event.
 type NewEvent struct {
 	Type    string          `json:"type" doc:"with a dot; its noun is none of Thole's own" example:"sync.file_written"`
@@ -143,11 +150,15 @@ type NewEvent struct {
 // Committed says where a commit is in the journal.
 type Committed struct {
 	First    thole.Position `json:"first,omitzero" doc:"position of the first event"`
-	Position thole.Position `json:"position" doc:"of the last event; the version of what was written"`
+	Position thole.Position `json:"position" header:"ETag" doc:"of the last event; the version of what was written"`
 }
 
-func addEvent(c *call, in NewEvent) (Committed, error) {
-	e, err := c.applicationEvent("/", in)
+type addEventIn struct {
+	Body NewEvent
+}
+
+func addEvent(c *call, in addEventIn) (Committed, error) {
+	e, err := c.applicationEvent("/", in.Body)
 	if err != nil {
 		return Committed{}, err
 	}
@@ -161,7 +172,12 @@ type NewCommit struct {
 	Writes []thole.Write `json:"writes,omitempty" doc:"without value: deletes"`
 }
 
-func commit(c *call, in NewCommit) (Committed, error) {
+type commitIn struct {
+	Body NewCommit
+}
+
+func commit(c *call, body commitIn) (Committed, error) {
+	in := body.Body
 	out := thole.Commit{Checks: in.Checks, Writes: in.Writes}
 	for i, e := range in.Events {
 		event, err := c.applicationEvent(fmt.Sprintf("/events/%d/", i), e)
@@ -192,7 +208,6 @@ func (c *call) commit(commit thole.Commit) (Committed, error) {
 	if err != nil {
 		return Committed{}, err
 	}
-	c.version(res.Last)
 	if len(commit.Events) == 0 {
 		res.First = thole.Position{}
 	}

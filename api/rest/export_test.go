@@ -8,12 +8,12 @@ import (
 // Operations returns the pattern of everything that the API serves, and of an
 // operation that also answers with an event stream the same with " (SSE)".
 func (a *API) Operations() []string {
-	all := slices.Collect(maps.Keys(a.operations()))
-	for i := range a.routes {
-		rt := &a.routes[i]
-		pattern := rt.method + " " + rt.path
+	all := slices.Collect(maps.Keys(a.operators()))
+	for i := range a.table {
+		op := &a.table[i]
+		pattern := op.method + " " + op.path
 		all = append(all, pattern)
-		if rt.stream != nil {
+		if op.isStream() {
 			all = append(all, pattern+" (SSE)")
 		}
 	}

@@ -27,32 +27,27 @@ func (f failure) status() int {
 
 // allFailures returns what may go wrong with an operation: what it lists, and what
 // follows from what it is. What may go wrong with every server is not said.
-func (rt *route) allFailures() []failure {
-	all := slices.Clone(rt.failures)
+func (op *operation) allFailures() []failure {
+	all := slices.Clone(op.failures)
 	add := func(holds bool, err error, when string) {
 		if holds {
 			all = append(all, failure{err, when})
 		}
 	}
-	space, thread := strings.Contains(rt.path, "{space}"), strings.Contains(rt.path, "{thread}")
-	body, conditional, fence := false, rt.etag && rt.mutates(), rt.holds
-	if in := rt.does.input; in != nil {
-		body = in.body != nil
-		conditional = in.param("header", "If-Match") != nil
-		fence = in.param("header", "Thole-Fence") != nil
-	} else {
-		body = rt.mutates()
-	}
+	space, thread := strings.Contains(op.path, "{space}"), strings.Contains(op.path, "{thread}")
+	body := op.does.body != nil
+	conditional := op.does.param("header", "If-Match") != nil
+	fence := op.does.param("header", "Thole-Fence") != nil
 	add(true, thole.ErrInvalid, "something in the request cannot be done or is not known here; field says what")
-	add(rt.access != public, auth.ErrUnauthorized, "there is no token, or one that is not known")
-	add(rt.access != public, ErrForbidden, "the token does not allow it")
+	add(op.access != public, auth.ErrUnauthorized, "there is no token, or one that is not known")
+	add(op.access != public, ErrForbidden, "the token does not allow it")
 	add(thread, thole.ErrNotFound, "there is no such thread, or none for this caller")
-	add(space && rt.mutates() || fence, thole.ErrFenced, "a lease of Thole-Fence has ended or has another holder")
+	add(space && op.mutates() || fence, thole.ErrFenced, "a lease of Thole-Fence has ended or has another holder")
 	add(conditional, &statusError{http.StatusPreconditionFailed, thole.ErrConflict}, "the precondition does not hold; current is the version that is there")
 	add(body || space, thole.ErrTooLarge, "a part of the request is larger than its limit")
 	add(body, &statusError{http.StatusRequestTimeout, thole.ErrInvalid}, "the body did not come in time")
 	add(body, &statusError{http.StatusUnsupportedMediaType, thole.ErrInvalid}, "the body is of another media type")
-	add(rt.mutates(), &statusError{http.StatusUnprocessableEntity, thole.ErrInvalid}, "the Idempotency-Key was used for another request")
-	add(rt.access != public, ErrRateLimited, "the caller makes more requests than it may; Retry-After says when to come back")
+	add(op.mutates(), &statusError{http.StatusUnprocessableEntity, thole.ErrInvalid}, "the Idempotency-Key was used for another request")
+	add(op.access != public, ErrRateLimited, "the caller makes more requests than it may; Retry-After says when to come back")
 	return all
 }

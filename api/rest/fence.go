@@ -71,7 +71,7 @@ func (c *call) repeats(f thole.Fence) error {
 			return err
 		}
 	}
-	if c.route.ends {
+	if c.op.ends {
 		if rec, err := c.space.Get(c.ctx, f.Key); err != nil || !rec.Exists() {
 			return err
 		}

@@ -1,45 +1,44 @@
 package rest
 
 import (
-	"encoding/base64"
 	"encoding/json"
 
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/file"
 )
 
 // fileRoutes are what an editor outside needs so that nobody's edit is lost. A
 // path takes all the rest of a URL, so what is asked of it stands before it.
-func fileRoutes() []route {
+func fileOperations() []operation {
 	const all, one = "/v1/spaces/{space}/files", "/v1/spaces/{space}/files/{path...}"
-	return []route{
-		{method: "GET", path: all, tag: "files", access: read, query: pagingParams(),
-			summary: "List the files that are known, with the hash of what they are", do: gives(listFiles)},
-		{method: "GET", path: one, tag: "files", access: read, etag: true, summary: "Read what is known of a file", do: gives(getFile)},
-		{method: "POST", path: one, tag: "files", access: write, status: 201,
-			summary: "Record that a file was changed; 409 if it was not what the change was made from", do: takes(changeFile)},
-		{method: "PUT", path: one, tag: "files", access: write,
-			summary: "Record what a file was found to be; what is news is a change by user:hand", do: takes(findFile)},
-		{method: "GET", path: "/v1/spaces/{space}/file-history/{path...}", tag: "files", access: read, query: pagingParams(),
-			summary: "List a file's changes, newest first", do: gives(fileHistory)},
-		{method: "POST", path: "/v1/spaces/{space}/file-conflicts/{path...}", tag: "files", access: write,
-			summary: "Report an edit that could not be applied, so that its author and every screen hear of it", do: takes(reportConflict)},
+	unknown := failure{journal.ErrNotFound, "nothing is known of the file"}
+	stale := failure{journal.ErrConflict, "the file was not what the change was made from; hash says what it is"}
+	return []operation{
+		{id: "listFiles", method: "GET", path: all, tag: "files", access: read,
+			summary: "List the files that are known, with the hash of what they are", does: does(listFiles)},
+		{id: "getFile", method: "GET", path: one, tag: "files", access: read,
+			summary: "Read what is known of a file", does: does(getFile), failures: []failure{unknown}},
+		{id: "recordChange", method: "POST", path: one, tag: "files", access: write, status: 201,
+			summary: "Record that a file was changed", does: does(changeFile), failures: []failure{stale}},
+		{id: "recordFound", method: "PUT", path: one, tag: "files", access: write,
+			summary: "Record what a file was found to be; what is news is a change by user:hand", does: does(findFile)},
+		{id: "listFileHistory", method: "GET", path: "/v1/spaces/{space}/file-history/{path...}", tag: "files", access: read,
+			summary: "List a file's changes, newest first", does: does(fileHistory)},
+		{id: "reportFileConflict", method: "POST", path: "/v1/spaces/{space}/file-conflicts/{path...}", tag: "files", access: write,
+			summary: "Report an edit that could not be applied, so that its author and every screen hear of it", does: does(reportConflict)},
 	}
 }
 
-func listFiles(c *call) (page[file.File], error) {
-	limit, err := c.limit(100)
-	if err != nil {
-		return page[file.File]{}, err
-	}
-	p, err := file.In(c.space).List(c.ctx, &file.ListOptions{After: c.arg("cursor"), Limit: limit})
+type ofFile struct {
+	Path string `path:"path" doc:"of the file in its project" example:"src/app.ts"`
+}
+
+func listFiles(c *call, in paging) (page[file.File], error) {
+	p, err := file.In(c.space).List(c.ctx, &file.ListOptions{After: in.Cursor, Limit: in.Limit})
 	return pageOf(p.Files, p.Next), err
 }
 
-func getFile(c *call) (file.File, error) {
-	f, err := file.In(c.space).Get(c.ctx, c.r.PathValue("path"))
-	c.version(f.Version)
-	return f, err
-}
+func getFile(c *call, in ofFile) (file.File, error) { return file.In(c.space).Get(c.ctx, in.Path) }
 
 // FileChange says what a file was and became; hashes are the SHA-256 of the
 // content in hex.
@@ -49,38 +48,23 @@ type FileChange struct {
 	Contents *FileContents `json:"contents,omitempty" doc:"kept as blobs, so that the change can be undone"`
 }
 
-// FileContents are the bytes before and after a change, in base64.
+// FileContents are the bytes before and after a change.
 type FileContents struct {
-	Before string `json:"before,omitempty"`
-	After  string `json:"after,omitempty"`
+	Before []byte `json:"before,omitempty"`
+	After  []byte `json:"after,omitempty"`
 }
 
-func (in *FileContents) decode() (*file.Contents, error) {
-	if in == nil {
-		return nil, nil
-	}
-	before, err := base64.StdEncoding.DecodeString(in.Before)
-	if err != nil {
-		return nil, invalid("contents.before", "is not base64: %v", err)
-	}
-	after, err := base64.StdEncoding.DecodeString(in.After)
-	if err != nil {
-		return nil, invalid("contents.after", "is not base64: %v", err)
-	}
-	return &file.Contents{Before: before, After: after}, nil
+type changeFileIn struct {
+	ofFile
+	Body FileChange
 }
 
-func changeFile(c *call, in FileChange) (file.File, error) {
-	contents, err := in.Contents.decode()
-	if err != nil {
-		return file.File{}, err
+func changeFile(c *call, in changeFileIn) (file.File, error) {
+	var contents *file.Contents
+	if in.Body.Contents != nil {
+		contents = &file.Contents{Before: in.Body.Contents.Before, After: in.Body.Contents.After}
 	}
-	f, err := file.In(c.space).Changed(c.ctx, c.r.PathValue("path"), in.Before, in.After, contents)
-	if err != nil {
-		return file.File{}, err
-	}
-	c.version(f.Version)
-	return f, nil
+	return file.In(c.space).Changed(c.ctx, in.Path, in.Body.Before, in.Body.After, contents)
 }
 
 // FoundFile says what a file is.
@@ -88,25 +72,23 @@ type FoundFile struct {
 	Hash string `json:"hash,omitempty" doc:"empty: there is no file"`
 }
 
-func findFile(c *call, in FoundFile) (file.File, error) {
-	f, err := file.In(c.space).Found(c.ctx, c.r.PathValue("path"), in.Hash)
-	if err != nil {
-		return file.File{}, err
-	}
-	c.version(f.Version)
-	return f, nil
+type findFileIn struct {
+	ofFile
+	Body FoundFile
 }
 
-func fileHistory(c *call) (page[file.Entry], error) {
-	limit, err := c.limit(100)
-	if err != nil {
-		return page[file.Entry]{}, err
-	}
-	before, err := c.position("cursor")
-	if err != nil {
-		return page[file.Entry]{}, err
-	}
-	h, err := file.In(c.space).History(c.ctx, c.r.PathValue("path"), &file.HistoryOptions{Before: before, Limit: limit})
+func findFile(c *call, in findFileIn) (file.File, error) {
+	return file.In(c.space).Found(c.ctx, in.Path, in.Body.Hash)
+}
+
+type fileHistoryIn struct {
+	ofFile
+	Limit  int              `query:"limit" default:"100" min:"1" max:"1000" doc:"at most this many items"`
+	Cursor journal.Position `query:"cursor" doc:"next_cursor of the page before"`
+}
+
+func fileHistory(c *call, in fileHistoryIn) (page[file.Entry], error) {
+	h, err := file.In(c.space).History(c.ctx, in.Path, &file.HistoryOptions{Before: in.Cursor, Limit: in.Limit})
 	return pageOf(h.Entries, h.Next.String()), err
 }
 
@@ -118,8 +100,13 @@ type NewConflict struct {
 	Rejected json.RawMessage `json:"rejected,omitempty" doc:"what was not applied"`
 }
 
-func reportConflict(c *call, in NewConflict) (none, error) {
+type reportConflictIn struct {
+	ofFile
+	Body NewConflict
+}
+
+func reportConflict(c *call, in reportConflictIn) (none, error) {
 	return none{}, file.In(c.space).Conflict(c.ctx, file.Conflict{
-		Path: c.r.PathValue("path"), Base: in.Base, Ours: in.Ours, Theirs: in.Theirs, Rejected: in.Rejected,
+		Path: in.Path, Base: in.Body.Base, Ours: in.Body.Ours, Theirs: in.Body.Theirs, Rejected: in.Body.Rejected,
 	})
 }

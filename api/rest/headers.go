@@ -12,13 +12,6 @@ import (
 // etag is the ETag of a version in text form.
 func etag(version string) string { return `"` + version + `"` }
 
-// version sets the answer's ETag. A zero version has none.
-func (c *call) version(p thole.Position) {
-	if !p.IsZero() {
-		c.w.Header().Set("ETag", etag(p.String()))
-	}
-}
-
 // entityTag is what an If-Match header names: a version, or any by *. The zero
 // entityTag asks for nothing.
 type entityTag struct {
@@ -85,46 +78,6 @@ func (p precondition) condition() thole.Condition {
 	when := p.ifMatch.condition()
 	when.Absent = p.IfNoneMatch != ""
 	return when
-}
-
-// condition is what If-Match or If-None-Match ask of a write. It is handed on to
-// the commit, which decides it, behind the receipt of an idempotency key. One
-// version at most: a list of them, or a version that must not be there, is of no
-// use for a write.
-func (c *call) condition() (thole.Condition, error) {
-	match, noneMatch := c.r.Header.Get("If-Match"), c.r.Header.Get("If-None-Match")
-	switch {
-	case match != "" && noneMatch != "":
-		return thole.Condition{}, invalid("If-Match", "and If-None-Match exclude each other")
-	case noneMatch == "*":
-		return thole.Condition{Absent: true}, nil
-	case noneMatch != "":
-		return thole.Condition{}, invalid("If-None-Match", "takes only * on a write")
-	case match == "*":
-		return thole.Condition{Exists: true}, nil
-	case match != "":
-		at, err := parseTag(match)
-		if err != nil || at.IsZero() {
-			return thole.Condition{}, invalid("If-Match", "%.60q is not an ETag from here", match)
-		}
-		return thole.Condition{At: at}, nil
-	}
-	return thole.Condition{}, nil
-}
-
-// versionOf is the condition of a write to something that is not made by it: what
-// is absent is not found, so that If-Match: * asks for nothing more.
-func (c *call) versionOf() (thole.Position, error) {
-	when, err := c.condition()
-	if err == nil && when.Absent {
-		err = invalid("If-None-Match", "makes no sense here: what it names must be there")
-	}
-	return when.At, err
-}
-
-func parseTag(tag string) (thole.Position, error) {
-	tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/") // added by proxies that compress
-	return thole.ParsePosition(strings.Trim(tag, `"`))
 }
 
 // matchesTag is If-None-Match on a read (RFC 9110, section 13.1.2).

@@ -6,32 +6,34 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/lock"
 )
 
-func lockRoutes() []route {
+func lockOperations() []operation {
 	const all, one = "/v1/spaces/{space}/locks", "/v1/spaces/{space}/locks/{name...}"
-	return []route{
-		{method: "POST", path: all, tag: "locks", access: write, status: 201,
-			summary: "Acquire a lock, waiting for it in line if asked to; the token goes into Thole-Fence", do: takes(acquireLock)},
-		{method: "GET", path: all, tag: "locks", access: read, query: pagingParams(),
-			summary: "List who holds, announced or waits for a lock", do: gives(listLocks)},
-		{method: "GET", path: one, tag: "locks", access: read, summary: "Read who has a lock; nobody is no error", do: gives(getLock)},
-		{method: "PUT", path: one, tag: "locks", access: write, holds: true, summary: "Renew a lock; Thole-Fence holds its token", do: mayTake(renewLock)},
-		{method: "DELETE", path: one, tag: "locks", access: write, holds: true, ends: true, summary: "Release a lock; Thole-Fence holds its token", do: gives(releaseLock)},
+	return []operation{
+		{id: "acquireLock", method: "POST", path: all, tag: "locks", access: write, status: 201, location: all + "/{name}",
+			summary: "Acquire a lock, waiting for it in line if asked to; the token goes into Thole-Fence", does: does(acquireLock),
+			failures: []failure{{journal.ErrConflict, "another has it; holder says who"}, {journal.ErrDeadlock, "those who wait would wait for each other; cycle says who"}}},
+		{id: "listLocks", method: "GET", path: all, tag: "locks", access: read,
+			summary: "List who holds, announced or waits for a lock", does: does(listLocks)},
+		{id: "getLock", method: "GET", path: one, tag: "locks", access: read,
+			summary: "Read who has a lock; nobody is no error", does: does(getLock)},
+		{id: "renewLock", method: "PUT", path: one, tag: "locks", access: write,
+			summary: "Renew a lock", does: does(renewLock)},
+		{id: "releaseLock", method: "DELETE", path: one, tag: "locks", access: write, ends: true,
+			summary: "Release a lock", does: does(releaseLock)},
 	}
 }
-
-// maxWait bounds how long one request may wait for something.
-const maxWait = 300
 
 // NewLock asks for a lock.
 type NewLock struct {
 	Name  string    `json:"name" example:"src/app.ts"`
 	Owner string    `json:"owner,omitempty" doc:"one thing that does one step at a time; default the actor and a new id; others see it"`
-	TTL   float64   `json:"ttl,omitempty" doc:"seconds without renewal; default 30 and at most 86400"`
-	Wait  float64   `json:"wait,omitempty" doc:"seconds to wait for others, up to 300; default 0"`
-	Mode  lock.Mode `json:"mode,omitempty" enum:"exclusive|intent"`
+	TTL   float64   `json:"ttl,omitempty" default:"30" min:"0.001" max:"86400" doc:"seconds without renewal"`
+	Wait  float64   `json:"wait,omitempty" default:"0" min:"0" max:"300" doc:"seconds to wait for others"`
+	Mode  lock.Mode `json:"mode,omitempty" default:"exclusive" enum:"exclusive|intent"`
 	Again bool      `json:"again,omitempty" doc:"take anew what owner itself holds, such as after a restart: as the same actor, or with the lock's token in Thole-Fence"`
 }
 
@@ -44,22 +46,19 @@ type HeldLock struct {
 	Token string    `json:"token" doc:"goes into Thole-Fence"`
 }
 
-func acquireLock(c *call, in NewLock) (HeldLock, error) {
-	ttl, err := seconds("ttl", in.TTL, int64(thole.MaxLease/time.Second))
-	if err != nil {
-		return HeldLock{}, err
-	}
-	wait, err := seconds("wait", in.Wait, maxWait)
-	if err != nil {
-		return HeldLock{}, err
-	}
+type acquireLockIn struct {
+	Body NewLock
+}
+
+func acquireLock(c *call, in acquireLockIn) (HeldLock, error) {
 	ctx, cancel := c.whileServing()
 	defer cancel()
-	l, err := lock.In(c.space).Acquire(ctx, in.Name, &lock.Options{Owner: in.Owner, TTL: ttl, Wait: wait, Mode: in.Mode, Again: in.Again})
+	l, err := lock.In(c.space).Acquire(ctx, in.Body.Name, &lock.Options{
+		Owner: in.Body.Owner, TTL: seconds(in.Body.TTL), Wait: seconds(in.Body.Wait), Mode: in.Body.Mode, Again: in.Body.Again,
+	})
 	if err != nil {
 		return HeldLock{}, err
 	}
-	c.created("locks", l.Name)
 	return HeldLock{Name: l.Name, Owner: l.Owner, Mode: l.Mode, TTL: l.TTL.Seconds(), Token: l.Fence.Proof()}, nil
 }
 
@@ -76,17 +75,7 @@ func (c *call) whileServing() (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel(nil); forget() }
 }
 
-// seconds turns a number of seconds from a body into a duration; 0 stays 0. One
-// that is shorter than a millisecond would come to nothing, and so to a default.
-func seconds(field string, n float64, limit int64) (time.Duration, error) {
-	if n == 0 {
-		return 0, nil
-	}
-	if !(n >= 0.001 && n <= float64(limit)) {
-		return 0, invalid(field, "%v is not a number of seconds: 0, or from 0.001 to %d", n, limit)
-	}
-	return time.Duration(n * float64(time.Second)), nil
-}
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // LockHolder is who holds or announced a lock. Its token is its own.
 type LockHolder struct {
@@ -117,12 +106,8 @@ func lockInfo(l lock.Info) LockInfo {
 	return info
 }
 
-func listLocks(c *call) (page[LockInfo], error) {
-	limit, err := c.limit(100)
-	if err != nil {
-		return page[LockInfo]{}, err
-	}
-	p, err := lock.In(c.space).List(c.ctx, &lock.ListOptions{After: c.arg("cursor"), Limit: limit})
+func listLocks(c *call, in paging) (page[LockInfo], error) {
+	p, err := lock.In(c.space).List(c.ctx, &lock.ListOptions{After: in.Cursor, Limit: in.Limit})
 	var items []LockInfo
 	for _, l := range p.Locks {
 		items = append(items, lockInfo(l))
@@ -130,43 +115,41 @@ func listLocks(c *call) (page[LockInfo], error) {
 	return pageOf(items, p.Next), err
 }
 
-func getLock(c *call) (LockInfo, error) {
-	l, err := lock.In(c.space).Get(c.ctx, c.r.PathValue("name"))
+type ofLock struct {
+	Name string `path:"name" doc:"may hold slashes" example:"src/app.ts"`
+}
+
+func getLock(c *call, in ofLock) (LockInfo, error) {
+	l, err := lock.In(c.space).Get(c.ctx, in.Name)
 	return lockInfo(l), err
+}
+
+// ofLease is embedded by operations on a lease itself. The token is not a fence of
+// what they do: they have to end what is lost.
+type ofLease struct {
+	Fence thole.Fence `header:"Thole-Fence" doc:"the token of the lease"`
 }
 
 // Renewal says for how long.
 type Renewal struct {
-	TTL float64 `json:"ttl,omitempty" doc:"seconds from now; default 30 and at most 86400"`
+	TTL float64 `json:"ttl,omitempty" default:"30" min:"0.001" max:"86400" doc:"seconds from now"`
 }
 
-func renewLock(c *call, in Renewal) (none, error) {
-	ttl, err := seconds("ttl", in.TTL, int64(thole.MaxLease/time.Second))
-	if err != nil {
-		return none{}, err
-	}
-	f, err := c.fence()
-	if err != nil {
-		return none{}, err
-	}
-	return none{}, lock.In(c.handle(c.space.Name())).Renew(c.ctx, c.r.PathValue("name"), f, ttl)
+type renewLockIn struct {
+	ofLock
+	ofLease
+	Body Renewal `body:"optional"`
 }
 
-func releaseLock(c *call) (none, error) {
-	f, err := c.fence()
-	if err != nil {
-		return none{}, err
-	}
-	return none{}, lock.In(c.handle(c.space.Name())).Release(c.ctx, c.r.PathValue("name"), f)
+func renewLock(c *call, in renewLockIn) (none, error) {
+	return none{}, lock.In(c.handle(c.space.Name())).Renew(c.ctx, in.Name, in.Fence, seconds(in.Body.TTL))
 }
 
-// fence is the one token that an operation on a lease itself needs.
-func (c *call) fence() (thole.Fence, error) {
-	if !c.route.holds {
-		panic(fmt.Sprintf("%s %s does not declare that it needs a token", c.route.method, c.route.path))
-	}
-	if len(c.fences) != 1 {
-		return thole.Fence{}, invalid("Thole-Fence", "must hold one token here")
-	}
-	return c.fences[0], nil
+type releaseLockIn struct {
+	ofLock
+	ofLease
+}
+
+func releaseLock(c *call, in releaseLockIn) (none, error) {
+	return none{}, lock.In(c.handle(c.space.Name())).Release(c.ctx, in.Name, in.Fence)
 }

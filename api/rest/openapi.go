@@ -57,15 +57,15 @@ func (o *ordered) MarshalJSON() ([]byte, error) {
 func (a *API) OpenAPI() ([]byte, error) {
 	g := newGenerator()
 	paths := new(ordered)
-	for i := range a.routes {
-		rt := &a.routes[i]
-		p := strings.ReplaceAll(rt.path, "...}", "}")
+	for i := range a.table {
+		op := &a.table[i]
+		p := strings.ReplaceAll(op.path, "...}", "}")
 		item, _ := paths.values[p].(*ordered)
 		if item == nil {
 			item = new(ordered)
 			paths.set(p, item)
 		}
-		item.set(strings.ToLower(rt.method), g.operation(rt))
+		item.set(strings.ToLower(op.method), g.operation(op))
 	}
 	version := a.opts.Version
 	if version == "" {
@@ -151,104 +151,85 @@ func (g *generator) name(t reflect.Type) string {
 func (g *generator) given(t reflect.Type) object { return g.schemas.Given(g.set.Of(t)) }
 func (g *generator) taken(t reflect.Type) object { return g.schemas.Taken(g.set.Of(t)) }
 
-func (g *generator) operation(rt *route) object {
-	op := object{
-		"summary": rt.summary, "operationId": operationID(rt), "tags": []any{rt.tag},
-		"parameters": g.parameters(rt), "responses": g.responses(rt),
+func (g *generator) operation(op *operation) object {
+	out := object{
+		"summary": op.summary, "operationId": op.id, "tags": []any{op.tag},
+		"parameters": g.parameters(op), "responses": g.responses(op),
 	}
-	if body := g.requestBody(rt); body != nil {
-		op["requestBody"] = body
+	if body := g.requestBody(op); body != nil {
+		out["requestBody"] = body
 	}
-	if rt.access != public {
-		op["description"] = "Needs a grant to " + string(rt.access) + "."
-		if rt.access == anyToken {
-			op["description"] = "Needs a valid token; shows what its grants show."
-		}
+	switch op.access {
+	case public:
+	case anyToken:
+		out["description"] = "Needs a valid token; shows what its grants show."
+	default:
+		out["description"] = "Needs a grant to " + string(op.access) + "."
 	}
-	return op
+	return out
 }
 
 // requestBody describes what the operation takes in the body; nil: nothing.
-func (g *generator) requestBody(rt *route) any {
-	in := rt.does.input
+func (g *generator) requestBody(op *operation) any {
+	b := op.does.body
 	switch {
-	case in == nil:
-		return g.oldRequestBody(rt)
-	case in.body == nil:
+	case b == nil:
 		return nil
-	case in.body.shape == nil:
-		return object{"required": true, "content": object{in.body.media: object{}}}
+	case b.shape == nil:
+		return object{"required": true, "content": object{b.media: object{}}}
 	}
-	content := object{"application/json": object{"schema": g.taken(in.body.shape.Type)}}
-	if own, ok := reflect.New(in.body.shape.Type).Interface().(ownBody); ok {
+	content := object{"application/json": object{"schema": g.taken(b.shape.Type)}}
+	if own, ok := reflect.New(b.shape.Type).Interface().(ownBody); ok {
 		content = own.content(g)
 	}
-	return object{"required": !in.body.optional, "content": content}
+	return object{"required": !b.optional, "content": content}
 }
 
-func (g *generator) oldRequestBody(rt *route) any {
-	switch {
-	case rt.do.request != nil:
-		return object{"required": !rt.do.optional, "content": object{"application/json": object{"schema": g.taken(rt.do.request)}}}
-	case rt.do.takes != "":
-		return object{"required": true, "content": object{rt.do.takes: object{}}}
-	case rt.do.patch:
-		return object{"required": true, "content": object{
-			"application/merge-patch+json": object{"schema": object{"description": "RFC 7396"}},
-			"application/json-patch+json":  object{"schema": object{"type": "array", "items": object{"type": "object"}, "description": "RFC 6902"}},
-			"application/json":             object{"schema": g.taken(reflect.TypeFor[Ops]())},
-		}}
-	}
-	return nil
-}
-
-func (g *generator) responses(rt *route) object {
+func (g *generator) responses(op *operation) object {
 	ok := object{"description": "Done"}
 	content := object{}
-	if out := rt.answers(); out != nil {
+	if out := op.answers(); out != nil {
 		content["application/json"] = object{"schema": g.given(out)}
 	}
-	if rt.do.gives != "" {
-		content[rt.do.gives] = object{}
+	if op.gives != "" {
+		content[op.gives] = object{}
 	}
-	stream := object{"schema": object{"type": "string"}}
-	if rt.isStream() && rt.success() == http.StatusOK {
-		content["text/event-stream"] = stream
+	all := object{strconv.Itoa(op.success()): ok, "default": object{"$ref": "#/components/responses/Problem"}}
+	if op.isStream() {
+		stream := object{"schema": object{"type": "string"}}
+		if op.success() == http.StatusOK {
+			content["text/event-stream"] = stream
+		} else {
+			all["200"] = object{"description": "Events, as they come", "content": object{"text/event-stream": stream}}
+		}
 	}
 	if len(content) > 0 {
 		ok["content"] = content
 	}
 	headers := object{}
-	if rt.etag || rt.version != nil {
+	if op.version != nil || op.gives == bytesType {
 		headers["ETag"] = object{"description": "the version, in quotes", "schema": object{"type": "string"}}
 	}
-	if rt.location != "" {
+	if op.location != "" {
 		headers["Location"] = object{"description": "the path of what was made", "schema": object{"type": "string"}}
 	}
 	if len(headers) > 0 {
 		ok["headers"] = headers
 	}
-	all := object{
-		strconv.Itoa(rt.success()): ok,
-		"default":                  object{"$ref": "#/components/responses/Problem"},
-	}
-	if rt.do.gives == bytesType {
+	if op.gives == bytesType {
 		all["206"] = object{"description": "The ranges that were asked for", "content": object{bytesType: object{}, "multipart/byteranges": object{}}}
 	}
-	if (rt.etag || rt.version != nil) && rt.reads() {
+	if op.reads() && len(headers) > 0 {
 		all["304"] = object{"description": "The version of If-None-Match still holds"}
 	}
-	if rt.isStream() && rt.success() != http.StatusOK {
-		all["200"] = object{"description": "Events, as they come", "content": object{"text/event-stream": stream}}
-	}
-	g.failures(rt, all)
+	g.failures(op, all)
 	return all
 }
 
 // failures adds what may go wrong, by status and code.
-func (g *generator) failures(rt *route, all object) {
+func (g *generator) failures(op *operation, all object) {
 	byStatus := make(map[int][]failure)
-	for _, f := range rt.allFailures() {
+	for _, f := range op.allFailures() {
 		byStatus[f.status()] = append(byStatus[f.status()], f)
 	}
 	for status, failures := range byStatus {
@@ -273,26 +254,16 @@ func (g *generator) failures(rt *route, all object) {
 
 var pathParam = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`) // never changed
 
-func (g *generator) parameters(rt *route) []any {
+func (g *generator) parameters(op *operation) []any {
 	params := []any{}
 	add := func(in, name string, required bool, about string, schema object) {
 		params = append(params, object{"name": name, "in": in, "required": required, "description": about, "schema": schema})
 	}
 	text := object{"type": "string"}
-	if strings.Contains(rt.path, "{space}") {
+	if strings.Contains(op.path, "{space}") {
 		add("path", "space", true, "global, or kind:id such as project:shop", object{"type": "string", "examples": []any{"project:shop"}})
 	}
-	if rt.does.input == nil {
-		for _, m := range pathParam.FindAllStringSubmatch(rt.path, -1) {
-			if m[1] != "space" {
-				add("path", m[1], true, "percent-encoded", text)
-			}
-		}
-	}
-	for _, q := range rt.query {
-		add("query", q.name, false, q.about, object{"type": q.kind})
-	}
-	for _, p := range rt.parameters() {
+	for _, p := range op.parameters() {
 		schema := g.schemas.Parameter(p.Field)
 		about, _ := schema["description"].(string)
 		delete(schema, "description")
@@ -305,19 +276,13 @@ func (g *generator) parameters(rt *route) []any {
 		}
 		params = append(params, param)
 	}
-	if rt.stream != nil {
-		add("header", "Last-Event-ID", false, "the id of the last event that was seen", text)
-	}
-	if rt.mutates() {
+	if op.mutates() {
 		add("header", "Idempotency-Key", false, "a repeat with the same key, method, path, body and preconditions does nothing and gets the same answer, for 24 h", text)
-		if !slices.ContainsFunc(rt.parameters(), func(p *param) bool { return p.Name == "Thole-Fence" }) {
-			add("header", "Thole-Fence", rt.holds, "tokens of leases that must still be held, separated by commas; else 409 fenced", text)
+		if !slices.ContainsFunc(op.parameters(), func(p *param) bool { return p.Name == "Thole-Fence" }) {
+			add("header", "Thole-Fence", false, "tokens of leases that must still be held, separated by commas; else 409 fenced", text)
 		}
 	}
-	if rt.etag && rt.mutates() {
-		add("header", "If-Match", false, "the ETag that must still hold; else 412 with the current one", text)
-		add("header", "If-None-Match", false, "*: it must not exist yet", text)
-	} else if (rt.etag || rt.version != nil) && rt.reads() {
+	if op.version != nil && op.reads() {
 		add("header", "If-None-Match", false, "an ETag: 304 if it still holds", text)
 	}
 	return params
@@ -351,20 +316,4 @@ func title(s string) string {
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
-}
-
-// operationID is the method and the nouns of the path: postSpaceThreadTurns.
-func operationID(rt *route) string {
-	if rt.id != "" {
-		return rt.id
-	}
-	id := strings.ToLower(rt.method)
-	for part := range strings.SplitSeq(strings.TrimPrefix(rt.path, "/v1/"), "/") {
-		if m := pathParam.FindStringSubmatch(part); m != nil {
-			id += fmt.Sprintf("By%s", title(m[1]))
-		} else {
-			id += title(part)
-		}
-	}
-	return id
 }

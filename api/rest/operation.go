@@ -35,7 +35,44 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/internal/shape"
+)
+
+// operation is one thing that the API does. The table of operations is the only place
+// that says what there is.
+type operation struct {
+	id       string // as clients call it: createThread
+	method   string
+	path     string // as http.ServeMux takes it; {space} and {thread} mean the same everywhere
+	tag      string // the group that it is in, one of [tags]
+	summary  string
+	access   access
+	scoped   bool // the handler itself keeps to the grant's threads; else a narrowed grant needs {thread}
+	works    bool // the worker of a run may do it in the run's private thread; reading it may always
+	ends     bool // it gives a lease back: one that nobody holds any more is no error
+	waits    bool // it takes what may go over to the run that resumes: see [call.keyOf]
+	status   int  // of success; 0: 200, or 204 without an answer
+	does     handler
+	streams  handler   // answers instead of does when the client accepts text/event-stream
+	failures []failure // beside those of all operations of its kind: see [operation.allFailures]
+	location string    // where what was made is: see [operation.compilePlace]
+	takes    string    // media type of a body that is an io.Reader
+	gives    string    // media type of an answer that its handler writes
+
+	version []int // the field of the answer that is its ETag; nil: none
+	place   place // of location
+}
+
+// access is what a route needs.
+type access string
+
+const (
+	public   access = ""      // nothing
+	anyToken access = "token" // a valid token, whatever its grants; the handler filters
+	read            = access(auth.Read)
+	write           = access(auth.Write)
+	admin           = access(auth.Admin)
 )
 
 // handler is a function with the types of what it takes and gives.
@@ -88,34 +125,34 @@ type body struct {
 }
 
 // mistake is a mistake in the table of operations.
-func (rt *route) mistake(format string, args ...any) {
-	panic(fmt.Sprintf("operation %s (%s %s): ", rt.id, rt.method, rt.path) + fmt.Sprintf(format, args...))
+func (op *operation) mistake(format string, args ...any) {
+	panic(fmt.Sprintf("operation %s (%s %s): ", op.id, op.method, op.path) + fmt.Sprintf(format, args...))
 }
 
 // compile reads the types of the operation's handlers.
-func (rt *route) compile(set *shape.Set) {
-	for _, h := range []*handler{&rt.does, &rt.streams} {
+func (op *operation) compile(set *shape.Set) {
+	for _, h := range []*handler{&op.does, &op.streams} {
 		if h.serve == nil {
 			continue
 		}
 		h.input = new(input)
-		rt.addFields(h.input, set, h.in, nil)
-		for _, m := range pathParam.FindAllStringSubmatch(rt.path, -1) {
+		op.addFields(h.input, set, h.in, nil)
+		for _, m := range pathParam.FindAllStringSubmatch(op.path, -1) {
 			if m[1] != "space" && !slices.ContainsFunc(h.params, func(p *param) bool { return p.in == "path" && p.Name == m[1] }) {
-				rt.mistake("nothing takes {%s}", m[1])
+				op.mistake("nothing takes {%s}", m[1])
 			}
 		}
 	}
-	if rt.does.out == nil {
+	if op.does.out == nil {
 		return
 	}
-	rt.version = versionOf(rt.does.out)
-	if rt.location != "" {
-		rt.place = rt.compilePlace(set)
+	op.version = versionOf(op.does.out)
+	if op.location != "" {
+		op.place = op.compilePlace(set)
 	}
 }
 
-func (rt *route) addFields(in *input, set *shape.Set, t reflect.Type, index []int) {
+func (op *operation) addFields(in *input, set *shape.Set, t reflect.Type, index []int) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		f.Index = append(slices.Clone(index), i)
@@ -126,10 +163,10 @@ func (rt *route) addFields(in *input, set *shape.Set, t reflect.Type, index []in
 				continue
 			}
 			p := &param{Field: set.Field(f), in: where, empty: f.Tag.Get("empty")}
-			p.Name, p.Required = name, where == "path" || name == "Thole-Fence"
+			p.Name, p.Required = name, where == "path" || name == "Thole-Fence" || f.Tag.Get("required") == "true"
 			if p.Default != "" {
 				if err := p.Parse(p.Default, reflect.New(f.Type).Elem()); err != nil {
-					rt.mistake("the default of %s %v", name, err)
+					op.mistake("the default of %s %v", name, err)
 				}
 			}
 			in.params, tagged = append(in.params, p), true
@@ -139,17 +176,20 @@ func (rt *route) addFields(in *input, set *shape.Set, t reflect.Type, index []in
 		case f.Name == "Body":
 			in.body = &body{index: f.Index, optional: f.Tag.Get("body") == "optional"}
 			if f.Type == reflect.TypeFor[io.Reader]() {
-				in.body.media = f.Tag.Get("body")
+				in.body.media = op.takes
 			} else {
 				in.body.shape = set.Of(f.Type)
 			}
 		case f.Anonymous && f.Type.Kind() == reflect.Struct:
-			rt.addFields(in, set, f.Type, f.Index)
+			op.addFields(in, set, f.Type, f.Index)
 		default:
-			rt.mistake("the field %s is no parameter and not the body", f.Name)
+			op.mistake("the field %s is no parameter and not the body", f.Name)
 		}
 	}
 }
+
+// isReader reports whether the handler reads the body itself.
+func (in *input) isReader() bool { return in.body != nil && in.body.shape == nil }
 
 // param returns the parameter of that name; nil: there is none.
 func (in *input) param(where, name string) *param {
@@ -209,8 +249,8 @@ type placePart struct {
 
 // compilePlace reads location: a path whose {names} are those of the operation's
 // path or, if it has none of that name, members of what its handler gives.
-func (rt *route) compilePlace(set *shape.Set) (all place) {
-	given, rest := set.Of(rt.does.out), rt.location
+func (op *operation) compilePlace(set *shape.Set) (all place) {
+	given, rest := set.Of(op.does.out), op.location
 	for rest != "" {
 		before, name, found := strings.Cut(rest, "{")
 		all = append(all, placePart{text: before})
@@ -219,10 +259,10 @@ func (rt *route) compilePlace(set *shape.Set) (all place) {
 		}
 		name, rest, _ = strings.Cut(name, "}")
 		part := placePart{path: name}
-		if !strings.Contains(rt.path, "{"+name) {
+		if !strings.Contains(op.path, "{"+name) {
 			f := given.Lookup(name)
 			if f == nil {
-				rt.mistake("%s has no member %s", given.Type, name)
+				op.mistake("%s has no member %s", given.Type, name)
 			}
 			part = placePart{index: f.Index}
 		}
@@ -234,13 +274,13 @@ func (rt *route) compilePlace(set *shape.Set) (all place) {
 // headersOf sets what an answer's headers say of it.
 func (c *call) headersOf(v any) {
 	h := c.w.Header()
-	if index := c.route.version; index != nil {
+	if index := c.op.version; index != nil {
 		if at := field(v, index).Interface().(thole.Position); !at.IsZero() {
 			h.Set("ETag", etag(at.String()))
 		}
 	}
-	if c.route.place != nil {
-		h.Set("Location", c.route.place.of(c.r, v))
+	if c.op.place != nil {
+		h.Set("Location", c.op.place.of(c.r, v))
 	}
 }
 

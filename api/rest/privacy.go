@@ -157,7 +157,7 @@ func (p *privacy) hidesThread(id string) bool {
 	}
 	hidden, known := p.threads[id]
 	if !known {
-		hidden = !p.scope.Thread(id) || p.isHidden(id) && !(p.c.route.forWorkers() && p.c.worksIn(id))
+		hidden = !p.scope.Thread(id) || p.isHidden(id) && !(p.c.op.forWorkers() && p.c.worksIn(id))
 		keepOf(p.threads, id, hidden)
 	}
 	return hidden

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -180,11 +179,7 @@ func problemOf(err error, mask func(string) string) Problem {
 // If-None-Match that does not hold.
 func (c *call) conditional(err error) error {
 	h := c.r.Header
-	conditional := c.route.etag
-	if c.takes != nil {
-		conditional = c.takes.param("header", "If-Match") != nil
-	}
-	if conditional && errors.As(err, new(*thole.ConflictError)) && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") {
+	if c.takes.param("header", "If-Match") != nil && errors.As(err, new(*thole.ConflictError)) && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") {
 		return &statusError{http.StatusPreconditionFailed, err}
 	}
 	return err
@@ -228,9 +223,9 @@ func (a *API) maskedProblem(w http.ResponseWriter, r *http.Request, id string, e
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		h.Set("Retry-After", "1")
 	}
-	body, _ := json.Marshal(p) // strings and ints: cannot fail
+	body, _ := marshal(p) // strings and ints: cannot fail
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
-	w.Write(append(body, '\n'))
+	w.Write(body)
 }

@@ -24,7 +24,9 @@ func (s *server) readCut(path, cursor string, bytes int64, most int) []frame {
 		s.t.Fatal(err)
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("Last-Event-ID", cursor)
+	if cursor != "" {
+		req.Header.Set("Last-Event-ID", cursor)
+	}
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
 		s.t.Fatal(err)

@@ -155,7 +155,7 @@ func TestAWorkerInAnyLanguageWaitsForASignal(t *testing.T) {
 	if r := <-answer; r.status != 409 || r.problem(t).Code != "cancelled" {
 		t.Errorf("after the cancel: %d %s", r.status, r.body)
 	}
-	for _, body := range []string{`{}`, `{"name":"x","wait_seconds":0.5}`, `{"name":"x","wait_seconds":301}`} {
+	for _, body := range []string{`{}`, `{"name":"x","wait_seconds":-1}`, `{"name":"x","wait_seconds":301}`} {
 		s.refuse(400, "invalid", "POST", one+"/wait", body, fence...)
 	}
 	s.refuse(400, "invalid", "POST", one+"/wait", `{"name":"x"}`)

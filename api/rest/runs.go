@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -20,40 +21,53 @@ type Runner interface {
 	Queued(space, agent string)
 }
 
-func runRoutes() []route {
+func runOperations() []operation {
 	const all, one = "/v1/spaces/{space}/threads/{thread}/runs", "/v1/spaces/{space}/threads/{thread}/runs/{run}"
 	const queue = "/v1/spaces/{space}/threads/{thread}/queue"
-	return []route{
-		{method: "POST", path: all, tag: "runs", access: write, works: true, status: 201,
+	ended := failure{journal.ErrConflict, "the run has ended"}
+	return []operation{
+		{id: "startRun", method: "POST", path: all, tag: "runs", access: write, works: true, status: 201, location: all + "/{id}",
 			summary: "Start a run; with Accept: text/event-stream, hear the thread until the event complete; a repeat hears it from the run's beginning, or after Last-Event-ID",
-			do:      takes(startRun), stream: streamRun},
-		{method: "GET", path: all, tag: "runs", access: read, query: pagingParams(), summary: "List the thread's runs", do: gives(listRuns)},
-		{method: "GET", path: one, tag: "runs", access: read, etag: true, summary: "Read a run", do: gives(getRun)},
-		{method: "POST", path: one + "/cancel", tag: "runs", access: write,
-			summary: "Ask a run and all runs below it to end", do: mayTake(cancelRun)},
-		{method: "POST", path: one + "/signals", tag: "runs", access: write,
-			summary: "Give a run what it waits for, or will", do: takes(signalRun)},
-		{method: "GET", path: queue, tag: "runs", access: read, query: pagingParams(), summary: "List the runs that wait, in order", do: gives(listQueue)},
-		{method: "PATCH", path: queue + "/{run}", tag: "runs", access: write, etag: true,
-			summary: "Change a run that waits; it keeps its place", do: takes(editQueued)},
-		{method: "DELETE", path: queue + "/{run}", tag: "runs", access: write, summary: "Take a run out of the queue", do: gives(dropQueued)},
+			does:    does(startRun), streams: streams(streamRun),
+			failures: []failure{{journal.ErrConflict, "another run is active and policy is reject, or the thread has no message to answer"}}},
+		{id: "listRuns", method: "GET", path: all, tag: "runs", access: read, summary: "List the thread's runs", does: does(listRuns)},
+		{id: "getRun", method: "GET", path: one, tag: "runs", access: read, summary: "Read a run", does: does(getRun)},
+		{id: "cancelRun", method: "POST", path: one + "/cancel", tag: "runs", access: write,
+			summary: "Ask a run and all runs below it to end", does: does(cancelRun), failures: []failure{ended}},
+		{id: "signalRun", method: "POST", path: one + "/signals", tag: "runs", access: write,
+			summary: "Give a run what it waits for, or will", does: does(signalRun),
+			failures: []failure{{journal.ErrConflict, "the run has ended, or too many signals of that name wait"}}},
+		{id: "listQueue", method: "GET", path: queue, tag: "runs", access: read, summary: "List the runs that wait, in order", does: does(listQueue)},
+		{id: "updateQueued", method: "PATCH", path: queue + "/{run}", tag: "runs", access: write,
+			summary: "Change a run that waits; it keeps its place", does: does(updateQueued), failures: []failure{{journal.ErrConflict, "the run waits no more"}}},
+		{id: "deleteQueued", method: "DELETE", path: queue + "/{run}", tag: "runs", access: write,
+			summary: "Take a run out of the queue", does: does(deleteQueued), failures: []failure{{journal.ErrConflict, "the run waits no more"}}},
 	}
 }
 
+// ofRun is embedded by operations on a run.
+type ofRun struct {
+	ofThread
+	Run string `path:"run" doc:"the id of the run" example:"run_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
+}
+
+// find returns the run, which is one of the thread.
+func (in ofRun) find(c *call) (*run.Run, error) { return c.runs().Of(c.ctx, in.Thread, in.Run) }
+
 // NewRun asks for a run.
 type NewRun struct {
-	Prompt        string            `json:"prompt,omitempty" doc:"without it the last message is answered"`
+	Prompt        string            `json:"prompt,omitempty" doc:"without it the last message is answered" example:"Add a test"`
 	Blocks        []NewBlock        `json:"blocks,omitempty" doc:"of the user's message, after the prompt"`
 	ChatHistory   []json.RawMessage `json:"chat_history,omitempty" doc:"told to the model instead of the thread's"`
 	Attachments   []Attachment      `json:"attachments,omitempty"`
 	FileStructure json.RawMessage   `json:"file_structure,omitempty" doc:"text or any JSON; told to the model as it is"`
 	Agent         string            `json:"agent,omitempty" doc:"default: the thread's assistant"`
 	Model         string            `json:"model,omitempty" doc:"default: the agent chooses"`
-	Policy        string            `json:"policy,omitempty" enum:"enqueue|reject|interrupt|rollback"`
-	OnDisconnect  string            `json:"on_disconnect,omitempty" enum:"continue|cancel"`
+	Policy        string            `json:"policy,omitempty" enum:"enqueue|reject|interrupt|rollback" doc:"what happens if another run is active; enqueue if it is left out"`
+	OnDisconnect  string            `json:"on_disconnect,omitempty" enum:"continue|cancel" doc:"of a run that streams, when its client goes; continue if it is left out"`
 	Parent        string            `json:"parent,omitempty" doc:"the run whose sub-agent this is; the thread must have that run's thread as its parent"`
 	ResumedFrom   string            `json:"resumed_from,omitempty" doc:"the ended run that this one goes on from"`
-	Timeout       float64           `json:"timeout,omitempty" doc:"seconds from its start; 0: none"`
+	Timeout       float64           `json:"timeout,omitempty" min:"0" max:"3162240000" doc:"seconds from its start; 0: none"`
 }
 
 // Attachment is an image or a file that comes with a prompt.
@@ -71,13 +85,9 @@ type forAgent struct {
 }
 
 func (in *NewRun) request() (run.Request, error) {
-	timeout, err := seconds("timeout", in.Timeout, maxSeconds)
-	if err != nil {
-		return run.Request{}, err
-	}
 	req := run.Request{
 		Prompt: in.Prompt, Agent: in.Agent, Model: in.Model, Policy: in.Policy, OnDisconnect: in.OnDisconnect,
-		Parent: in.Parent, ResumedFrom: in.ResumedFrom, Timeout: timeout,
+		Parent: in.Parent, ResumedFrom: in.ResumedFrom, Timeout: seconds(in.Timeout),
 	}
 	for _, b := range in.Blocks {
 		req.Blocks = append(req.Blocks, b.block())
@@ -86,6 +96,7 @@ func (in *NewRun) request() (run.Request, error) {
 		req.Blocks = append(req.Blocks, thread.Attachment(at.Name, at.Type, at.URL))
 	}
 	extra := forAgent{ChatHistory: in.ChatHistory, FileStructure: asText(in.FileStructure)}
+	var err error
 	if extra.ChatHistory != nil || extra.FileStructure != "" {
 		req.Options, err = marshal(extra)
 		req.Options = bytes.TrimSpace(req.Options)
@@ -104,13 +115,18 @@ func asText(data json.RawMessage) string {
 
 func (c *call) runs() *run.Runs { return run.In(c.space, nil) }
 
+type startRunIn struct {
+	ofThread
+	Body NewRun
+}
+
 // start makes the run that the request asks for.
-func (c *call) start(in *NewRun) (*run.Run, error) {
-	req, err := in.request()
+func (in *startRunIn) start(c *call) (*run.Run, error) {
+	req, err := in.Body.request()
 	if err != nil {
 		return nil, err
 	}
-	if req.Parent == "" && c.private().isHidden(c.r.PathValue("thread")) {
+	if req.Parent == "" && c.private().isHidden(in.Thread) {
 		return nil, fmt.Errorf("%w: the worker of a run starts runs below it only; name it as parent", ErrForbidden)
 	}
 	if req.Parent != "" {
@@ -119,11 +135,11 @@ func (c *call) start(in *NewRun) (*run.Run, error) {
 		}
 	}
 	if req.ResumedFrom != "" {
-		if _, err := c.runs().Of(c.ctx, c.r.PathValue("thread"), req.ResumedFrom); err != nil {
+		if _, err := c.runs().Of(c.ctx, in.Thread, req.ResumedFrom); err != nil {
 			return nil, err
 		}
 	}
-	r, err := c.runs().Start(c.ctx, c.r.PathValue("thread"), req)
+	r, err := c.runs().Start(c.ctx, in.Thread, req)
 	if err != nil {
 		return nil, err
 	}
@@ -133,29 +149,23 @@ func (c *call) start(in *NewRun) (*run.Run, error) {
 	return r, nil
 }
 
-func startRun(c *call, in NewRun) (*run.Run, error) {
-	r, err := c.start(&in)
-	if err != nil {
-		return nil, err
-	}
-	c.created("threads", r.Thread, "runs", r.ID)
-	return r, nil
+func startRun(c *call, in startRunIn) (*run.Run, error) { return in.start(c) }
+
+type streamRunIn struct {
+	startRunIn
+	LastEventID journal.Position `header:"Last-Event-ID" doc:"of a repeat: the id of the last event that was seen"`
 }
 
 // streamRun starts a run and answers with what happens in its thread until it
 // has ended. If the run asked for it, it is cancelled when the last connection that
 // started it goes first, of this one and its repeats on this server; others that
 // watch do not count.
-func streamRun(c *call) error {
-	var in NewRun
-	if err := decodeShape(c.raw, &in, c.route.do.shape); err != nil {
-		return err
-	}
-	streams, err := visible(c.scope, []string{threadStream(c.r.PathValue("thread"))})
+func streamRun(c *call, in streamRunIn) error {
+	streams, err := visible(c.scope, []string{threadStream(in.Thread)})
 	if err != nil {
 		return err
 	}
-	after, err := c.beforeRun()
+	after, err := in.beforeRun(c)
 	if err != nil {
 		return err
 	}
@@ -163,7 +173,7 @@ func streamRun(c *call) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.start(&in)
+	r, err := in.start(c)
 	var heard bool
 	if err == nil {
 		c.api.starters.enter(r.ID)
@@ -186,16 +196,9 @@ func streamRun(c *call) error {
 // beforeRun returns the place behind which the stream of the run begins that the
 // request starts: the client's cursor; that before the run's first event for a
 // repeat, which may have lost the first answer; zero, the journal's end, otherwise.
-func (c *call) beforeRun() (thole.Position, error) {
-	if id := c.r.Header.Get("Last-Event-ID"); id != "" {
-		at, err := thole.ParsePosition(id)
-		if err != nil {
-			err = invalid("Last-Event-ID", "%.60q is not a position", id)
-		}
-		return at, err
-	}
-	if c.r.Header.Get("Idempotency-Key") == "" {
-		return thole.Position{}, nil
+func (in *streamRunIn) beforeRun(c *call) (thole.Position, error) {
+	if !in.LastEventID.IsZero() || !c.keyed() {
+		return in.LastEventID, nil
 	}
 	head, err := c.space.Head(c.ctx) // before the look: the first request may be on its way
 	if err != nil {
@@ -258,46 +261,34 @@ func (c *call) disconnected(r *run.Run) {
 	}
 }
 
-func listRuns(c *call) (page[*run.Run], error) {
-	limit, err := c.limit(100)
-	if err != nil {
-		return page[*run.Run]{}, err
-	}
-	p, err := c.runs().List(c.ctx, c.r.PathValue("thread"), &run.ListOptions{Limit: limit, Cursor: c.arg("cursor")})
+type listRunsIn struct {
+	ofThread
+	paging
+}
+
+func listRuns(c *call, in listRunsIn) (page[*run.Run], error) {
+	p, err := c.runs().List(c.ctx, in.Thread, &run.ListOptions{Limit: in.Limit, Cursor: in.Cursor})
 	return pageOf(p.Items, p.Next), err
 }
 
-// run returns the run in the path, which is one of the thread in the path.
-func (c *call) run() (*run.Run, error) {
-	return c.runs().Of(c.ctx, c.r.PathValue("thread"), c.r.PathValue("run"))
-}
-
-func getRun(c *call) (*run.Run, error) {
-	r, err := c.run()
-	if err != nil {
-		return nil, err
-	}
-	c.version(r.Version)
-	return r, nil
-}
+func getRun(c *call, in ofRun) (*run.Run, error) { return in.find(c) }
 
 // NewCancel says why.
 type NewCancel struct {
-	Cause string `json:"cause,omitempty" enum:"user|disconnect|credits|timeout|superseded|shutdown"`
+	Cause string `json:"cause,omitempty" default:"user" enum:"user|disconnect|credits|timeout|superseded|shutdown"`
 }
 
-func cancelRun(c *call, in NewCancel) (*run.Run, error) {
-	r, err := c.run()
+type cancelRunIn struct {
+	ofRun
+	Body NewCancel `body:"optional"`
+}
+
+func cancelRun(c *call, in cancelRunIn) (*run.Run, error) {
+	r, err := in.find(c)
 	if err != nil {
 		return nil, err
 	}
-	if in.Cause == "" {
-		in.Cause = run.ByUser
-	}
-	if r, err = c.runs().Cancel(c.ctx, r.ID, in.Cause); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return c.runs().Cancel(c.ctx, r.ID, in.Body.Cause)
 }
 
 // NewSignal is an approval, an answer, or anything else that a run waits for.
@@ -306,16 +297,26 @@ type NewSignal struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-func signalRun(c *call, in NewSignal) (none, error) {
-	r, err := c.run()
+type signalRunIn struct {
+	ofRun
+	Body NewSignal
+}
+
+func signalRun(c *call, in signalRunIn) (none, error) {
+	r, err := in.find(c)
 	if err != nil {
 		return none{}, err
 	}
-	return none{}, c.runs().Signal(c.ctx, r.ID, in.Name, in.Data)
+	return none{}, c.runs().Signal(c.ctx, r.ID, in.Body.Name, in.Body.Data)
 }
 
-func listQueue(c *call) (page[*run.Run], error) {
-	queue, err := c.runs().Queue(c.ctx, c.r.PathValue("thread"))
+type listQueueIn struct {
+	ofThread
+	parts
+}
+
+func listQueue(c *call, in listQueueIn) (page[*run.Run], error) {
+	queue, err := c.runs().Queue(c.ctx, in.Thread)
 	if err != nil {
 		return page[*run.Run]{}, err
 	}
@@ -325,7 +326,7 @@ func listQueue(c *call) (page[*run.Run], error) {
 			items = append(items, r)
 		}
 	}
-	items, next, err := part(c, items, func(r *run.Run) string { return r.ID })
+	items, next, err := part(in.parts, items, func(r *run.Run) string { return r.ID })
 	return pageOf(items, next), err
 }
 
@@ -336,31 +337,29 @@ type QueueEdit struct {
 	Model  *string    `json:"model,omitempty"`
 }
 
-func editQueued(c *call, in QueueEdit) (*run.Run, error) {
-	r, err := c.run()
-	if err != nil {
-		return nil, err
-	}
-	at, err := c.versionOf()
-	if err != nil {
-		return nil, err
-	}
-	edit := run.Edit{Prompt: in.Prompt, Model: in.Model}
-	if in.Blocks != nil {
-		edit.Blocks = []thread.Block{}
-	}
-	for _, b := range in.Blocks {
-		edit.Blocks = append(edit.Blocks, b.block())
-	}
-	if r, err = c.runs().EditQueued(c.ctx, r.ID, edit, at); err != nil {
-		return nil, err
-	}
-	c.version(r.Version)
-	return r, nil
+type updateQueuedIn struct {
+	ofRun
+	ifMatch
+	Body QueueEdit
 }
 
-func dropQueued(c *call) (none, error) {
-	r, err := c.run()
+func updateQueued(c *call, in updateQueuedIn) (*run.Run, error) {
+	r, err := in.find(c)
+	if err != nil {
+		return nil, err
+	}
+	edit := run.Edit{Prompt: in.Body.Prompt, Model: in.Body.Model}
+	if in.Body.Blocks != nil {
+		edit.Blocks = []thread.Block{}
+	}
+	for _, b := range in.Body.Blocks {
+		edit.Blocks = append(edit.Blocks, b.block())
+	}
+	return c.runs().EditQueued(c.ctx, r.ID, edit, in.IfMatch.at)
+}
+
+func deleteQueued(c *call, in ofRun) (none, error) {
+	r, err := in.find(c)
 	if err != nil {
 		return none{}, err
 	}

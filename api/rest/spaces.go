@@ -9,22 +9,16 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/journal"
 )
 
-func spaceRoutes() []route {
-	paging := pagingParams()
-	return []route{
-		{method: "GET", path: "/v1/spaces", tag: "spaces", access: anyToken, query: paging,
-			summary: "List the spaces that the caller may read", do: gives(listSpaces)},
-		{method: "DELETE", path: "/v1/spaces/{space}", tag: "spaces", access: admin,
-			summary: "Delete a space with everything in it, for good", do: gives(deleteSpace)},
-	}
-}
-
-func pagingParams() []oldParam {
-	return []oldParam{
-		{"limit", "integer", "at most this many items, up to 1,000"},
-		{"cursor", "string", "next_cursor of the page before"},
+func spaceOperations() []operation {
+	return []operation{
+		{id: "listSpaces", method: "GET", path: "/v1/spaces", tag: "spaces", access: anyToken,
+			summary: "List the spaces that the caller may read", does: does(listSpaces)},
+		{id: "deleteSpace", method: "DELETE", path: "/v1/spaces/{space}", tag: "spaces", access: admin,
+			summary: "Delete a space with everything in it, for good", does: does(deleteSpace),
+			failures: []failure{{journal.ErrNotFound, "there is no such space"}}},
 	}
 }
 
@@ -35,12 +29,8 @@ type Space struct {
 	Last   thole.Position `json:"last" doc:"the newest position"`
 }
 
-func listSpaces(c *call) (page[Space], error) {
-	limit, err := c.limit(100)
-	if err != nil {
-		return page[Space]{}, err
-	}
-	p, err := c.readable(limit)
+func listSpaces(c *call, in paging) (page[Space], error) {
+	p, err := c.readable(in)
 	if err != nil || len(p.Items) == 0 {
 		return pageOf[Space](nil, p.NextCursor), err
 	}
@@ -71,10 +61,10 @@ func (c *call) present(err error) error {
 
 // readable returns a page of the names of spaces that the caller may read. Whoever
 // has grants of spaces by name gets those names, whether the spaces are there or not.
-func (c *call) readable(limit int) (page[string], error) {
+func (c *call) readable(in paging) (page[string], error) {
 	self := func(name string) string { return name }
 	if named, all := c.named(); all {
-		return pick(c, limit, func(cursor string, _ int) (looked[string], error) {
+		return pick(in, func(cursor string, _ int) (looked[string], error) {
 			i, found := slices.BinarySearch(named, cursor)
 			if found {
 				i++
@@ -82,8 +72,8 @@ func (c *call) readable(limit int) (page[string], error) {
 			return looked[string]{items: named[i:]}, nil
 		}, func(string) bool { return true }, self)
 	}
-	look := limit
-	return pick(c, limit, func(cursor string, _ int) (looked[string], error) {
+	look := in.Limit
+	return pick(in, func(cursor string, _ int) (looked[string], error) {
 		found, err := c.api.store.Spaces(c.ctx, thole.SpacesQuery{After: cursor, Limit: look})
 		if err = c.present(err); err != nil || len(found) < look {
 			return looked[string]{items: found}, err
@@ -112,7 +102,7 @@ func (c *call) named() (names []string, all bool) {
 	return slices.Compact(names), true
 }
 
-func deleteSpace(c *call) (none, error) {
+func deleteSpace(c *call, _ none) (none, error) {
 	if c.space.Name() == "global" {
 		return none{}, fmt.Errorf("%w: global holds the tokens and is not deleted from outside", ErrForbidden)
 	}

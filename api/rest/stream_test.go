@@ -53,7 +53,9 @@ func (s *server) watch(path string, headers ...string) *watcher {
 		req.Header.Set("Authorization", "Bearer "+s.token)
 	}
 	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
+		if headers[i+1] != "" { // as browsers have it
+			req.Header.Set(headers[i], headers[i+1])
+		}
 	}
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {

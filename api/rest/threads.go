@@ -9,11 +9,11 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-func threadRoutes() []route {
+func threadOperations() []operation {
 	const all, one = "/v1/spaces/{space}/threads", "/v1/spaces/{space}/threads/{thread}"
 	noParent := failure{thole.ErrNotFound, "there is no thread parent"}
 	busy := failure{thole.ErrConflict, "a run is working on the last turn"}
-	return []route{
+	return []operation{
 		{id: "createThread", method: "POST", path: all, tag: "threads", access: write, status: 201, location: all + "/{id}",
 			summary: "Create a thread", does: does(createThread), failures: []failure{noParent}},
 		{id: "listThreads", method: "GET", path: all, tag: "threads", access: read, scoped: true,
@@ -36,10 +36,6 @@ func threadRoutes() []route {
 		{id: "compactThread", method: "POST", path: one + "/compact", tag: "threads", access: write,
 			summary: "Let a summary stand for all turns up to one that has ended", does: does(compactThread),
 			failures: []failure{{thole.ErrConflict, "the turn has not ended"}}},
-		{method: "GET", path: one + "/events", tag: "threads", access: read, query: readParams(),
-			summary: "Read the thread's events, or watch them with Accept: text/event-stream",
-			do:      gives(func(c *call) (page[wireEvent], error) { return c.readEvents(threadStream(c.r.PathValue("thread"))) }),
-			stream:  func(c *call) error { return c.watchSpace(threadStream(c.r.PathValue("thread"))) }},
 	}
 }
 
@@ -111,7 +107,7 @@ type listThreadsIn struct {
 
 func listThreads(c *call, in listThreadsIn) (page[thread.Entry], error) {
 	ts := thread.In(c.space)
-	return pickFrom(in.paging, func(cursor string, limit int) (looked[thread.Entry], error) {
+	return pick(in.paging, func(cursor string, limit int) (looked[thread.Entry], error) {
 		p, err := ts.List(c.ctx, &thread.ListOptions{Limit: limit, Cursor: cursor, Assistant: in.Assistant, Children: in.Children})
 		return looked[thread.Entry]{p.Items, p.Next, limit, p.Bytes}, err
 	}, func(t thread.Entry) bool {

@@ -2,17 +2,23 @@ package rest
 
 import (
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/todo"
 )
 
-func todoRoutes() []route {
+func todoOperations() []operation {
 	const all, one = "/v1/spaces/{space}/threads/{thread}/todos", "/v1/spaces/{space}/threads/{thread}/todos/{todo}"
-	return []route{
-		{method: "GET", path: all, tag: "todos", access: read, etag: true, query: pagingParams(), summary: "Read a thread's todos, in order", do: gives(listTodos)},
-		{method: "POST", path: all, tag: "todos", access: write, works: true, status: 201, summary: "Add a todo", do: takes(addTodo)},
-		{method: "PUT", path: all, tag: "todos", access: write, works: true, etag: true, summary: "Replace the whole list", do: takes(putTodos)},
-		{method: "PATCH", path: one, tag: "todos", access: write, works: true, summary: "Change a todo", do: takes(patchTodo)},
-		{method: "DELETE", path: one, tag: "todos", access: write, works: true, summary: "Delete a todo", do: gives(deleteTodo)},
+	return []operation{
+		{id: "listTodos", method: "GET", path: all, tag: "todos", access: read,
+			summary: "Read a thread's todos, in order", does: does(listTodos)},
+		{id: "addTodo", method: "POST", path: all, tag: "todos", access: write, works: true, status: 201, location: all + "/{id}",
+			summary: "Add a todo", does: does(addTodo), failures: []failure{{journal.ErrExists, "there is a todo with that id"}}},
+		{id: "putTodos", method: "PUT", path: all, tag: "todos", access: write, works: true,
+			summary: "Replace the whole list", does: does(putTodos)},
+		{id: "updateTodo", method: "PATCH", path: one, tag: "todos", access: write, works: true,
+			summary: "Change a todo", does: does(updateTodo)},
+		{id: "deleteTodo", method: "DELETE", path: one, tag: "todos", access: write, works: true,
+			summary: "Delete a todo", does: does(deleteTodo)},
 	}
 }
 
@@ -30,36 +36,41 @@ func todos(l todo.List) Todos {
 	return Todos{Items: l.Todos, Version: l.Version}
 }
 
-func listTodos(c *call) (Todos, error) {
-	l, err := todo.In(c.space).List(c.ctx, c.r.PathValue("thread"))
+type listTodosIn struct {
+	ofThread
+	parts
+}
+
+func listTodos(c *call, in listTodosIn) (Todos, error) {
+	l, err := todo.In(c.space).List(c.ctx, in.Thread)
 	if err != nil {
 		return Todos{}, err
 	}
-	c.version(l.Version)
 	list := todos(l)
-	list.Items, list.NextCursor, err = part(c, list.Items, func(t todo.Todo) string { return t.ID })
+	list.Items, list.NextCursor, err = part(in.parts, list.Items, func(t todo.Todo) string { return t.ID })
 	return list, err
 }
 
-// NewTodo is a todo to add or to put.
+// NewTodo is a todo to add.
 type NewTodo struct {
 	ID       string        `json:"id,omitempty" doc:"unique in its thread; default a new one"`
-	Content  string        `json:"content"`
-	Status   todo.Status   `json:"status,omitempty" enum:"pending|in_progress|completed|cancelled"`
-	Priority todo.Priority `json:"priority,omitempty" enum:"high|medium|low"`
+	Content  string        `json:"content" example:"Write the tests"`
+	Status   todo.Status   `json:"status,omitempty" default:"pending" enum:"pending|in_progress|completed|cancelled"`
+	Priority todo.Priority `json:"priority,omitempty" default:"medium" enum:"high|medium|low"`
 }
 
-func (t NewTodo) todo() todo.Todo {
-	return todo.Todo{ID: t.ID, Content: t.Content, Status: t.Status, Priority: t.Priority}
+type addTodoIn struct {
+	ofThread
+	Body NewTodo
 }
 
-func addTodo(c *call, in NewTodo) (todo.Todo, error) {
-	thread := c.r.PathValue("thread")
-	added, err := todo.In(c.space).Add(c.ctx, thread, in.todo())
+func addTodo(c *call, in addTodoIn) (todo.Todo, error) {
+	added, err := todo.In(c.space).Add(c.ctx, in.Thread, todo.Todo{
+		ID: in.Body.ID, Content: in.Body.Content, Status: in.Body.Status, Priority: in.Body.Priority,
+	})
 	if err != nil {
 		return todo.Todo{}, err
 	}
-	c.created("threads", thread, "todos", added[0].ID)
 	return added[0], nil
 }
 
@@ -68,24 +79,31 @@ type NewTodos struct {
 	Items []todo.Todo `json:"items" doc:"in order; times and actors are the store's to say"`
 }
 
-func putTodos(c *call, in NewTodos) (Todos, error) {
-	if in.Items == nil {
-		return Todos{}, invalid("items", "is missing")
-	}
-	thread := c.r.PathValue("thread")
-	at, err := c.versionOf()
-	if err != nil {
-		return Todos{}, err
-	}
-	l, err := todo.In(c.space).Set(c.ctx, thread, in.Items, &todo.Options{IfMatch: at})
-	c.version(l.Version)
+type putTodosIn struct {
+	ofThread
+	ifMatch
+	Body NewTodos
+}
+
+func putTodos(c *call, in putTodosIn) (Todos, error) {
+	l, err := todo.In(c.space).Set(c.ctx, in.Thread, in.Body.Items, &todo.Options{IfMatch: in.IfMatch.at})
 	return todos(l), err
 }
 
-func patchTodo(c *call, in todo.Patch) (todo.Todo, error) {
-	return todo.In(c.space).Update(c.ctx, c.r.PathValue("thread"), c.r.PathValue("todo"), in)
+type ofTodo struct {
+	ofThread
+	Todo string `path:"todo" doc:"the id of the todo" example:"todo_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
 }
 
-func deleteTodo(c *call) (none, error) {
-	return none{}, todo.In(c.space).Delete(c.ctx, c.r.PathValue("thread"), c.r.PathValue("todo"))
+type updateTodoIn struct {
+	ofTodo
+	Body todo.Patch
+}
+
+func updateTodo(c *call, in updateTodoIn) (todo.Todo, error) {
+	return todo.In(c.space).Update(c.ctx, in.Thread, in.Todo, in.Body)
+}
+
+func deleteTodo(c *call, in ofTodo) (none, error) {
+	return none{}, todo.In(c.space).Delete(c.ctx, in.Thread, in.Todo)
 }

@@ -26,8 +26,8 @@ func FuzzTokensFromOutside(f *testing.F) {
 				t.Errorf("fence %v comes back as %v, %v", fence, again, err)
 			}
 		}
-		if _, err := parseTag(s); err != nil && !errors.Is(err, thole.ErrInvalid) {
-			t.Errorf("parseTag(%q) = %v", s, err)
+		if _, err := parseEntityTag(s); err != nil && !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("parseEntityTag(%q) = %v", s, err)
 		}
 	})
 }

@@ -43,8 +43,8 @@ func TestAnAnswerNamesNothingHiddenButWhatPeopleWrote(t *testing.T) {
 	const id, in = "run_0123456789abcdef0123456789abcdef", "thrd_0123456789abcdef0123456789abcdef"
 	p := &privacy{threads: map[string]bool{in: true, id: true}, runs: map[string]string{id: in}}
 	got := map[string]bool{}
-	for _, rt := range routes() {
-		out := rt.answers()
+	for _, op := range operations() {
+		out := op.answers()
 		if out == nil {
 			continue
 		}

@@ -27,8 +27,14 @@ type BlockID struct {
 	ID string `json:"id"`
 }
 
-func addBlock(c *call, in RunBlock) (BlockID, error) {
-	h, err := c.attach()
+type addBlockIn struct {
+	ofTurn
+	Body RunBlock
+}
+
+func addBlock(c *call, body addBlockIn) (BlockID, error) {
+	in := body.Body
+	h, err := body.attach(c)
 	if err != nil {
 		return BlockID{}, err
 	}
@@ -50,21 +56,27 @@ func addBlock(c *call, in RunBlock) (BlockID, error) {
 
 // BlockChange is text that goes on a block, or the end of a tool's call.
 type BlockChange struct {
-	Offset *int   `json:"offset,omitempty" doc:"where the text begins, in UTF-8 bytes; 0 begins the block"`
+	Offset *int   `json:"offset,omitempty" min:"0" doc:"where the text begins, in UTF-8 bytes; 0 begins the block"`
 	Text   string `json:"text,omitempty"`
-	Type   string `json:"type,omitempty" doc:"of a block that begins: text (default) reasoning or code"`
+	Type   string `json:"type,omitempty" enum:"text|reasoning|code" doc:"of a block that begins; text if it is left out"`
 
 	Status string                     `json:"status,omitempty" enum:"done|error" doc:"how a tool's call ended"`
 	Result json.RawMessage            `json:"result,omitempty"`
 	Meta   map[string]json.RawMessage `json:"meta,omitempty"`
 }
 
-func changeBlock(c *call, in BlockChange) (none, error) {
-	h, err := c.attach()
+type updateBlockIn struct {
+	ofTurn
+	Block string `path:"block" doc:"the id of the block" example:"blk_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
+	Body  BlockChange
+}
+
+func updateBlock(c *call, body updateBlockIn) (none, error) {
+	in, block := body.Body, body.Block
+	h, err := body.attach(c)
 	if err != nil {
 		return none{}, err
 	}
-	block := c.r.PathValue("block")
 	switch {
 	case in.Offset != nil && in.Status == "" && in.Result == nil:
 		err = h.Append(c.ctx, thread.Delta{Turn: h.Turn(), Block: block, Type: in.Type, Offset: *in.Offset, Text: in.Text})

@@ -15,45 +15,39 @@ import (
 // maxWatched bounds how many spaces one connection may watch.
 const maxWatched = 32
 
-// watchParams are the query parameters of every event stream.
-func watchParams() []oldParam {
-	return []oldParam{
-		{"after", "string", "resume after this position; empty: from the oldest event; absent: from now. Last-Event-ID goes before it"},
-		{"types", "string", "only these types, separated by commas; noun.* stands for any verb"},
-		{"channel", "string", "messages: the conversation (thread.*, message.*, run.*, tool.*); sync: everything else"},
+// watching is embedded by operations that answer with an event stream.
+type watching struct {
+	Types   []string `query:"types" doc:"only these types, separated by commas; noun.* stands for any verb"`
+	Channel string   `query:"channel" enum:"messages|sync" doc:"messages: the conversation (thread.*, message.*, run.*, tool.*); sync: everything else"`
+}
+
+// keep says which deliveries are sent; nil: all. Whoever watches brings more than
+// types: see [watching.options].
+func (in *watching) keep() func(*thole.Delivery) bool {
+	if len(in.Types) == 0 && in.Channel == "" {
+		return nil
+	}
+	return func(d *thole.Delivery) bool {
+		return (in.Channel == "" || (in.Channel == "messages") == isConversation(d.Type)) &&
+			(len(in.Types) == 0 || journal.MatchType(in.Types, d.Type))
 	}
 }
 
-// resume returns the cursor that the client goes on from. from says whether
-// there is one; an empty one means the oldest event.
-func (c *call) resume() (cursor string, from bool) {
-	if id := c.r.Header.Get("Last-Event-ID"); id != "" {
-		return id, true
+// options are those of a watch of streams, as far as the scope shows them.
+func (in *watching) options(scope auth.Scope, streams []string) (*thole.WatchOptions, error) {
+	streams, err := visible(scope, streams)
+	opts := &thole.WatchOptions{Streams: streams}
+	if len(in.Types) > 0 {
+		opts.Types = append(slices.Clone(in.Types), privacyTypes...)
 	}
-	return c.arg("after"), c.has("after")
+	return opts, err
 }
 
-// filter reads types and channel. Whoever watches brings more than types (see
-// [call.watchOptions]) and sends what keep keeps; nil keeps everything.
-func (c *call) filter() (types []string, keep func(*thole.Delivery) bool, err error) {
-	if types = c.list("types"); len(types) > 0 {
-		defer func() {
-			channel := keep
-			keep = func(d *thole.Delivery) bool {
-				return (channel == nil || channel(d)) && journal.MatchType(types, d.Type)
-			}
-		}()
-	}
-	switch ch := c.arg("channel"); ch {
-	case "":
-	case "messages":
-		keep = func(d *thole.Delivery) bool { return isConversation(d.Type) }
-	case "sync":
-		keep = func(d *thole.Delivery) bool { return !isConversation(d.Type) }
-	default:
-		err = invalid("channel", "%.40q is neither sync nor messages", ch)
-	}
-	return types, keep, err
+// resuming is embedded by operations that answer with the events of one space.
+type resuming struct {
+	watching
+	After       *journal.Position `query:"after" empty:"from the oldest event" doc:"resume after this position; empty: from the oldest event; absent: from now"`
+	LastEventID journal.Position  `header:"Last-Event-ID" doc:"the id of the last event that was seen; it goes before after"`
 }
 
 func isConversation(typ string) bool {
@@ -83,27 +77,39 @@ func shows(patterns []string, stream string) bool {
 	})
 }
 
-// watchSpace answers with the events of the call's space, of the given streams
-// or all.
-func (c *call) watchSpace(streams ...string) error {
-	opts, err := c.watchOptions(streams)
+type watchSpaceIn struct {
+	resuming
+	Streams []string `query:"stream" doc:"only these streams, separated by commas" example:"app/events"`
+}
+
+func watchSpace(c *call, in watchSpaceIn) error { return in.watch(c, in.Streams) }
+
+type watchThreadIn struct {
+	ofThread
+	resuming
+}
+
+func watchThread(c *call, in watchThreadIn) error {
+	return in.watch(c, []string{threadStream(in.Thread)})
+}
+
+// watch answers with the events of the call's space, of the given streams or all.
+func (in *resuming) watch(c *call, streams []string) error {
+	opts, err := in.options(c.scope, streams)
 	if err != nil {
 		return err
 	}
-	cursor, from := c.resume()
-	opts.Oldest = from && cursor == ""
-	if opts.After, err = thole.ParsePosition(cursor); err != nil {
-		return invalid("after", "%.60q is not a position", cursor)
-	}
-	_, keep, err := c.filter()
-	if err != nil {
-		return err
+	switch {
+	case !in.LastEventID.IsZero():
+		opts.After = in.LastEventID
+	case in.After != nil:
+		opts.After, opts.Oldest = *in.After, in.After.IsZero()
 	}
 	w, err := c.attachTo(c.space, opts)
 	if err != nil {
 		return err
 	}
-	s := &stream{c: c, feed: single{w}, keep: keep, privacy: []*privacy{c.private().hearing(opts.Streams)}}
+	s := &stream{c: c, feed: single{w}, keep: in.keep(), privacy: []*privacy{c.private().hearing(opts.Streams)}}
 	return s.run()
 }
 
@@ -115,34 +121,28 @@ func (c *call) attachTo(sp *thole.Space, opts *thole.WatchOptions) (*thole.Watch
 	return sp.Watch(c.ctx, opts)
 }
 
-func (c *call) watchOptions(streams []string) (*thole.WatchOptions, error) {
-	types, _, err := c.filter()
-	if err != nil {
-		return nil, err
-	}
-	if len(types) > 0 {
-		types = append(types, privacyTypes...)
-	}
-	streams, err = visible(c.scope, streams)
-	return &thole.WatchOptions{Types: types, Streams: streams}, err
+type watchSpacesIn struct {
+	watching
+	Spaces      []string `query:"watch" required:"true" min:"1" max:"32" doc:"the spaces, separated by commas" example:"project:shop,user:42"`
+	After       *string  `query:"after" empty:"from the oldest events" doc:"resume after this id of an event; empty: from the oldest events; absent: from now"`
+	LastEventID string   `header:"Last-Event-ID" doc:"the id of the last event that was seen; it goes before after"`
 }
 
-// watchMany answers with the events of several spaces: GET /v1/events?watch=a,b.
-func (c *call) watchMany() error {
-	spaces, err := spaceNames("watch", c.list("watch"))
+// watchSpaces answers with the events of several spaces.
+func watchSpaces(c *call, in watchSpacesIn) error {
+	spaces, err := spaceNames("watch", in.Spaces)
 	if err != nil {
 		return err
 	}
-	cursor, from := c.resume()
+	cursor, oldest := in.LastEventID, false
+	if cursor == "" && in.After != nil {
+		cursor, oldest = *in.After, *in.After == ""
+	}
 	at := make(map[string]thole.Position)
 	if cursor != "" {
 		if at, err = parseCompound(cursor); err != nil {
 			return err
 		}
-	}
-	_, keep, err := c.filter()
-	if err != nil {
-		return err
 	}
 	watches := make([]*thole.Watch, 0, len(spaces))
 	private := make([]*privacy, 0, len(spaces))
@@ -156,13 +156,13 @@ func (c *call) watchMany() error {
 		if c.scope, err = c.allowed(name, auth.Read); err != nil {
 			return abandon(err)
 		}
-		opts, err := c.watchOptions(nil)
+		opts, err := in.options(c.scope, nil)
 		if err != nil {
 			return abandon(err)
 		}
 		known := false
 		opts.After, known = at[name]
-		opts.Oldest = from && cursor == "" || known && opts.After.IsZero() // it was empty then
+		opts.Oldest = oldest || known && opts.After.IsZero() // it was empty then
 		w, err := c.attachTo(c.handle(name), opts)
 		if err != nil {
 			return abandon(err)
@@ -171,7 +171,7 @@ func (c *call) watchMany() error {
 		private = append(private, c.newPrivacy(c.handle(name)).hearing(opts.Streams))
 	}
 	feed := newMerged(c.r.Context(), spaces, watches)
-	s := &stream{c: c, feed: feed, keep: keep, spaces: spaces, at: slices.Clone(feed.start), privacy: private}
+	s := &stream{c: c, feed: feed, keep: in.keep(), spaces: spaces, at: slices.Clone(feed.start), privacy: private}
 	return s.run()
 }
 
@@ -181,7 +181,11 @@ func (c *call) watchMany() error {
 func spaceNames(field string, names []string) ([]string, error) {
 	for i, name := range names {
 		if err := journal.CheckSpaceName(name); errors.Is(err, thole.ErrInvalid) {
-			return nil, invalid(fmt.Sprintf("%s[%d]", field, i), "%v", err)
+			at := field
+			if strings.HasPrefix(field, "/") { // a pointer into the body
+				at = fmt.Sprintf("%s/%d", field, i)
+			}
+			return nil, invalid(at, "%v", err)
 		} else if err != nil {
 			return nil, err
 		}
@@ -195,6 +199,8 @@ func spaceNames(field string, names []string) ([]string, error) {
 
 // mustStream answers a client that did not ask for an event stream where there
 // is nothing else.
-func (c *call) mustStream() (none, error) {
-	return none{}, &statusError{http.StatusNotAcceptable, invalid("Accept", "must be text/event-stream here")}
+func mustStream(*call, watchSpacesIn) (none, error) { return none{}, notAcceptable() }
+
+func notAcceptable() error {
+	return &statusError{http.StatusNotAcceptable, invalid("Accept", "must be text/event-stream here")}
 }

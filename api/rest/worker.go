@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -17,30 +17,33 @@ import (
 // workerRoutes are what a worker in any language needs: claim a run, write its
 // turn, keep its lease, finish it. All but the claim carry the run's token in
 // Thole-Fence.
-func workerRoutes() []route {
+func workerOperations() []operation {
 	const one = "/v1/spaces/{space}/threads/{thread}/runs/{run}"
-	const turn = "/v1/spaces/{space}/threads/{thread}/turns/{turn}/blocks"
-	return []route{
-		{method: "POST", path: "/v1/runs/claim", tag: "workers", access: anyToken,
-			summary: "Take the oldest run that waits for a worker of an agent; 404 when there is none in time, 409 when a repeat finds its run lost", do: takes(claimRun)},
-		{method: "POST", path: one + "/heartbeat", tag: "workers", access: write, works: true, holds: true,
-			summary: "Renew a run's lease; says whether the run is to end; 404 when its thread is gone", do: gives(beatRun)},
-		{method: "POST", path: one + "/wait", tag: "workers", access: write, works: true, holds: true, waits: true,
-			summary: "Wait for a signal, such as an approval; the run has status waiting meanwhile", do: takes(waitRun)},
-		{method: "POST", path: one + "/finish", tag: "workers", access: write, works: true, holds: true,
-			summary: "End a run; one that is to be cancelled becomes cancelled", do: takes(finishRun)},
-		{method: "POST", path: turn, tag: "workers", access: write, works: true, holds: true, status: 201,
-			summary: "Add a block to a run's turn; of type tool: a call begins", do: takes(addBlock)},
-		{method: "PATCH", path: turn + "/{block}", tag: "workers", access: write, works: true, holds: true,
-			summary: "Append text to a block at an offset, or end a tool's call", do: takes(changeBlock)},
+	const blocks = "/v1/spaces/{space}/threads/{thread}/turns/{turn}/blocks"
+	ended := failure{journal.ErrConflict, "the run has ended, or its turn has"}
+	toEnd := failure{journal.ErrCancelled, "the run is to end; cause says why"}
+	return []operation{
+		{id: "claimRun", method: "POST", path: "/v1/runs/claim", tag: "workers", access: anyToken,
+			summary: "Take the oldest run that waits for a worker of an agent", does: does(claimRun),
+			failures: []failure{{journal.ErrNotFound, "no run came in time"}, {journal.ErrFenced, "a repeat finds its run lost"}}},
+		{id: "heartbeatRun", method: "POST", path: one + "/heartbeat", tag: "workers", access: write, works: true,
+			summary: "Renew a run's lease; says whether the run is to end; 404 when its thread is gone", does: does(beatRun)},
+		{id: "awaitSignal", method: "POST", path: one + "/wait", tag: "workers", access: write, works: true, waits: true,
+			summary: "Wait for a signal, such as an approval; the run has status waiting meanwhile", does: does(waitRun), failures: []failure{ended, toEnd}},
+		{id: "finishRun", method: "POST", path: one + "/finish", tag: "workers", access: write, works: true,
+			summary: "End a run; one that is to be cancelled becomes cancelled", does: does(finishRun), failures: []failure{ended}},
+		{id: "addBlock", method: "POST", path: blocks, tag: "workers", access: write, works: true, status: 201,
+			summary: "Add a block to a run's turn; of type tool: a call begins", does: does(addBlock), failures: []failure{ended, toEnd}},
+		{id: "updateBlock", method: "PATCH", path: blocks + "/{block}", tag: "workers", access: write, works: true,
+			summary: "Append text to a block at an offset, or end a tool's call", does: does(updateBlock), failures: []failure{ended, toEnd}},
 	}
 }
 
 // NewClaim says whose runs a worker wants.
 type NewClaim struct {
-	Spaces      []string `json:"spaces" doc:"at most 32"`
+	Spaces      []string `json:"spaces" min:"1" max:"32" example:"[\"project:shop\"]"`
 	Agent       string   `json:"agent,omitempty"`
-	WaitSeconds float64  `json:"wait_seconds,omitempty" doc:"up to 300; default 0"`
+	WaitSeconds float64  `json:"wait_seconds,omitempty" default:"0" min:"0" max:"300" doc:"how long to wait for a run"`
 	Worker      string   `json:"worker,omitempty" doc:"the agent that takes it, for a run that names none"`
 	Holder      string   `json:"holder,omitempty" doc:"who takes it, for people"`
 }
@@ -54,13 +57,16 @@ type ClaimedRun struct {
 	Token   string         `json:"token" doc:"goes into Thole-Fence"`
 }
 
-func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
+type claimRunIn struct {
+	Body NewClaim
+}
+
+func claimRun(c *call, body claimRunIn) (ClaimedRun, error) {
 	var nothing ClaimedRun
-	wait, err := seconds("wait_seconds", in.WaitSeconds, maxWait)
-	if err != nil {
-		return nothing, err
-	}
-	if in.Spaces, err = spaceNames("spaces", in.Spaces); err != nil {
+	in := body.Body
+	wait := seconds(in.WaitSeconds)
+	var err error
+	if in.Spaces, err = spaceNames("/spaces", in.Spaces); err != nil {
 		return nothing, err
 	}
 	for _, name := range in.Spaces {
@@ -111,7 +117,7 @@ func claimRun(c *call, in NewClaim) (ClaimedRun, error) {
 			case err == nil:
 				return c.claimed(name, h)
 			case errors.Is(err, thole.ErrNotFound):
-			case c.r.Header.Get("Idempotency-Key") != "", serving.Err() != nil:
+			case c.keyed(), serving.Err() != nil:
 				return nothing, err // under a key only one space may have the receipt
 			default:
 				sick.add(name, err)
@@ -195,50 +201,62 @@ func (c *call) claimed(space string, h *run.Handle) (ClaimedRun, error) {
 	return ClaimedRun{Space: space, Run: r, Turn: h.Turn(), Request: append([]thread.Block{}, h.Request()...), Token: h.Fence().Proof()}, nil
 }
 
-// attach returns the handle of the worker that calls, on its run in the thread
-// in the path.
-func (c *call) attach() (*run.Handle, error) {
-	f, err := c.fence()
+// ofWorker is embedded by operations of the worker of a run.
+type ofWorker struct {
+	ofRun
+	ofLease
+}
+
+func (in ofWorker) attach(c *call) (*run.Handle, error) {
+	return in.ofLease.attach(c, in.Thread, in.Run, "")
+}
+
+// ofTurn is embedded by operations of the worker that writes a turn.
+type ofTurn struct {
+	ofThread
+	Turn string `path:"turn" doc:"the id of the run's turn" example:"turn_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
+	ofLease
+}
+
+func (in ofTurn) attach(c *call) (*run.Handle, error) {
+	return in.ofLease.attach(c, in.Thread, "", in.Turn)
+}
+
+// attach returns the handle of the worker that calls, on its run in the thread. What
+// else the path names, the run or its turn, is checked.
+func (in ofLease) attach(c *call, thread, named, turn string) (*run.Handle, error) {
+	id, err := runOf(in.Fence)
 	if err != nil {
 		return nil, err
 	}
-	id, err := runOf(f)
-	if err != nil {
-		return nil, err
-	}
-	if named := c.r.PathValue("run"); named != "" && named != id {
+	if named != "" && named != id {
 		return nil, invalid("Thole-Fence", "holds the token of another run")
 	}
-	h, err := run.In(c.handle(c.space.Name()), nil).Attach(c.ctx, id, f)
+	h, err := run.In(c.handle(c.space.Name()), nil).Attach(c.ctx, id, in.Fence)
 	if err != nil {
 		return nil, err
 	}
-	turn := c.r.PathValue("turn")
-	if h.Thread() != c.r.PathValue("thread") || turn != "" && turn != h.Turn() {
+	if h.Thread() != thread || turn != "" && turn != h.Turn() {
 		return nil, fmt.Errorf("%w: run %s does not work here", thole.ErrNotFound, id)
 	}
 	return h, nil
 }
 
-func beatRun(c *call) (*run.Run, error) {
-	h, err := c.attach()
+func beatRun(c *call, in ofWorker) (*run.Run, error) {
+	h, err := in.attach(c)
 	if err != nil {
 		return nil, err
 	}
 	if err := h.Heartbeat(c.ctx); err != nil {
 		return nil, err
 	}
-	r, err := h.Get(c.ctx)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	return h.Get(c.ctx)
 }
 
 // NewWait says what a run waits for.
 type NewWait struct {
 	Name        string  `json:"name" doc:"of the signal"`
-	WaitSeconds float64 `json:"wait_seconds,omitempty" doc:"how long this request may take, 1 to 300; default 30. The run has status waiting until its worker goes on with something else"`
+	WaitSeconds float64 `json:"wait_seconds,omitempty" default:"30" min:"0" max:"300" doc:"how long this request may take; 0: it only looks. The run has status waiting until its worker goes on with something else"`
 }
 
 // Signalled is what came of a wait.
@@ -250,27 +268,26 @@ type Signalled struct {
 // errNotYet ends a wait whose signal did not come in time.
 var errNotYet = errors.New("the signal has not come yet")
 
+type waitRunIn struct {
+	ofWorker
+	Body NewWait
+}
+
 // waitRun takes a signal. The worker renews the lease meanwhile, as always.
-func waitRun(c *call, in NewWait) (Signalled, error) {
-	wait, err := seconds("wait_seconds", in.WaitSeconds, maxWait)
+func waitRun(c *call, in waitRunIn) (Signalled, error) {
+	h, err := in.attach(c)
 	if err != nil {
 		return Signalled{}, err
 	}
-	switch {
-	case wait == 0:
-		wait = 30 * time.Second
-	case wait < time.Second:
-		return Signalled{}, invalid("wait_seconds", "%v is less than 1", in.WaitSeconds)
-	}
-	h, err := c.attach()
-	if err != nil {
-		return Signalled{}, err
+	if in.Body.WaitSeconds == 0 {
+		data, arrived, err := h.Take(c.ctx, in.Body.Name)
+		return Signalled{Arrived: arrived, Data: data}, err
 	}
 	serving, cancel := c.whileServing()
 	defer cancel()
-	ctx, stop := context.WithTimeoutCause(serving, wait, errNotYet)
+	ctx, stop := context.WithTimeoutCause(serving, seconds(in.Body.WaitSeconds), errNotYet)
 	defer stop()
-	data, err := h.Wait(ctx, in.Name)
+	data, err := h.Wait(ctx, in.Body.Name)
 	if errors.Is(err, errNotYet) {
 		return Signalled{}, nil
 	}
@@ -284,14 +301,15 @@ type RunEnd struct {
 	Usage  map[string]run.Usage `json:"usage,omitempty" doc:"by model, at most 64; added to what was reported before"`
 }
 
-func finishRun(c *call, in RunEnd) (*run.Run, error) {
-	h, err := c.attach()
+type finishRunIn struct {
+	ofWorker
+	Body RunEnd
+}
+
+func finishRun(c *call, in finishRunIn) (*run.Run, error) {
+	h, err := in.attach(c)
 	if err != nil {
 		return nil, err
 	}
-	r, err := h.FinishWith(c.ctx, in.Status, in.Error, in.Usage)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	return h.FinishWith(c.ctx, in.Body.Status, in.Body.Error, in.Body.Usage)
 }

@@ -367,3 +367,13 @@ func (h *Handle) receive(ctx context.Context, name string) (data json.RawMessage
 	}
 	return s.Data, at != "", nil
 }
+
+// Take is [Handle.Wait] for a signal that came already: it reports false at once if
+// none did, and the run does not begin to wait.
+func (h *Handle) Take(ctx context.Context, name string) (data json.RawMessage, arrived bool, err error) {
+	ctx = thole.Call(ctx, "run.wait", h.id, name)
+	if name == "" {
+		return nil, false, fmt.Errorf("run %s: %w: a signal has a name", h.id, thole.ErrInvalid)
+	}
+	return h.receive(context.WithoutCancel(ctx), name)
+}

@@ -11,9 +11,9 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 )
 
-// operations are what operators and load balancers ask a process for, by the
+// operators are what operators and load balancers ask a process for, by the
 // pattern of their path.
-func (a *API) operations() map[string]http.HandlerFunc {
+func (a *API) operators() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /healthz":      a.healthz,
 		"GET /readyz":       a.readyz,

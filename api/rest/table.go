@@ -1,0 +1,111 @@
+package rest
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// operations is everything that there is under /v1, in the order of /docs: what people
+// use first comes first.
+func operations() []operation {
+	var all []operation
+	for _, part := range [][]operation{
+		threadOperations(), runOperations(), eventOperations(), workerOperations(), todoOperations(), documentOperations(), kvOperations(),
+		decisionOperations(), lockOperations(), fileOperations(), blobOperations(), spaceOperations(), backendOperations(),
+	} {
+		all = append(all, part...)
+	}
+	set := newShapes()
+	for i := range all {
+		all[i].compile(set)
+	}
+	return all
+}
+
+// tag is a group of operations.
+type tag struct{ name, about string }
+
+// tags are the groups of operations, in the order of /docs.
+func tags() []tag {
+	return []tag{
+		{"threads", "Conversations: create one, post messages, read them"},
+		{"runs", "Let an agent answer in a thread, follow it, cancel it"},
+		{"events", "Read what happened, watch what happens, add events of your own"},
+		{"workers", "For programs that do runs: claim one, write its turn, finish it"},
+		{"todos", "The task list of a thread"},
+		{"documents", "JSON documents with versions and patches"},
+		{"kv", "Small values by namespace and key"},
+		{"decisions", "What was about to be done, and what came of it"},
+		{"locks", "Who works on what; with fencing tokens"},
+		{"files", "What is known of the files of a project"},
+		{"blobs", "Content by its SHA-256"},
+		{"spaces", "What there is"},
+		{"backend", "For other servers and programs that use this one as their store"},
+	}
+}
+
+func (op *operation) success() int {
+	switch {
+	case op.status != 0:
+		return op.status
+	case op.answers() == nil:
+		return http.StatusNoContent
+	}
+	return http.StatusOK
+}
+
+// none is the answer of an operation that has nothing to say: 204.
+type none struct{}
+
+// page is a part of a list.
+type page[T any] struct {
+	Items      []T    `json:"items"`
+	NextCursor string `json:"next_cursor" doc:"pass as cursor to go on; empty: there is no more now"`
+}
+
+func pageOf[T any](items []T, next string) page[T] {
+	if items == nil {
+		items = []T{}
+	}
+	return page[T]{Items: items, NextCursor: next}
+}
+
+// answers is the type of the JSON that it answers with; nil: none.
+func (op *operation) answers() reflect.Type {
+	switch out := op.does.out; out {
+	case nil:
+		return nil
+	case reflect.TypeFor[none](), reflect.TypeFor[sent]():
+		return nil
+	default:
+		return out
+	}
+}
+
+func (op *operation) isStream() bool { return op.streams.serve != nil }
+
+// parameters are what its handlers take together.
+func (op *operation) parameters() (all []*param) {
+	for _, in := range []*input{op.does.input, op.streams.input} {
+		if in == nil {
+			continue
+		}
+		for _, p := range in.params {
+			if !slices.ContainsFunc(all, func(had *param) bool { return had.in == p.in && had.Name == p.Name }) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+func (op *operation) mutates() bool { return op.method != http.MethodGet }
+func (op *operation) reads() bool   { return op.method == http.MethodGet }
+
+// forWorkers reports whether the worker of a run may do it in the thread of the
+// run although that is private.
+func (op *operation) forWorkers() bool {
+	return op.works || !op.mutates() || !strings.Contains(op.path, "{thread}")
+}
