@@ -43,9 +43,10 @@ PACKAGES ?= ./cmd/thole ./... # the one first that waits most
 
 # Stores in memory sync in no time. What a disk may do is tested on simulated ones, and
 # a process that is killed loses nothing that it gave to the system, on any.
-ifneq ($(wildcard /dev/shm/.),)
+MEMORY := $(shell scripts/memory.sh)
+ifdef MEMORY
 race full: export GOTMPDIR := $(or $(TMPDIR),/tmp)
-race full: export TMPDIR := /dev/shm
+race full: export TMPDIR := $(MEMORY)
 endif
 
 race: ## The tests of PACKAGES (all) under the race detector, in memory and through a server on SQLite
