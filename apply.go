@@ -57,8 +57,8 @@ func (s *Store) Purge(ctx context.Context, space string, p Purge) error {
 	// After an error, too: it may have removed what was named and failed behind.
 	s.records.DropSpace(space)
 	s.projections.DropSpace(space)
-	s.hubs.reset(space)
-	s.taps.touch(space)
+	s.fanout.Reset(space)
+	s.hints.Touch(space)
 	return err
 }
 

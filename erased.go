@@ -11,8 +11,8 @@ import (
 
 // erasedKey is the record that every purge of streams or events writes anew, when it
 // begins and when they are gone. Its version tells every Store on the backend whether
-// what it keeps in memory of a space was read before the last purge: Memos compare it
-// each time, hubs when a watch begins and when they follow the journal.
+// what it keeps in memory of a space was read before the last purge: Projections compare it
+// each time, the fan-out when a watch begins and when it catches up with the journal.
 //
 //	erased        null
 //	erased/<id>   an erasure that goes on, or an end of a record with more below it than
@@ -172,21 +172,4 @@ func (sp *Space) erased(ctx context.Context) (Position, error) {
 		return Position{}, err
 	}
 	return recs[0].Version, nil
-}
-
-// forget begins a new era if there was a purge since the hub last looked.
-func (h *hub) forget(ctx context.Context) error {
-	erased, err := h.space.erased(ctx)
-	if err != nil {
-		return err
-	}
-	h.mu.Lock()
-	stale := h.looks > 0 && h.erased != erased
-	h.looks++
-	h.erased = erased
-	h.mu.Unlock()
-	if stale {
-		h.space.store.hubs.reset(h.space.name)
-	}
-	return nil
 }

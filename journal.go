@@ -8,6 +8,7 @@ type (
 	Head     = journal.Head
 	Event    = journal.Event
 	Record   = journal.Record
+	Delivery = journal.Delivery
 
 	Check  = journal.Check
 	Write  = journal.Write

@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/thole-dev/thole/internal/broadcast"
 	"github.com/thole-dev/thole/internal/cache"
+	"github.com/thole-dev/thole/internal/fanout"
 	"github.com/thole-dev/thole/internal/groupcommit"
 	"github.com/thole-dev/thole/journal"
 )
@@ -52,11 +54,12 @@ type Store struct {
 	records     *cache.Records
 	projections *cache.Projections
 	turns       turns
-	hubs        *hubs
 	concepts    *Concepts
 
-	exchange *exchange // of broadcasts
-	taps     taps      // who hears of every space
+	fanout   *fanout.Fanout
+	exchange *broadcast.Exchange
+	hints    fanout.Hints
+	over     <-chan struct{} // closed when the Store closes
 
 	stop  context.CancelFunc
 	tasks sync.WaitGroup // every goroutine of the Store
@@ -90,16 +93,14 @@ func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error)
 		concepts: concepts, clock: newClock(o.Now),
 		records:     cache.NewRecords(o.CacheRecords),
 		projections: cache.NewProjections(o.ProjectionBytes),
-		hubs:        newHubs(),
 		ahead:       ahead{by: make(map[string]time.Duration)},
 		beats:       beats{strange: make(map[recordName]sight)},
 	}
-	s.exchange = newExchange(s, background.Done())
 	if err := s.catchUpClock(ctx); err != nil {
 		stop()
 		return nil, errors.Join(err, b.Close())
 	}
-	s.commits = groupcommit.New(b, s.written, s.hubs.resume)
+	s.commits = groupcommit.New(b, s.written, s.fanout.BatchEnded)
 	s.tasks.Go(func() { s.commits.Run() })
 	s.tasks.Go(func() { s.poll(background) })
 	can := b.Capabilities()
@@ -111,7 +112,7 @@ func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error)
 		})
 	}
 	if can.SendBroadcasts != nil {
-		s.exchange.attach(background, can, &s.tasks)
+		s.exchange.Attach(background, can, &s.tasks)
 	}
 	if o.Sweep > 0 {
 		s.tasks.Go(func() { s.sweepLoop(background) })
@@ -173,31 +174,9 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.stop()
 		s.commits.Close()
-		s.hubs.close()
+		s.fanout.Close()
 		s.tasks.Wait()
 		s.err = s.backend.Close()
 	})
 	return s.err
-}
-
-// written is called after each batch, one at a time, before its callers hear of
-// it.
-func (s *Store) written(batch []Commit, results []Result, err error) {
-	if err == nil {
-		s.records.Committed(batch, results)
-		s.hubs.committed(batch, results)
-		s.taps.committed(batch, results)
-		return
-	}
-	// Some of it may have happened.
-	s.records.Forget(batch)
-	for i := range batch {
-		s.hinted(batch[i].Space)
-	}
-}
-
-// hinted passes on that a space may have changed.
-func (s *Store) hinted(space string) {
-	s.hubs.hint(space)
-	s.taps.touch(space)
 }

@@ -406,7 +406,7 @@ func TestAWatchEndsWithItsContextOrItself(t *testing.T) {
 	}
 }
 
-func TestADeliveryIsEncodedOnceForAll(t *testing.T) {
+func TestADeliveryIsEncodedOnceForAllByEachEncoder(t *testing.T) {
 	sp := open(t, nil).Space("project:shop")
 	a, b := watch(t, sp, nil), watch(t, sp, nil)
 	commitNumbers(t, sp, 1, 1)
@@ -416,9 +416,13 @@ func TestADeliveryIsEncodedOnceForAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := ds[0].Encoded(func(d *thole.Delivery) []byte { n++; return d.Data })
+		got := ds[0].Encoded("plain", func(d *thole.Delivery) []byte { n++; return d.Data })
 		if string(got) != "1" || n != 1 {
 			t.Errorf("got %q after %d encodings, want 1 after one", got, n)
+		}
+		other := ds[0].Encoded("typed", func(d *thole.Delivery) []byte { return []byte(d.Type) })
+		if string(other) != ds[0].Type {
+			t.Errorf("another encoder got %q, want its own %q", other, ds[0].Type)
 		}
 	}
 }

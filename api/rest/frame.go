@@ -43,6 +43,9 @@ func toWire(e thole.Event) wireEvent {
 
 var newline = []byte("\n") // never changed
 
+// framed is the encoder whose encodings of deliveries are frames.
+type framed struct{}
+
 // frame encodes a delivery, once for all who watch its space.
 func frame(d *thole.Delivery) []byte { return frameEvent(d.Event, d.IsBroadcast()) }
 

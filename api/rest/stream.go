@@ -158,7 +158,7 @@ func (s *stream) check() error {
 func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 	if len(batch) == 1 && s.keep == nil && s.last == nil && s.spaces == nil && s.privacy[0] == nil {
 		s.c.api.metrics.Delivered(1)
-		return s.write(batch[0].Encoded(frame))
+		return s.write(batch[0].Encoded(framed{}, frame))
 	}
 	buf, _ := s.c.api.buffers.Get().(*[]byte)
 	if buf == nil {
@@ -171,7 +171,7 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 		if s.keep != nil && !s.keep(d) || s.privacy[source].hides(&d.Event) {
 			continue
 		}
-		f := d.Encoded(frame)
+		f := d.Encoded(framed{}, frame)
 		e, masked := s.privacy[source].maskEvent(&d.Event)
 		if masked {
 			f = frameEvent(e, d.IsBroadcast())

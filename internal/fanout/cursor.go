@@ -1,0 +1,215 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/thole-dev/thole/journal"
+)
+
+// Options say where a cursor begins and what it lets through. The zero value is
+// everything from now on.
+type Options struct {
+	After   journal.Position // begin after this position
+	Oldest  bool             // begin with the oldest event that is kept; After is then ignored
+	Streams []string         // only these; "a/*" matches every stream below a/. Empty: all
+	Types   []string         // only these; "noun.*" matches any verb. Empty: all
+	Durable bool             // no broadcasts
+}
+
+func (o *Options) match(d *journal.Delivery) bool {
+	if o.Durable && d.IsBroadcast() {
+		return false
+	}
+	return matchAny(o.Streams, d.Stream) && matchAny(o.Types, d.Type)
+}
+
+// matchAny reports whether name is one of patterns, or there are none. A
+// pattern that ends in * matches what begins like it.
+func matchAny(patterns []string, name string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
+		prefix, wild := strings.CutSuffix(p, "*")
+		return p == name || wild && strings.HasPrefix(name, prefix)
+	})
+}
+
+// Cursor is a place in a space's journal that moves on. It is for one goroutine.
+type Cursor struct {
+	hub  *hub
+	opts Options
+	pos  journal.Position // everything up to here was delivered or filtered out
+	seen string           // the epoch up to which the reader knows what was adopted
+	era  int              // of the hub, when pos was found to be resumable
+	live bool             // reading from the ring, not from the journal
+	done bool
+
+	next  uint64 // index in the hub's ring; valid while live
+	since uint64 // how many broadcasts of the hub came before this cursor
+	fresh []item // what the hub gave last
+	out   []*journal.Delivery
+}
+
+// Watch returns a cursor into a space. A place that cannot be resumed is
+// *TrimmedError. Close the cursor when done.
+func (f *Fanout) Watch(ctx context.Context, space string, opts Options) (*Cursor, error) {
+	// Attach before asking where the space is, so that nothing falls between.
+	h, err := f.attach(space)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cursor{hub: h, opts: opts}
+	if err := h.checkErased(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	at := h.place()
+	head, err := c.head(ctx)
+	for err == nil && at.gone(head) {
+		h.reset()
+		at = h.place()
+		head, err = c.head(ctx)
+	}
+	c.era, c.since = at.era, at.broadcasts
+	switch {
+	case err != nil:
+	case c.opts.Oldest:
+	case c.opts.After.IsZero():
+		c.pos = head.Last
+	default:
+		c.pos = c.opts.After
+		err = head.Resume(c.pos)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.seen = head.Last.Epoch
+	h.begin(head, at.era)
+	return c, nil
+}
+
+func (c *Cursor) head(ctx context.Context) (journal.Head, error) {
+	return c.hub.fanout.source.Head(ctx, c.hub.space)
+}
+
+// Position returns the place up to which everything that matches was handed out.
+func (c *Cursor) Position() journal.Position { return c.pos }
+
+// Next waits for deliveries and returns at least one, in journal order. The slice is
+// valid until the next call. Errors: ctx's, ErrClosed, *TrimmedError.
+func (c *Cursor) Next(ctx context.Context) ([]*journal.Delivery, error) {
+	for {
+		if c.done {
+			return nil, journal.ErrClosed
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		var out []*journal.Delivery
+		var changed <-chan struct{}
+		var err error
+		if c.live {
+			out, changed, err = c.hub.take(c)
+		} else {
+			out, err = c.fromJournal(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(out) > 0 {
+			return out, nil
+		}
+		if changed == nil {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// fromJournal reads the next page after the cursor's place, or joins the ring if
+// that reaches back to it.
+func (c *Cursor) fromJournal(ctx context.Context) ([]*journal.Delivery, error) {
+	known := c.hub.place()
+	if !known.begun || c.era != known.era {
+		head, err := c.head(ctx)
+		if err == nil {
+			err = c.resume(head)
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.hub.begin(head, known.era)
+		c.era = known.era
+	}
+	if c.hub.join(c) {
+		return nil, nil
+	}
+	q := journal.ReadQuery{After: c.pos, Limit: 256}
+	if len(c.opts.Streams) == 1 && !strings.HasSuffix(c.opts.Streams[0], "*") {
+		q.Stream = c.opts.Streams[0]
+	}
+	page, err := c.hub.fanout.source.Read(ctx, c.hub.space, q)
+	if err != nil {
+		return nil, c.trimmed(err)
+	}
+	reached := page.Next
+	if n := len(page.Events); n > 0 && page.Events[n-1].Position.Compare(reached) > 0 {
+		reached = page.Events[n-1].Position
+	} else if n == 0 && reached.IsZero() {
+		// Nothing that matches was committed up to where the hub knew the
+		// journal before the read.
+		reached = known.head
+	}
+	if reached.Epoch > c.seen { // which began since the head was read: it may be an adopted one
+		c.era = -1
+		return nil, nil
+	}
+	out := make([]*journal.Delivery, 0, len(page.Events))
+	for _, e := range page.Events {
+		if d := (&journal.Delivery{Event: e}); c.opts.match(d) {
+			out = append(out, d)
+		}
+	}
+	if reached.Compare(c.pos) > 0 {
+		c.pos = reached
+	}
+	return out, nil
+}
+
+// resume reports whether the reader can go on from the cursor's place. An adoption is
+// reported once, and only to a reader that has read something.
+func (c *Cursor) resume(head journal.Head) error {
+	if err := head.Resume(c.pos); err != nil {
+		return c.trimmed(err)
+	}
+	adopted := head.Adopted() > c.seen
+	c.seen = head.Last.Epoch
+	if !adopted || c.pos.IsZero() {
+		return nil
+	}
+	return &journal.TrimmedError{Space: head.Space, Cursor: c.pos, Oldest: head.Oldest, Last: head.Last, Adopted: true,
+		Reason: "it was changed by something else than commits, and that was adopted"}
+}
+
+// trimmed moves the place to where a reader goes on whose place is gone.
+func (c *Cursor) trimmed(err error) error {
+	var t *journal.TrimmedError
+	if errors.As(err, &t) {
+		c.pos, c.seen = t.Last, t.Last.Epoch
+	}
+	return err
+}
+
+// Close ends the cursor. It is idempotent.
+func (c *Cursor) Close() {
+	if !c.done {
+		c.done = true
+		c.hub.fanout.detach(c.hub)
+	}
+}

@@ -1,0 +1,154 @@
+// Package fanout hands out what is committed to a space to all who watch it. A hub
+// keeps the newest part of a watched space's journal in memory, with the broadcasts
+// between; a [Cursor] reads from there, or from the journal when it fell behind. So a
+// slow watcher never holds up a writer, and costs no memory.
+package fanout
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/thole-dev/thole/journal"
+)
+
+// Source is what a Fanout asks of its Store.
+type Source struct {
+	Head func(ctx context.Context, space string) (journal.Head, error)
+	Read func(ctx context.Context, space string, q journal.ReadQuery) (journal.Page, error)
+
+	// Heads returns the heads of several spaces, without those that cannot be reached
+	// now, and the names of those that are damaged.
+	Heads func(ctx context.Context, spaces []string) (heads []journal.Head, damaged []string, err error)
+
+	// Erased returns a position that is another one after each purge of the space.
+	Erased func(ctx context.Context, space string) (journal.Position, error)
+
+	// Busy is the number of the batch in which a commit to the space may be in the
+	// backend already and not yet be known to the Fanout; 0: there is none.
+	Busy func(space string) uint64
+}
+
+// Fanout is the spaces that someone in this process watches. It is safe for concurrent
+// use.
+type Fanout struct {
+	source Source
+	limit  int // bytes that a hub keeps
+	log    *slog.Logger
+
+	mu     sync.RWMutex
+	hubs   map[string]*hub
+	closed bool
+
+	touched []*hub // by the batch at hand; Committed is called by one goroutine at a time
+
+	hintMu sync.Mutex
+	hinted map[string]bool // spaces to look at; "" means all
+	later  []string        // spaces to look at after the batch at hand
+	wake   chan struct{}   // capacity 1: hinted is not empty
+}
+
+// New returns a Fanout of which each watched space takes about limit bytes.
+func New(source Source, limit int, log *slog.Logger) *Fanout {
+	return &Fanout{source: source, limit: limit, log: log,
+		hubs: make(map[string]*hub), hinted: make(map[string]bool), wake: make(chan struct{}, 1)}
+}
+
+// Committed hands a batch to the watchers and wakes those of each space once. It is
+// called with each batch that is durable, by one goroutine at a time.
+func (f *Fanout) Committed(batch []journal.Commit, results []journal.Result) {
+	f.mu.RLock()
+	for i := range batch {
+		if results[i].Conflict != nil {
+			continue
+		}
+		if h := f.hubs[batch[i].Space]; h != nil && h.committed(&batch[i], results[i]) && !slices.Contains(f.touched, h) {
+			f.touched = append(f.touched, h)
+		}
+	}
+	f.mu.RUnlock()
+	for _, h := range f.touched {
+		h.mu.Lock()
+		h.announce()
+		h.mu.Unlock()
+	}
+	clear(f.touched)
+	f.touched = f.touched[:0]
+}
+
+// Broadcast hands a live-only message to the watchers of a space, behind every event
+// that was acknowledged before the call.
+func (f *Fanout) Broadcast(space string, e journal.Event) {
+	if h := f.find(space); h != nil {
+		h.broadcast(&journal.Delivery{Event: e})
+	}
+}
+
+// Watchers returns how many cursors a space has.
+func (f *Fanout) Watchers(space string) int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if h := f.hubs[space]; h != nil {
+		return h.watchers
+	}
+	return 0
+}
+
+// Spaces returns the names of the spaces that are watched.
+func (f *Fanout) Spaces() []string {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	names := make([]string, 0, len(f.hubs))
+	for name := range f.hubs {
+		names = append(names, name)
+	}
+	return names
+}
+
+// Reset begins a new era for a space whose past changed: its watchers look at the
+// journal again and find out what became of their place.
+func (f *Fanout) Reset(space string) {
+	if h := f.find(space); h != nil {
+		h.reset()
+	}
+}
+
+// Close ends all cursors with ErrClosed.
+func (f *Fanout) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	for _, h := range f.hubs {
+		h.close()
+	}
+}
+
+func (f *Fanout) attach(space string) (*hub, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, journal.ErrClosed
+	}
+	h := f.hubs[space]
+	if h == nil {
+		h = &hub{fanout: f, space: space, limit: f.limit, changed: make(chan struct{})}
+		f.hubs[space] = h
+	}
+	h.watchers++
+	return h, nil
+}
+
+func (f *Fanout) detach(h *hub) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h.watchers--; h.watchers == 0 && f.hubs[h.space] == h {
+		delete(f.hubs, h.space)
+	}
+}
+
+func (f *Fanout) find(space string) *hub {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.hubs[space]
+}
