@@ -11,10 +11,10 @@ import (
 
 // failStop is the file system of a Store, which stops the Store when the disk fails:
 // when a write fails for another reason than lack of space, when a sync fails for
-// any, or a change of a name with an I/O error. From then on it does nothing but
-// unlock and close. Reads that fail stop nothing: they can be tried again.
+// any, or a change of a name with an I/O error. From then on it changes nothing any
+// more. Reads that fail stop nothing: they can be tried again.
 type failStop struct {
-	fs   FS
+	FS
 	stop *failstop.Stop
 }
 
@@ -48,7 +48,7 @@ func (f failStop) OpenFile(name string, flag int) (File, error) {
 	if err := f.stop.Err(); err != nil {
 		return nil, err
 	}
-	file, err := f.fs.OpenFile(name, flag)
+	file, err := f.FS.OpenFile(name, flag)
 	if flag&(os.O_CREATE|os.O_TRUNC) != 0 {
 		err = f.named(err)
 	}
@@ -58,59 +58,38 @@ func (f failStop) OpenFile(name string, flag int) (File, error) {
 	return failStopFile{file, f}, nil
 }
 
-func (f failStop) Stat(name string) (fs.FileInfo, error) {
-	if err := f.stop.Err(); err != nil {
-		return nil, err
-	}
-	return f.fs.Stat(name)
-}
-
-func (f failStop) ReadDir(name string) ([]fs.DirEntry, error) {
-	if err := f.stop.Err(); err != nil {
-		return nil, err
-	}
-	return f.fs.ReadDir(name)
-}
-
 func (f failStop) Mkdir(name string) error {
 	if err := f.stop.Err(); err != nil {
 		return err
 	}
-	return f.named(f.fs.Mkdir(name))
+	return f.named(f.FS.Mkdir(name))
 }
 
 func (f failStop) Rename(from, to string) error {
 	if err := f.stop.Err(); err != nil {
 		return err
 	}
-	return f.named(f.fs.Rename(from, to))
+	return f.named(f.FS.Rename(from, to))
 }
 
 func (f failStop) Remove(name string) error {
 	if err := f.stop.Err(); err != nil {
 		return err
 	}
-	return f.named(f.fs.Remove(name))
+	return f.named(f.FS.Remove(name))
 }
 
 func (f failStop) SyncDir(name string) error {
 	if err := f.stop.Err(); err != nil {
 		return err
 	}
-	return f.synced(f.fs.SyncDir(name))
+	return f.synced(f.FS.SyncDir(name))
 }
 
 // failStopFile is an open file of a failStop.
 type failStopFile struct {
 	File
 	disk failStop
-}
-
-func (f failStopFile) ReadAt(p []byte, off int64) (int, error) {
-	if err := f.disk.stop.Err(); err != nil {
-		return 0, err
-	}
-	return f.File.ReadAt(p, off)
 }
 
 func (f failStopFile) WriteAt(p []byte, off int64) (int, error) {
@@ -133,18 +112,4 @@ func (f failStopFile) Sync() error {
 		return err
 	}
 	return f.disk.synced(f.File.Sync())
-}
-
-func (f failStopFile) Stat() (fs.FileInfo, error) {
-	if err := f.disk.stop.Err(); err != nil {
-		return nil, err
-	}
-	return f.File.Stat()
-}
-
-func (f failStopFile) TryLock() (bool, error) {
-	if err := f.disk.stop.Err(); err != nil {
-		return false, err
-	}
-	return f.File.TryLock()
 }

@@ -9,10 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/thole-dev/thole/journal"
@@ -285,44 +282,6 @@ func appendSealed(b []byte, v any) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// announce notes durably that spaces are being made here, before there is any of
-// their files: a space that nobody announced came from elsewhere.
-func (s *Store) announce(spaces []*space) error {
-	if len(spaces) == 0 {
-		return nil
-	}
-	err := s.tellOthers(func() []note {
-		var notes []note
-		for _, sp := range spaces {
-			notes = append(notes, note{Space: sp.name, Era: sp.era, Began: true})
-		}
-		return notes
-	})
-	if err == nil {
-		err = s.syncManifest()
-	}
-	return err
-}
-
-// settleBegun finds out what became of spaces that somebody announced and said no
-// more about: a crash, or the end of that process, came between. The caller holds
-// the lock, so nobody is making them now.
-func (s *Store) settleBegun() error {
-	for _, name := range s.begunSpaces() {
-		if _, err := s.load(name); err != nil && !errors.Is(err, journal.ErrCorrupt) {
-			return err // a damaged one says so when it is used
-		}
-	}
-	return nil
-}
-
-// begunSpaces returns the spaces of which only the announcement is known.
-func (s *Store) begunSpaces() []string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return slices.Sorted(maps.Keys(s.begun))
-}
-
 // syncManifest makes the notes durable.
 func (s *Store) syncManifest() error { return s.manifest.file.Sync() }
 
@@ -360,105 +319,4 @@ func (s *Store) rewriteManifest() error {
 	s.seen = stampOf(info)
 	s.mu.Unlock()
 	return nil
-}
-
-// findSpaces looks which spaces are there. It notes those that it did not know,
-// and those that are gone. The caller holds the lock.
-func (s *Store) findSpaces() error {
-	found := map[string]bool{}
-	kinds, err := s.disk.ReadDir(s.dir)
-	if err != nil {
-		return err
-	}
-	for _, kind := range kinds {
-		if !kind.IsDir() || kind.Name()[0] == '.' {
-			continue
-		}
-		if kind.Name() == "global" {
-			found["global"], err = s.disk.exists(filepath.Join(s.dir, "global", "journal"))
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		name, ok := unescape(kind.Name())
-		ids, err := s.disk.ReadDir(filepath.Join(s.dir, kind.Name()))
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			if !ok || !id.IsDir() {
-				continue
-			}
-			space, err := s.spaceAt(kind.Name(), name, id.Name())
-			if err != nil {
-				return err
-			}
-			if space != "" {
-				found[space] = true
-			}
-		}
-	}
-	return s.noteFound(found)
-}
-
-// spaceAt is the name of the space in a directory; "" if there is none.
-func (s *Store) spaceAt(dir, kind, id string) (string, error) {
-	path := filepath.Join(s.dir, dir, id)
-	segments, err := s.segments(path)
-	if err != nil || len(segments) == 0 {
-		return "", err
-	}
-	if part, ok := unescape(id); ok {
-		return kind + ":" + part, nil
-	}
-	head, err := s.readHead(path, segments[0])
-	if errors.Is(err, journal.ErrCorrupt) {
-		s.tell("%v: ignored, as nothing else says which space it is", err)
-		return "", nil
-	}
-	if err != nil || spaceDir(head.Space) != filepath.Join(dir, id) {
-		return "", err
-	}
-	return head.Space, nil
-}
-
-// noteFound makes the notes fit to the spaces that were found.
-func (s *Store) noteFound(found map[string]bool) error {
-	var changed []note
-	var gone []*space
-	s.mu.RLock()
-	s.notes.Scan(func(name string, n note) bool {
-		if !n.Gone && !n.Began && !found[name] {
-			changed = append(changed, note{Space: name, Era: n.Era + 1, Gone: true})
-			if sp := s.spaces[name]; sp != nil {
-				gone = append(gone, sp)
-			}
-		}
-		if !n.Gone {
-			delete(found, name)
-		}
-		return true
-	})
-	for name, there := range found {
-		if there {
-			n, _ := s.notes.Get(name)
-			changed = append(changed, note{Space: name, Era: n.Era + 1})
-		}
-	}
-	s.mu.RUnlock()
-	if len(changed) == 0 {
-		return nil
-	}
-	for _, n := range changed {
-		if n.Gone {
-			s.tell("space %s was removed by hand", n.Space)
-		}
-	}
-	return s.tellOthers(func() []note {
-		for _, sp := range gone {
-			s.forget(sp)
-		}
-		return changed
-	})
 }

@@ -326,23 +326,6 @@ func (s *Store) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, er
 	return names, nil
 }
 
-// finishBegun looks which spaces are there of those that a process announced and
-// then could not say more about.
-func (s *Store) finishBegun(ctx context.Context) error {
-	s.mu.RLock()
-	none := len(s.begun) == 0
-	s.mu.RUnlock()
-	if none {
-		return nil
-	}
-	unlock, err := s.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return s.explain(s.settleBegun())
-}
-
 func (n *note) dueBy(q journal.SpacesQuery) bool {
 	return n.Last.IsZero() || !n.Due.IsZero() && !n.Due.After(q.DueBy)
 }

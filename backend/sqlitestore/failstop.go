@@ -10,7 +10,7 @@ import (
 
 // failStop is a VFS that stops its Store when the disk fails: when a write fails for
 // another reason than lack of space, when a sync fails for any, or when a file cannot
-// be deleted for an I/O error. From then on it only unlocks and closes, so that SQLite
+// be deleted for an I/O error. From then on it changes nothing any more, so that SQLite
 // neither copies nor removes a log that the file may depend on. Reads that fail stop
 // nothing: SQLite gives the transaction up.
 type failStop struct {
@@ -58,13 +58,6 @@ func (f failStop) Delete(name string, syncDir bool) error {
 type failStopFile struct {
 	vfs.File
 	disk failStop
-}
-
-func (f *failStopFile) ReadAt(p []byte, off int64) (int, error) {
-	if err := f.disk.stop.Err(); err != nil {
-		return 0, err
-	}
-	return f.File.ReadAt(p, off)
 }
 
 func (f *failStopFile) WriteAt(p []byte, off int64) (int, error) {
