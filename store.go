@@ -96,6 +96,9 @@ func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error)
 		ahead:       ahead{by: make(map[string]time.Duration)},
 		beats:       beats{strange: make(map[recordName]sight)},
 	}
+	s.over = background.Done()
+	s.fanout = fanout.New(s.source(), o.RingBytes, s.log)
+	s.exchange = broadcast.New(s.over, checkBroadcast, s.fanout.Broadcast, s.log)
 	if err := s.catchUpClock(ctx); err != nil {
 		stop()
 		return nil, errors.Join(err, b.Close())
