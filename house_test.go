@@ -42,6 +42,7 @@ var rooms = []string{"internal/groupcommit", "internal/fanout", "internal/broadc
 
 // exceptions are the imports beside those rules: package → imported packages.
 var exceptions = map[string][]string{
+	"journal/problem":     {"journal"},                            // what its errors are called outside
 	"backend":             {"backend/*"},                          // Open maps a DSN to a constructor
 	"backend/backendtest": {"backend/memstore"},                   // the reference
 	"api/wire":            {"backend/remote"},                     // the server half of its protocol

@@ -11,6 +11,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,7 +46,7 @@ func TestATokenIsAcceptedUntilItIsRevoked(t *testing.T) {
 	if err := auth.Revoke(t.Context(), store, tok.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := check.Authenticate(t.Context(), secret); !errors.Is(err, auth.ErrUnauthorized) {
+	if _, err := check.Authenticate(t.Context(), secret); !errors.Is(err, problem.ErrUnauthorized) {
 		t.Errorf("after Revoke: %v, want ErrUnauthorized", err)
 	}
 	if err := auth.Revoke(t.Context(), store, tok.ID); !errors.Is(err, thole.ErrNotFound) {
@@ -98,7 +99,7 @@ func TestAnExpiredTokenIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	now = now.Add(time.Hour)
-	if _, err := check.Authenticate(t.Context(), secret); !errors.Is(err, auth.ErrUnauthorized) {
+	if _, err := check.Authenticate(t.Context(), secret); !errors.Is(err, problem.ErrUnauthorized) {
 		t.Errorf("after an hour: %v, want ErrUnauthorized", err)
 	}
 }
@@ -111,7 +112,7 @@ func TestWrongSecretsAreUnauthorized(t *testing.T) {
 	}
 	other := strings.Repeat("A", len(secret)-len(tok.ID)-1)
 	for _, bad := range []string{"", ".", "x", tok.ID, tok.ID + ".", tok.ID + "." + other, secret + "A", "tok_../x." + other, "tok_00000000000000000000000000000000." + other} {
-		if _, err := auth.NewTokens(store).Authenticate(t.Context(), bad); !errors.Is(err, auth.ErrUnauthorized) {
+		if _, err := auth.NewTokens(store).Authenticate(t.Context(), bad); !errors.Is(err, problem.ErrUnauthorized) {
 			t.Errorf("%q: %v, want ErrUnauthorized", bad, err)
 		}
 	}

@@ -13,11 +13,8 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal/problem"
 )
-
-// ErrUnauthorized is a missing, unknown, revoked or expired token. It never
-// says which.
-var ErrUnauthorized = errors.New("unauthorized")
 
 // Token is what is known of a token. The secret itself is shown once, by
 // [Create], and only its hash is kept.
@@ -151,13 +148,14 @@ func NewTokens(store *thole.Store) *Tokens {
 	return &Tokens{store: store}
 }
 
-// Authenticate returns the token of a secret, or ErrUnauthorized. The
+// Authenticate returns the token of a secret, or problem.ErrUnauthorized, which never
+// says whether it is missing, unknown, revoked or expired. The
 // comparison takes the same time for every wrong secret of one token.
 func (t *Tokens) Authenticate(ctx context.Context, secret string) (Token, error) {
 	id, encoded, _ := strings.Cut(secret, ".")
 	random, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil || len(random) != secretSize || thole.CheckID("tok", id) != nil {
-		return Token{}, ErrUnauthorized
+		return Token{}, problem.ErrUnauthorized
 	}
 	rec, err := global(t.store).Get(ctx, prefix+id)
 	if err != nil {
@@ -170,7 +168,7 @@ func (t *Tokens) Authenticate(ctx context.Context, secret string) (Token, error)
 		}
 	}
 	if subtle.ConstantTimeCompare([]byte(hash(random)), []byte(s.Hash)) != 1 {
-		return Token{}, ErrUnauthorized
+		return Token{}, problem.ErrUnauthorized
 	}
 	return s.Token, nil
 }

@@ -25,10 +25,11 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/metrics"
 	"github.com/thole-dev/thole/api/wire"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // Authenticator finds out who holds a secret: auth.Tokens, or another source of
-// identities. A secret it does not know is auth.ErrUnauthorized.
+// identities. A secret it does not know is problem.ErrUnauthorized.
 type Authenticator interface {
 	Authenticate(ctx context.Context, secret string) (auth.Token, error)
 }
@@ -162,7 +163,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if fault != nil {
 			a.log.Error("a handler panicked", "request", id, "panic", fault, "stack", string(debug.Stack()))
 			if rec.status == 0 {
-				a.problem(rec, r, id, fmt.Errorf("%w: panic", errInternal))
+				a.problem(rec, r, id, fmt.Errorf("%w: panic", problem.ErrInternal))
 			}
 		}
 		a.finished(rec, r, id, start)
@@ -194,7 +195,7 @@ func (a *API) enter(w http.ResponseWriter, r *http.Request) error {
 		return invalid("path", "is not UTF-8 or holds a control character")
 	}
 	if a.opts.Auth == nil && !loopback(r.Host) {
-		return fmt.Errorf("%w: without authentication only a loopback host is served, not %.80q", ErrForbidden, r.Host)
+		return fmt.Errorf("%w: without authentication only a loopback host is served, not %.80q", problem.ErrForbidden, r.Host)
 	}
 	origin := r.Header.Get("Origin")
 	trusted := slices.Contains(a.opts.Origins, origin)
@@ -216,7 +217,7 @@ func (a *API) enter(w http.ResponseWriter, r *http.Request) error {
 	// A page of another origin can send simple requests without asking first.
 	var guard http.CrossOriginProtection
 	if err := guard.Check(r); err != nil && !trusted {
-		return fmt.Errorf("%w: a web page of another origin; allow it with --cors-origin", ErrForbidden)
+		return fmt.Errorf("%w: a web page of another origin; allow it with --cors-origin", problem.ErrForbidden)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // dial opens the server as a backend.
@@ -134,7 +135,7 @@ func TestAStoreOnAServerNeedsAdminGrants(t *testing.T) {
 		}
 		check := func(what string, may bool, err error) {
 			t.Helper()
-			if may && err != nil || !may && !errors.Is(err, remote.ErrForbidden) {
+			if may && err != nil || !may && !errors.Is(err, problem.ErrForbidden) {
 				t.Errorf("%+v: %s: got %v; may: %v", tt.grant, what, err, may)
 			}
 		}
@@ -189,7 +190,7 @@ func TestWhatCannotBeUsedAsAStoreIsSaidSo(t *testing.T) {
 		is   error
 		says string
 	}{
-		"no token":          {s, remote.ErrUnauthorized, "THOLE_TOKEN"},
+		"no token":          {s, problem.ErrUnauthorized, "THOLE_TOKEN"},
 		"a web page":        {answer(200, "text/html", "<html>"), errors.ErrUnsupported, "not a Thole server"},
 		"a page not found":  {answer(404, "text/html", "<html>"), errors.ErrUnsupported, "not a Thole server"},
 		"another API":       {answer(404, "application/json", `{"message":"no"}`), errors.ErrUnsupported, "not a Thole server"},
@@ -212,21 +213,6 @@ func TestWhatCannotBeUsedAsAStoreIsSaidSo(t *testing.T) {
 	}
 }
 
-func TestTheErrorsOfABackendAreThoseOfTheAPI(t *testing.T) {
-	border := map[string]error{"unauthorized": auth.ErrUnauthorized, "forbidden": rest.ErrForbidden, "rate_limited": rest.ErrRateLimited}
-	for _, k := range remote.Kinds() {
-		if got := border[k.Code]; got != nil {
-			if rest.Code(got) != k.Code {
-				t.Errorf("%s: the API says %s", k.Code, rest.Code(got))
-			}
-			continue
-		}
-		if rest.Code(k.Err) != k.Code || rest.Sentinel(k.Code) != k.Err {
-			t.Errorf("%s: the API has code %s for it, and error %v for the code", k.Code, rest.Code(k.Err), rest.Sentinel(k.Code))
-		}
-	}
-}
-
 func TestARateThatIsTooHighIsWaitedOut(t *testing.T) {
 	s := serve(t, &rest.Options{Rate: 5})
 	b, err := s.dial(nil)
@@ -244,8 +230,8 @@ func TestARateThatIsTooHighIsWaitedOut(t *testing.T) {
 			_, err = short.Heads(t.Context(), "user:1")
 		}
 	}
-	if !errors.Is(err, remote.ErrRateLimited) {
-		t.Errorf("without patience: got %v, want ErrRateLimited", err)
+	if !errors.Is(err, problem.ErrRateLimited) {
+		t.Errorf("without patience: got %v, want problem.ErrRateLimited", err)
 	}
 }
 

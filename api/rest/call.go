@@ -13,6 +13,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/journal/problem"
 	"github.com/thole-dev/thole/state/run"
 )
 
@@ -146,7 +147,7 @@ func (c *call) identify() error {
 func (c *call) authenticate(ctx context.Context) (auth.Token, error) {
 	scheme, secret, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return auth.Token{}, fmt.Errorf("%w: send a token as Authorization: Bearer …", auth.ErrUnauthorized)
+		return auth.Token{}, fmt.Errorf("%w: send a token as Authorization: Bearer …", problem.ErrUnauthorized)
 	}
 	return c.api.opts.Auth.Authenticate(ctx, strings.TrimSpace(secret))
 }
@@ -158,7 +159,7 @@ func (c *call) enter(name string) error {
 		return err
 	}
 	if scope.Narrowed && !c.op.scoped && !scope.Thread(c.r.PathValue("thread")) {
-		return fmt.Errorf("%w: the token is for other threads of %.80s", ErrForbidden, name)
+		return fmt.Errorf("%w: the token is for other threads of %.80s", problem.ErrForbidden, name)
 	}
 	c.scope = scope
 	c.space = c.handle(name)
@@ -175,14 +176,14 @@ func (c *call) handle(name string) *thole.Space {
 	return c.api.store.Space(name).As(c.actor).Because(cause(c.id, c.r.Header))
 }
 
-// allowed returns what the caller may see of a space, or ErrForbidden.
+// allowed returns what the caller may see of a space, or problem.ErrForbidden.
 func (c *call) allowed(space string, need auth.Access) (auth.Scope, error) {
 	if c.token == nil {
 		return auth.Scope{}, nil
 	}
 	scope, ok := auth.Allows(c.token.Grants, space, need)
 	if !ok {
-		return auth.Scope{}, fmt.Errorf("%w: no %s grant on %.80s", ErrForbidden, need, space)
+		return auth.Scope{}, fmt.Errorf("%w: no %s grant on %.80s", problem.ErrForbidden, need, space)
 	}
 	return scope, nil
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/internal/look"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 func eventOperations() []operation {
 	const one = "/v1/spaces/{space}/events"
 	trimmed := failure{journal.ErrTrimmed, "the position cannot be resumed; reason, oldest and last say why and what is kept"}
-	full := failure{ErrRateLimited, "the space has as many watchers as it may"}
+	full := failure{problem.ErrRateLimited, "the space has as many watchers as it may"}
 	return []operation{
 		{id: "listEvents", method: "GET", path: one, tag: "events", access: read, scoped: true,
 			summary: "Read the journal, or watch it with Accept: text/event-stream",
@@ -222,7 +223,7 @@ func (c *call) applicationEvent(path string, in NewEvent) (thole.Event, error) {
 		return thole.Event{}, invalid(path+"type", "%.80q has no dot; it is noun.verb", in.Type)
 	}
 	if isOwn(in.Type) && !c.isAdmin(c.space.Name()) {
-		return thole.Event{}, fmt.Errorf("%w: events such as %.80s are Thole's own", ErrForbidden, in.Type)
+		return thole.Event{}, fmt.Errorf("%w: events such as %.80s are Thole's own", problem.ErrForbidden, in.Type)
 	}
 	if in.Stream == "" {
 		in.Stream = "app/events"
@@ -254,7 +255,7 @@ func ownNouns() []string {
 func (c *call) ownGround(field, name string) error {
 	if thole.Reserved(name) {
 		if _, err := c.allowed("*", auth.Admin); err != nil {
-			return fmt.Errorf("%w: %s: %.80q is the kernel's, which takes an admin grant on *", ErrForbidden, field, name)
+			return fmt.Errorf("%w: %s: %.80q is the kernel's, which takes an admin grant on *", problem.ErrForbidden, field, name)
 		}
 		return nil
 	}
@@ -267,5 +268,5 @@ func (c *call) ownGround(field, name string) error {
 	if strings.HasPrefix(name, "app/") {
 		return nil
 	}
-	return fmt.Errorf("%w: %s: %.80q is not below app/, which takes an admin grant", ErrForbidden, field, name)
+	return fmt.Errorf("%w: %s: %.80q is not below app/, which takes an admin grant", problem.ErrForbidden, field, name)
 }

@@ -94,7 +94,7 @@ func TestConcurrentCommitsOnOneVersionHaveOneWinner(t *testing.T) {
 			defer mu.Unlock()
 			status[r.status]++
 			if r.status == 409 {
-				if p := r.problem(t); p.Code != "conflict" || p.Current == "" || p.Current == base.Position.String() {
+				if p := r.problem(t); p.Code != "conflict" || p.Current.IsZero() || p.Current == base.Position {
 					t.Errorf("conflict %+v does not say the current version", p)
 				}
 			}

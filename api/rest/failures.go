@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // failure says what an error means for one operation.
@@ -22,7 +22,7 @@ func (f failure) status() int {
 	if errors.As(f.err, &own) {
 		return own.status
 	}
-	return kindOf(f.err).status
+	return problem.KindOf(f.err).Status
 }
 
 // allFailures returns what may go wrong with an operation: what it lists, and what
@@ -39,8 +39,8 @@ func (op *operation) allFailures() []failure {
 	conditional := op.does.param("header", "If-Match") != nil
 	fence := op.does.param("header", "Thole-Fence") != nil
 	add(true, thole.ErrInvalid, "something in the request cannot be done or is not known here; field says what")
-	add(op.access != public, auth.ErrUnauthorized, "there is no token, or one that is not known")
-	add(op.access != public, ErrForbidden, "the token does not allow it")
+	add(op.access != public, problem.ErrUnauthorized, "there is no token, or one that is not known")
+	add(op.access != public, problem.ErrForbidden, "the token does not allow it")
 	add(thread, thole.ErrNotFound, "there is no such thread, or none for this caller")
 	add(space && op.mutates() || fence, thole.ErrFenced, "a lease of Thole-Fence has ended or has another holder")
 	add(conditional, &statusError{http.StatusPreconditionFailed, thole.ErrConflict}, "the precondition does not hold; current is the version that is there")
@@ -48,6 +48,6 @@ func (op *operation) allFailures() []failure {
 	add(body, &statusError{http.StatusRequestTimeout, thole.ErrInvalid}, "the body did not come in time")
 	add(body, &statusError{http.StatusUnsupportedMediaType, thole.ErrInvalid}, "the body is of another media type")
 	add(op.mutates(), &statusError{http.StatusUnprocessableEntity, thole.ErrInvalid}, "the Idempotency-Key was used for another request")
-	add(op.access != public, ErrRateLimited, "the caller makes more requests than it may; Retry-After says when to come back")
+	add(op.access != public, problem.ErrRateLimited, "the caller makes more requests than it may; Retry-After says when to come back")
 	return all
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
-	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // kernelNames are keys and streams that the server acts on by itself, or that
@@ -43,7 +43,7 @@ func TestOnlyAnAdminOfEverythingTouchesWhatIsTheKernels(t *testing.T) {
 		for _, space := range tt.spaces {
 			check := func(what string, got error) {
 				t.Helper()
-				if tt.may && got != nil || !tt.may && !errors.Is(got, remote.ErrForbidden) {
+				if tt.may && got != nil || !tt.may && !errors.Is(got, problem.ErrForbidden) {
 					t.Errorf("%+v: %s in %s: got %v; may: %t", tt.grant, what, space, got, tt.may)
 				}
 			}
@@ -81,11 +81,11 @@ func TestOnlyAnAdminOfEverythingTouchesWhatIsTheKernels(t *testing.T) {
 			Head:    thole.Head{Space: space, Oldest: at, Last: at, Epochs: []journal.Epoch{{Name: at.Epoch, First: 1, Last: 1}}},
 			Records: []thole.Record{{Key: "outbox/out_1", Value: value, Version: at, Updated: time.Now().UTC()}}, Done: true,
 		})
-		if tt.may && err != nil || !tt.may && !errors.Is(err, remote.ErrForbidden) {
+		if tt.may && err != nil || !tt.may && !errors.Is(err, problem.ErrForbidden) {
 			t.Errorf("%+v: an import with an intent: got %v; may: %t", tt.grant, err, tt.may)
 		}
 		if !tt.may && tt.grant.Space == "global" {
-			if err := b.Purge(t.Context(), "global", thole.Purge{All: true}); !errors.Is(err, remote.ErrForbidden) {
+			if err := b.Purge(t.Context(), "global", thole.Purge{All: true}); !errors.Is(err, problem.ErrForbidden) {
 				t.Errorf("an admin of global removes all tokens: got %v", err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/thole-dev/thole/journal/problem"
 	"golang.org/x/time/rate"
 )
 
@@ -24,7 +25,7 @@ func newLimiter(perSecond int) *limiter {
 	return &limiter{rate: perSecond, m: make(map[string]*rate.Limiter)}
 }
 
-// allow counts a request of caller, or is ErrRateLimited.
+// allow counts a request of caller, or is problem.ErrRateLimited.
 func (l *limiter) allow(caller string) error {
 	if l.rate <= 0 {
 		return nil
@@ -40,7 +41,7 @@ func (l *limiter) allow(caller string) error {
 	}
 	l.mu.Unlock()
 	if !lim.Allow() {
-		return fmt.Errorf("%w: more than %d requests a second", ErrRateLimited, l.rate)
+		return fmt.Errorf("%w: more than %d requests a second", problem.ErrRateLimited, l.rate)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/shape"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // object is an OpenAPI 3.1 document, or a part of one.
@@ -75,7 +76,7 @@ func (a *API) OpenAPI() ([]byte, error) {
 	for _, t := range tags() {
 		groups = append(groups, object{"name": t.name, "description": t.about})
 	}
-	problem := g.given(reflect.TypeFor[Problem]())
+	problem := g.given(reflect.TypeFor[problem.Problem]())
 	doc := object{
 		"openapi": "3.1.0",
 		"info": object{
@@ -236,7 +237,7 @@ func (g *generator) failures(op *operation, all object) {
 		var about []string
 		var codes []any
 		for _, f := range failures {
-			code := kindOf(f.err).code
+			code := problem.Code(f.err)
 			about = append(about, "`"+code+"`: "+f.when)
 			if !slices.Contains(codes, any(code)) {
 				codes = append(codes, code)
@@ -245,7 +246,7 @@ func (g *generator) failures(op *operation, all object) {
 		all[strconv.Itoa(status)] = object{
 			"description": strings.Join(about, ". "),
 			"content": object{"application/problem+json": object{"schema": object{"allOf": []any{
-				g.given(reflect.TypeFor[Problem]()),
+				g.given(reflect.TypeFor[problem.Problem]()),
 				object{"type": "object", "properties": object{"code": object{"enum": codes}}},
 			}}}},
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // operators are what operators and load balancers ask a process for, by the
@@ -75,8 +75,8 @@ func (a *API) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	if a.opts.Auth != nil {
 		_, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if _, err := a.opts.Auth.Authenticate(r.Context(), strings.TrimSpace(secret)); err != nil {
-			if kindOf(err).code == "internal" {
-				err = auth.ErrUnauthorized
+			if problem.Code(err) == "internal" {
+				err = problem.ErrUnauthorized
 			}
 			a.problem(w, r, w.Header().Get("X-Request-Id"), err)
 			return

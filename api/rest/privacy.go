@@ -11,6 +11,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/journal/problem"
 	"github.com/thole-dev/thole/state/decision"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
@@ -124,14 +125,14 @@ func (c *call) enterThread() error {
 // the grant and the thread's privacy.
 func (c *call) mayEnter(id string) error {
 	if !c.scope.Thread(id) {
-		return fmt.Errorf("%w: the token is for other threads", ErrForbidden)
+		return fmt.Errorf("%w: the token is for other threads", problem.ErrForbidden)
 	}
 	if err := thole.CheckID("thrd", id); err != nil {
 		return err
 	}
 	switch hidden := c.private().hidesThread(id); {
 	case hidden && c.worksIn(id): // it knows the thread
-		return fmt.Errorf("%w: this is for the owner of thread %s and for admins", ErrForbidden, id)
+		return fmt.Errorf("%w: this is for the owner of thread %s and for admins", problem.ErrForbidden, id)
 	case hidden:
 		return absent("thread", id)
 	}

@@ -5,99 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/journal/problem"
 	"github.com/thole-dev/thole/state/file"
 	"github.com/thole-dev/thole/state/lock"
 )
-
-// Errors that exist only at the border.
-var (
-	ErrForbidden   = errors.New("forbidden")    // a valid token without the grant
-	ErrRateLimited = errors.New("rate limited") // try again later
-	errInternal    = errors.New("internal")     // anything that is none of the others
-)
-
-// kind is one row of the error table.
-type kind struct {
-	err    error
-	status int
-	code   string
-}
-
-// kinds maps each error to one status and one stable code, and a code back to
-// the first error that has it. Two statuses depend on the request, not the
-// error: see [call.conditional] and [thole.ReusedKeyError].
-func kinds() []kind {
-	return []kind{
-		{thole.ErrNotFound, http.StatusNotFound, "not_found"},
-		{thole.ErrExists, http.StatusConflict, "exists"},
-		{thole.ErrConflict, http.StatusConflict, "conflict"},
-		{thole.ErrInvalid, http.StatusBadRequest, "invalid"},
-		{thole.ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
-		{thole.ErrTrimmed, http.StatusGone, "trimmed"},
-		{thole.ErrFenced, http.StatusConflict, "fenced"},
-		{thole.ErrDeadlock, http.StatusConflict, "deadlock"},
-		{thole.ErrCancelled, http.StatusConflict, "cancelled"},
-		{thole.ErrCorrupt, http.StatusInternalServerError, "corrupt"},
-		{thole.ErrClosed, http.StatusServiceUnavailable, "closed"},
-		{thole.ErrUnavailable, http.StatusServiceUnavailable, "unavailable"},
-		{context.Canceled, http.StatusServiceUnavailable, "closed"}, // by the server: a client that went away gets no answer
-		{context.DeadlineExceeded, http.StatusServiceUnavailable, "closed"},
-		{thole.ErrFull, http.StatusInsufficientStorage, "full"},
-		{auth.ErrUnauthorized, http.StatusUnauthorized, "unauthorized"},
-		{ErrForbidden, http.StatusForbidden, "forbidden"},
-		{ErrRateLimited, http.StatusTooManyRequests, "rate_limited"},
-		{errors.ErrUnsupported, http.StatusNotImplemented, "unsupported"},
-		{errInternal, http.StatusInternalServerError, "internal"},
-	}
-}
-
-// Code returns the stable code of err: what a problem says in its "code".
-func Code(err error) string { return kindOf(err).code }
-
-// Sentinel returns the error that a problem's code stands for, so that
-// errors.Is works across HTTP. An unknown code is nil.
-func Sentinel(code string) error {
-	for _, k := range kinds() {
-		if k.code == code {
-			return k.err
-		}
-	}
-	return nil
-}
-
-func kindOf(err error) kind {
-	all := kinds()
-	for _, k := range all {
-		if errors.Is(err, k.err) {
-			return k
-		}
-	}
-	return all[len(all)-1]
-}
-
-// Problem is the body of every error, application/problem+json (RFC 9457).
-type Problem struct {
-	Type      string `json:"type"`
-	Title     string `json:"title"`
-	Status    int    `json:"status"`
-	Detail    string `json:"detail,omitempty"`
-	Code      string `json:"code" doc:"Stable; what a program decides on"`
-	RequestID string `json:"request_id,omitempty"`
-
-	Field   string      `json:"field,omitempty" doc:"invalid: the part of the request that is wrong"`
-	Current string      `json:"current,omitempty" doc:"conflict: the version that is there; empty when there is none"`
-	Holder  string      `json:"holder,omitempty" doc:"conflict over a lock: who has it"`
-	Hash    string      `json:"hash,omitempty" doc:"conflict over a file: of what it is now"`
-	Cycle   []lock.Wait `json:"cycle,omitempty" doc:"deadlock: who waits for what"`
-	Reason  string      `json:"reason,omitempty" doc:"trimmed: why the state is to be read anew"`
-	Oldest  string      `json:"oldest,omitempty" doc:"trimmed: the first position that is kept"`
-	Last    string      `json:"last,omitempty" doc:"trimmed: the newest position"`
-}
 
 // statusError overrides the status that the table gives an error.
 type statusError struct {
@@ -119,12 +33,9 @@ func invalid(field, format string, args ...any) error {
 }
 
 // problemOf describes err to the client, whom mask keeps from what it may not know.
-func problemOf(err error, mask func(string) string) Problem {
-	k := kindOf(err)
-	p := Problem{Status: k.status, Code: k.code, Detail: err.Error()}
+func problemOf(err error, mask func(string) string) problem.Problem {
+	p := problem.Of(err)
 	var (
-		conflict *thole.ConflictError
-		trimmed  *thole.TrimmedError
 		reused   *thole.ReusedKeyError
 		field    *fieldError
 		stale    *file.StaleError
@@ -132,23 +43,19 @@ func problemOf(err error, mask func(string) string) Problem {
 		deadlock *lock.DeadlockError
 		status   *statusError
 	)
-	if errors.As(err, &conflict) {
-		p.Current = conflict.Actual.String()
-	}
-	if errors.As(err, &trimmed) {
-		p.Reason, p.Oldest, p.Last = trimmed.Reason, trimmed.Oldest.String(), trimmed.Last.String()
-	}
 	if errors.As(err, &field) {
 		p.Field = field.field
 	}
 	if errors.As(err, &stale) {
-		p.Current, p.Hash = stale.Now.Version.String(), stale.Now.Hash
+		p.Current, p.Hash = stale.Now.Version, stale.Now.Hash
 	}
 	if errors.As(err, &held) {
 		p.Holder = held.Owner
 	}
 	if errors.As(err, &deadlock) {
-		p.Cycle = deadlock.Cycle
+		for _, w := range deadlock.Cycle {
+			p.Cycle = append(p.Cycle, problem.Wait{Owner: mask(w.Owner), Lock: mask(w.Lock)})
+		}
 	}
 	if errors.As(err, &reused) {
 		p.Status = http.StatusUnprocessableEntity
@@ -156,22 +63,17 @@ func problemOf(err error, mask func(string) string) Problem {
 	if errors.As(err, &status) {
 		p.Status = status.status
 	}
-	if k.err == errInternal {
+	switch p.Code {
+	case "internal":
 		p.Detail = "something went wrong here; the server's log has it under the request id"
-	}
-	if k.err == thole.ErrUnavailable {
+	case "unavailable":
 		p.Detail = "the store cannot be reached now; a change may have happened: send it again under the same Idempotency-Key"
-	}
-	if k.err == thole.ErrFull {
+	case "full":
 		p.Detail = "no space is left where the store is; nothing was lost, try again when there is some" // where that is is in the log
 	}
 	p.Detail = brief(mask(p.Detail)) // a cut must not leave half an id
 	p.Holder = mask(p.Holder)
-	p.Cycle = slices.Clone(p.Cycle)
-	for i, w := range p.Cycle {
-		p.Cycle[i] = lock.Wait{Owner: mask(w.Owner), Lock: mask(w.Lock)}
-	}
-	p.Type, p.Title = "urn:thole:problem:"+p.Code, http.StatusText(p.Status)
+	p.Title = http.StatusText(p.Status)
 	return p
 }
 
@@ -214,8 +116,8 @@ func (a *API) maskedProblem(w http.ResponseWriter, r *http.Request, id string, e
 	if p.Status == http.StatusInternalServerError || p.Code == "unavailable" {
 		a.log.Error("request failed", "request", id, "method", r.Method, "route", r.Pattern, "error", err)
 	}
-	if p.Current != "" && p.Status == http.StatusPreconditionFailed {
-		h.Set("ETag", etag(p.Current))
+	if !p.Current.IsZero() && p.Status == http.StatusPreconditionFailed {
+		h.Set("ETag", etag(p.Current.String()))
 	}
 	switch p.Status {
 	case http.StatusUnauthorized:

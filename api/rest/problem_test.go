@@ -19,35 +19,6 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-func TestEverySentinelHasACodeAndEveryCodeItsSentinel(t *testing.T) {
-	codes := map[string]error{
-		"not_found": thole.ErrNotFound, "exists": thole.ErrExists, "conflict": thole.ErrConflict,
-		"invalid": thole.ErrInvalid, "too_large": thole.ErrTooLarge, "trimmed": thole.ErrTrimmed,
-		"fenced": thole.ErrFenced, "deadlock": thole.ErrDeadlock, "cancelled": thole.ErrCancelled,
-		"corrupt": thole.ErrCorrupt, "closed": thole.ErrClosed, "full": thole.ErrFull, "unavailable": thole.ErrUnavailable, "unsupported": errors.ErrUnsupported,
-		"unauthorized": auth.ErrUnauthorized, "forbidden": rest.ErrForbidden, "rate_limited": rest.ErrRateLimited,
-	}
-	for code, err := range codes {
-		if got := rest.Code(fmt.Errorf("put x: %w", err)); got != code {
-			t.Errorf("Code(%v) = %s, want %s", err, got, code)
-		}
-		if got := rest.Sentinel(code); !errors.Is(got, err) {
-			t.Errorf("Sentinel(%s) = %v, want %v", code, got, err)
-		}
-	}
-	if got := rest.Code(io.ErrUnexpectedEOF); got != "internal" {
-		t.Errorf("Code of an unknown error = %s, want internal", got)
-	}
-	if got := rest.Sentinel("no such code"); got != nil {
-		t.Errorf("Sentinel of an unknown code = %v, want nil", got)
-	}
-	for _, err := range []error{&thole.ConflictError{}, &thole.TrimmedError{}, &thole.ReusedKeyError{}} {
-		if rest.Code(err) == "internal" {
-			t.Errorf("%T has no code", err)
-		}
-	}
-}
-
 func TestBadInputIsAClearProblem(t *testing.T) {
 	s := serve(t, &rest.Options{MaxBody: 2 << 20})
 	const events, commits = "/v1/spaces/project:a/events", "/v1/spaces/project:a/commits"

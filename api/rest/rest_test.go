@@ -18,6 +18,7 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -148,9 +149,9 @@ func (s *server) want(status int, out any, method, path string, body any, header
 }
 
 // problem reads an answer that must be one.
-func (r reply) problem(t *testing.T) rest.Problem {
+func (r reply) problem(t *testing.T) problem.Problem {
 	t.Helper()
-	var p rest.Problem
+	var p problem.Problem
 	if ct := r.header.Get("Content-Type"); ct != "application/problem+json" {
 		t.Errorf("Content-Type = %q, want application/problem+json (%d %s)", ct, r.status, r.body)
 	}
@@ -164,7 +165,7 @@ func (r reply) problem(t *testing.T) rest.Problem {
 }
 
 // refuse sends a request that must get a problem with this status and code.
-func (s *server) refuse(status int, code, method, path string, body any, headers ...string) rest.Problem {
+func (s *server) refuse(status int, code, method, path string, body any, headers ...string) problem.Problem {
 	s.t.Helper()
 	r := s.do(method, path, body, headers...)
 	p := r.problem(s.t)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // A request that lasts, such as an event stream or a wait for a lock, ends with the
@@ -84,7 +85,7 @@ func (a *API) watchTokens() {
 }
 
 // whileKnown returns a context that also ends, with the cause
-// auth.ErrUnauthorized, once the caller's token is revoked or has expired. The
+// problem.ErrUnauthorized, once the caller's token is revoked or has expired. The
 // caller calls stop.
 func (c *call) whileKnown(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -92,7 +93,7 @@ func (c *call) whileKnown(ctx context.Context) (_ context.Context, stop context.
 		return ctx, func() { cancel(nil) }
 	}
 	look := func() {
-		if _, err := c.authenticate(ctx); errors.Is(err, auth.ErrUnauthorized) {
+		if _, err := c.authenticate(ctx); errors.Is(err, problem.ErrUnauthorized) {
 			cancel(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/journal/problem"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -127,7 +128,7 @@ func (in *startRunIn) start(c *call) (*run.Run, error) {
 		return nil, err
 	}
 	if req.Parent == "" && c.private().isHidden(in.Thread) {
-		return nil, fmt.Errorf("%w: the worker of a run starts runs below it only; name it as parent", ErrForbidden)
+		return nil, fmt.Errorf("%w: the worker of a run starts runs below it only; name it as parent", problem.ErrForbidden)
 	}
 	if req.Parent != "" {
 		if err := c.mayName(req.Parent); err != nil {
@@ -256,7 +257,7 @@ func (c *call) disconnected(r *run.Run) {
 	ctx, cancel := context.WithTimeout(thole.WithoutIdempotencyKey(context.WithoutCancel(c.ctx)), 10*time.Second)
 	defer cancel()
 	_, err := c.runs().Cancel(ctx, r.ID, run.ByDisconnect)
-	if code := Code(err); err != nil && code != "conflict" && code != "not_found" { // it has ended
+	if code := problem.Code(err); err != nil && code != "conflict" && code != "not_found" { // it has ended
 		c.api.log.Error("could not cancel a run whose client went away", "run", r.ID, "error", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 func spaceOperations() []operation {
@@ -104,7 +105,7 @@ func (c *call) named() (names []string, all bool) {
 
 func deleteSpace(c *call, _ none) (none, error) {
 	if c.space.Name() == "global" {
-		return none{}, fmt.Errorf("%w: global holds the tokens and is not deleted from outside", ErrForbidden)
+		return none{}, fmt.Errorf("%w: global holds the tokens and is not deleted from outside", problem.ErrForbidden)
 	}
 	// A client that goes away must not stop it half-way.
 	return none{}, c.space.Purge(context.WithoutCancel(c.ctx), thole.Purge{All: true})

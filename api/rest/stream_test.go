@@ -234,7 +234,7 @@ func TestACursorThatIsGoneIsAProblemBeforeTheStream(t *testing.T) {
 	other.Epoch = "0009deadbeef"
 	for name, cursor := range map[string]thole.Position{"beyond": beyond, "other epoch": other} {
 		p := s.refuse(410, "trimmed", "GET", "/v1/spaces/project:a/events?after="+cursor.String(), nil, "Accept", "text/event-stream")
-		if p.Reason == "" || p.Last != last.String() {
+		if p.Reason == "" || p.Last != last {
 			t.Errorf("%s: problem has no reason or last: %+v", name, p)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal/problem"
 	"github.com/thole-dev/thole/state/thread"
 )
 
@@ -88,7 +89,7 @@ func (c *call) below(parent string, o *thread.CreateOptions) error {
 	b := thread.Below(p)
 	switch {
 	case !c.private().mayKnow(b.Visibility, b.Owner) && !c.worksIn(parent):
-		return fmt.Errorf("%w: a sub-agent's thread is made by the owner of the parent, an admin, or under the fence of a run in the parent with a work grant", ErrForbidden)
+		return fmt.Errorf("%w: a sub-agent's thread is made by the owner of the parent, an admin, or under the fence of a run in the parent with a work grant", problem.ErrForbidden)
 	case o.Visibility != "" && o.Visibility != b.Visibility:
 		return invalid("/visibility", "%.40q is not for a sub-agent's thread, which begins as private", o.Visibility)
 	}
@@ -133,7 +134,7 @@ func updateThread(c *call, in updateThreadIn) (*thread.Thread, error) {
 			return nil, err
 		}
 		if t.Owner == "" || t.Owner != c.actor {
-			return nil, fmt.Errorf("%w: who sees a thread is for its owner and admins to say", ErrForbidden)
+			return nil, fmt.Errorf("%w: who sees a thread is for its owner and admins to say", problem.ErrForbidden)
 		}
 	}
 	return ts.Patch(c.ctx, in.Thread, in.Body, &thread.PatchOptions{IfMatch: in.IfMatch.at})

@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/thole-dev/thole"
@@ -30,23 +28,4 @@ func FuzzTokensFromOutside(f *testing.F) {
 			t.Errorf("parseEntityTag(%q) = %v", s, err)
 		}
 	})
-}
-
-func TestEveryCodeHasOneStatus(t *testing.T) {
-	statuses := map[string]int{}
-	for _, k := range kinds() {
-		p := problemOf(fmt.Errorf("x: %w", k.err), asItIs)
-		if p.Code != k.code || p.Status != k.status {
-			t.Errorf("%v is %d %s, want %d %s as in the table", k.err, p.Status, p.Code, k.status, k.code)
-		}
-		if had, ok := statuses[p.Code]; ok && had != p.Status {
-			t.Errorf("%s is %d and %d", p.Code, had, p.Status)
-		}
-		statuses[p.Code] = p.Status
-	}
-	for err, want := range map[error]int{context.Canceled: 503, context.DeadlineExceeded: 503, thole.ErrCancelled: 409} {
-		if p := problemOf(err, asItIs); p.Status != want || statuses[p.Code] != want {
-			t.Errorf("%v is %d %s, want %d", err, p.Status, p.Code, want)
-		}
-	}
 }

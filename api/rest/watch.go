@@ -10,6 +10,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // maxWatched bounds how many spaces one connection may watch.
@@ -63,7 +64,7 @@ func visible(scope auth.Scope, streams []string) ([]string, error) {
 	}
 	for _, s := range streams {
 		if !shows(scope.Streams(), s) {
-			return nil, fmt.Errorf("%w: the token does not show the stream %.80s", ErrForbidden, s)
+			return nil, fmt.Errorf("%w: the token does not show the stream %.80s", problem.ErrForbidden, s)
 		}
 	}
 	return streams, nil
@@ -116,7 +117,7 @@ func (in *resuming) watch(c *call, streams []string) error {
 // attachTo begins to watch a space, if there is room for another watcher.
 func (c *call) attachTo(sp *thole.Space, opts *thole.WatchOptions) (*thole.Watch, error) {
 	if limit := c.api.opts.MaxWatchers; limit > 0 && sp.Watchers() >= limit {
-		return nil, fmt.Errorf("%w: %.80s has %d watchers, as many as may be", ErrRateLimited, sp.Name(), limit)
+		return nil, fmt.Errorf("%w: %.80s has %d watchers, as many as may be", problem.ErrRateLimited, sp.Name(), limit)
 	}
 	return sp.Watch(c.ctx, opts)
 }

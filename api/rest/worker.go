@@ -10,6 +10,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/journal/problem"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -72,7 +73,7 @@ func claimRun(c *call, body claimRunIn) (ClaimedRun, error) {
 	for _, name := range in.Spaces {
 		scope, err := c.allowed(name, auth.Write)
 		if err == nil && scope.Narrowed {
-			err = fmt.Errorf("%w: the token is for some threads of %.80s only", ErrForbidden, name)
+			err = fmt.Errorf("%w: the token is for some threads of %.80s only", problem.ErrForbidden, name)
 		}
 		if err != nil {
 			return nothing, err

@@ -12,6 +12,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // Operation is one of the calls that a Server answers.
@@ -161,7 +162,7 @@ func (s *Server) commit(ctx context.Context, r *remote.Request) (*remote.Answer,
 		case failed == nil:
 		case !r.Partial: // the client would take it for success
 			return nil, fmt.Errorf("%w: %s does not take commits: %v", journal.ErrUnavailable, space, failed)
-		case remote.ProblemOf(failed).Status >= http.StatusInternalServerError: // who can help reads the log here
+		case problem.Of(failed).Status >= http.StatusInternalServerError: // who can help reads the log here
 			s.opts.Logger.Error("a commit of another store failed", "space", space, "error", failed)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend/remote"
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // Options tune a Server. The zero value is the default.
@@ -127,7 +128,7 @@ func (e *ElsewhereError) Unwrap() error { return journal.ErrConflict }
 
 // writeProblem answers with err where no REST API does.
 func writeProblem(w http.ResponseWriter, err error) {
-	p := remote.ProblemOf(err)
+	p := problem.Of(err)
 	if isElsewhere(err) {
 		p.Status = http.StatusMisdirectedRequest
 	}

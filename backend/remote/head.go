@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // The heads of messages: the root package's types, with the lengths of values
@@ -67,7 +68,7 @@ type result struct {
 	First    journal.Position `json:"first,omitzero"`
 	Last     journal.Position `json:"last,omitzero"`
 	Conflict *conflict        `json:"conflict,omitempty"`
-	Error    *Problem         `json:"error,omitempty"`
+	Error    *problem.Problem `json:"error,omitempty"`
 }
 
 type conflict struct {

@@ -80,7 +80,7 @@ func DecodeAnswer(data []byte) (*Answer, error) {
 	}
 	a := &Answer{
 		Results: convert(h.Results, func(r result) journal.Result {
-			return journal.Result{First: r.First, Last: r.Last, Conflict: (*journal.ConflictError)(r.Conflict), Err: r.Error.err()}
+			return journal.Result{First: r.First, Last: r.Last, Conflict: (*journal.ConflictError)(r.Conflict), Err: errorOf(r.Error)}
 		}),
 		Records: convert(h.Records, r.record),
 		Page:    journal.Page{Events: convert(h.Page.Events, r.event), Next: h.Page.Next},

@@ -63,7 +63,7 @@ type Backend struct {
 
 // Open asks the server at rawURL ("http://HOST:PORT" or "https://…") who it is
 // and returns a Backend on it. A nil opts means the defaults. Errors: ErrInvalid
-// for another URL, [ErrUnauthorized] for a token that is not accepted,
+// for another URL, [problem.ErrUnauthorized] for a token that is not accepted,
 // journal.ErrUnavailable for a server that does not answer, errors.ErrUnsupported
 // for one that is no Thole or one of another version.
 func Open(ctx context.Context, rawURL string, opts *Options) (*Backend, error) {

@@ -17,7 +17,7 @@ const stall = 45 * time.Second
 
 // hints reads a stream of hints that it opens again when
 // it breaks; since something may have been missed, the server hints at "" first.
-// Errors: ErrUnauthorized, ErrForbidden, and ErrClosed when the Backend is closed
+// Errors: problem.ErrUnauthorized, problem.ErrForbidden, and ErrClosed when the Backend is closed
 // first.
 func (b *Backend) hints(ctx context.Context, wake func(space string)) error {
 	return b.follow(ctx, "/watch", func(event string, data []byte) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/api/rest"
+	"github.com/thole-dev/thole/journal/problem"
 )
 
 // tail is a watch from outside: over HTTP with --server, else on the store.
@@ -157,7 +157,7 @@ func (t *tail) stream(ctx context.Context, space string) (connected bool, err er
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-		var p rest.Problem
+		var p problem.Problem
 		if json.Unmarshal(text, &p) == nil && p.Detail != "" {
 			text = []byte(p.Detail)
 		}
