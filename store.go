@@ -104,7 +104,7 @@ func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error)
 		return nil, errors.Join(err, b.Close())
 	}
 	s.commits = groupcommit.New(b, s.written, s.fanout.BatchEnded)
-	s.tasks.Go(func() { s.commits.Run() })
+	s.commits.Start(&s.tasks)
 	s.tasks.Go(func() { s.poll(background) })
 	can := b.Capabilities()
 	if can.Hints != nil {

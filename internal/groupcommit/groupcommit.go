@@ -18,7 +18,7 @@ type Committer struct {
 	idle     sync.Pool // of *waiting, whose callers have their results
 }
 
-// New returns a Committer, which writes once [Committer.Run] is called.
+// New returns a Committer, which writes once [Committer.Start] is called.
 //
 // Before the callers of a batch hear of it, written is called with its commits and
 // results, which are durable, or an error, after which it is unknown what was applied;
@@ -121,16 +121,15 @@ func (c *Committer) Shard(space string) int { return c.shard(space) }
 // already and not yet be known here; 0: there is none.
 func (c *Committer) Busy(space string) uint64 { return c.batchers[c.shard(space)].busy.Load() }
 
-// Run writes until the Committer is closed and its queues are empty.
-func (c *Committer) Run() {
-	var all sync.WaitGroup
+// Start starts the writers as tasks. They end when the Committer is closed and its
+// queues are empty.
+func (c *Committer) Start(tasks *sync.WaitGroup) {
 	for _, b := range c.batchers {
-		all.Go(b.run)
+		tasks.Go(b.run)
 	}
-	all.Wait()
 }
 
-// Close ends Run once everything that is queued is written.
+// Close ends the writers once everything that is queued is written.
 func (c *Committer) Close() {
 	for _, b := range c.batchers {
 		b.close()
