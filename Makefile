@@ -17,7 +17,7 @@ test: install-tools ## Everything; installs what it needs
 	@$(MAKE) --no-print-directory walk
 
 install-tools:
-	@scripts/install.sh gcc libc6-dev procps curl jq git postgresql pgbouncer
+	@scripts/install.sh gcc libc6-dev procps curl jq git postgresql pgbouncer chromium
 
 check: ## gofmt, vet, staticcheck, tidy modules
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi

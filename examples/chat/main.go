@@ -97,7 +97,7 @@ func work(ctx context.Context, space *thole.Space) {
 			time.Sleep(time.Second)
 		}
 	}
-	ending, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ending, stop := context.WithTimeout(context.Background(), 3*time.Second)
 	defer stop()
 	group.Drain(ending) // what is at work may end, or is cancelled with cause shutdown
 	answers.Wait()

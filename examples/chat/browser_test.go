@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/thole-dev/thole/internal/effort"
+)
+
+// window is a window of a real browser on the page.
+type window struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+// browser starts Chromium with one window. A second one is another call of open.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-background-networking", true))...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	if err := chromedp.Run(ctx); err != nil {
+		t.Fatalf("start chromium: %v", err)
+	}
+	return ctx
+}
+
+func openWindow(t *testing.T, browser context.Context, url string) *window {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(browser)
+	t.Cleanup(cancel)
+	if err := chromedp.Run(ctx); err != nil { // the tab lives as long as this first context
+		t.Fatalf("open a window: %v", err)
+	}
+	w := &window{t, ctx}
+	w.do(chromedp.Navigate(url))
+	w.until(`document.body.dataset.connected === 'yes'`)
+	return w
+}
+
+func (w *window) do(actions ...chromedp.Action) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		w.t.Fatalf("browser: %v", err)
+	}
+}
+
+// until waits for a condition in the page.
+func (w *window) until(js string) {
+	w.t.Helper()
+	w.do(chromedp.Poll(js, nil, chromedp.WithPollingInterval(20*time.Millisecond)))
+}
+
+func (w *window) says(text string) {
+	w.t.Helper()
+	w.until(fmt.Sprintf(`document.querySelector('main').textContent.includes(%q)`, text))
+}
+
+func (w *window) ask(prompt string) {
+	w.t.Helper()
+	w.do(chromedp.SendKeys(`input[name=prompt]`, prompt+"\r"))
+}
+
+// lines are the paragraphs of the conversation.
+func (w *window) lines() []string {
+	w.t.Helper()
+	var lines []string
+	w.do(chromedp.Evaluate(`[...document.querySelectorAll('main p')].map(p => p.textContent)`, &lines))
+	return lines
+}
+
+func TestTwoWindowsShowOneConversation(t *testing.T) {
+	effort.AllOnly(t)
+	p := start(t, "127.0.0.1:0", filepath.Join(t.TempDir(), "chat.db"))
+	b := browser(t)
+	one := openWindow(t, b, "http://"+p.addr)
+	one.ask("roll")
+	one.says("You rolled")
+
+	var address string
+	one.do(chromedp.Location(&address))
+	two := openWindow(t, b, address)
+	two.says("You rolled")
+
+	one.ask("bet on red")
+	two.until(`!document.getElementById('approve').hidden`)
+	two.do(chromedp.Click("#approve"))
+	one.says("Done.")
+
+	two.ask("count")
+	one.says("tick tock tick")
+	one.do(chromedp.Click("#cancel"))
+	for _, w := range []*window{one, two} {
+		w.until(`document.getElementById('state').textContent === 'cancelled'`)
+	}
+	if first, second := one.lines(), two.lines(); !slices.Equal(first, second) || len(first) != 7 {
+		t.Errorf("the windows show %q and %q, want the same seven lines", first, second)
+	}
+}
+
+func TestABrowserResumesWhenTheServerComesBack(t *testing.T) {
+	effort.AllOnly(t)
+	path := filepath.Join(t.TempDir(), "chat.db")
+	p := start(t, "127.0.0.1:0", path)
+	w := openWindow(t, browser(t), "http://"+p.addr)
+	w.ask("hello")
+	w.says("You said: hello.")
+	w.ask("count")
+	w.says("tick tock tick")
+	p.stop()
+	start(t, p.addr, path)
+	w.until(`document.getElementById('state').textContent === 'cancelled'`) // by the shutdown, told when it came back
+	w.ask("goodbye")
+	w.says("You said: goodbye.")
+	w.until(`document.getElementById('state').textContent === 'succeeded'`)
+	lines := w.lines()
+	if len(lines) != 6 || strings.Count(strings.Join(lines, "\n"), "You said: hello.") != 1 {
+		t.Errorf("got %q, want each line once", lines)
+	}
+
+	w.do(chromedp.Reload())
+	w.says("You said: goodbye.")
+	w.until(`document.getElementById('state').textContent === 'succeeded'`)
+	if again := w.lines(); !slices.Equal(again, lines) {
+		t.Errorf("after a reload: got %q, want %q", again, lines)
+	}
+}
