@@ -19,6 +19,7 @@ import (
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/linear"
 	"github.com/thole-dev/thole/internal/pgtest"
 	"github.com/thole-dev/thole/journal"
@@ -262,7 +263,7 @@ func inMemory(t testing.TB, wrap func(journal.Backend) journal.Backend) []journa
 }
 
 func TestTheLibraryIsLinearizable(t *testing.T) {
-	t.Run("mem", func(t *testing.T) { loadLibrary(t, 20_000, inMemory(t, nil)...) })
+	t.Run("mem", func(t *testing.T) { loadLibrary(t, effort.Amount(5000, 20_000, 20_000), inMemory(t, nil)...) })
 	for name, dsn := range map[string]func(t *testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") },
 		"file":     func(t *testing.T) string { return "file:" + filepath.Join(t.TempDir(), "store") },
@@ -277,7 +278,7 @@ func TestTheLibraryIsLinearizable(t *testing.T) {
 				}
 				both = append(both, faulty{b, false})
 			}
-			loadLibrary(t, 4000, both...)
+			loadLibrary(t, effort.Amount(1000, 4000, 4000), both...)
 		})
 	}
 }

@@ -33,7 +33,10 @@ export function Button({ label, onClick = () => {} }) {
 func TestDevPlaysTheSampleOnEveryStore(t *testing.T) {
 	effort.Program(t, "curl") // for turns.sh
 	sqlite := func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") }
-	postgres := func(t *testing.T) string { return pgtest.Start(t).Database(t) }
+	postgres := func(t *testing.T) string {
+		effort.SlowUnderRace(t)
+		return pgtest.Start(t).Database(t)
+	}
 	over := func(dsn func(*testing.T) string) func(*testing.T) string {
 		return func(t *testing.T) string { return servertest.Start(t, servertest.Setup{Store: dsn(t)}).URL }
 	}
