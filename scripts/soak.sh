@@ -18,7 +18,7 @@ row() { printf '%-14s %-56s %-13s %-8s %-7s %s\n' "$@"; }
 # counts prints what tests of a log counted.
 counts() {
 	sed -nE -e 's/^ *[a-z_]+\.go:[0-9]+: (.*(schedules|lives|kill|clients|watchers|restarts|entries|cuts,|rounds|fenced|started).*|matrix: .*)/  \1/p' \
-		-e 's/^ *((matrix: |kills on |.*linearizable).*)/  \1/p' "$1" | cut -c1-160
+		-e t -e 's/^ *((matrix: |kills on |.*linearizable).*)/  \1/p' "$1" | cut -c1-160
 }
 
 suite() { # NAME WHAT COMMAND…: runs the command, and notes its rows of the table
