@@ -38,7 +38,7 @@ race: export CGO_ENABLED = 1
 race: export GORACE = atexit_sleep_ms=20
 race: export GOFLAGS += -race -vet=off -gcflags=github.com/ncruces/go-sqlite3-wasm/v6/...=-race=false $(SDKS:%='-gcflags=%/...=-race=false -l')
 SDKS = github.com/openai/openai-go/v3 github.com/anthropics/anthropic-sdk-go
-export THOLE_TEST ?= all
+race full: export THOLE_TEST ?= all
 PACKAGES ?= ./cmd/thole ./... # the one first that waits most
 
 # Stores in memory sync in no time. What a disk may do is tested on simulated ones, and
