@@ -112,6 +112,9 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("sqlite store %s: sync its directory: %w", f.path, err)
 	}
 	s.scrubOwed(ctx)
+	if s.stop.Err() != nil { // the disk failed while it was erasing
+		return nil, s.Close()
+	}
 	return s, nil
 }
 
