@@ -14,6 +14,7 @@ import (
 
 	"github.com/thole-dev/thole/agent/history"
 	"github.com/thole-dev/thole/agent/model"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/state/run"
 	"github.com/thole-dev/thole/state/thread"
 )
@@ -263,6 +264,7 @@ func TestAgentsServeRunsThatWait(t *testing.T) {
 }
 
 func TestAnInputOrResultThatIsTooLargeForAnEventEndsNoRun(t *testing.T) {
+	effort.SlowUnderRace(t)
 	each(t, func(t *testing.T, e *env) {
 		e.write("zeros.bin", strings.Repeat("\x01", 90<<10)) // six bytes each, as JSON
 		a := e.agent(`turns:

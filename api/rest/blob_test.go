@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/thole-dev/thole/internal/effort"
 )
 
 func TestABlobIsStoredUnderItsHashOnly(t *testing.T) {
@@ -51,6 +53,7 @@ func TestARangeThatABlobDoesNotHaveIsAProblem(t *testing.T) {
 }
 
 func TestNothingIsKeptOfABlobThatWasRefused(t *testing.T) {
+	effort.SlowUnderRace(t)
 	s := serve(t, nil)
 	path := "/v1/spaces/project:a/blobs/" + strings.Repeat("0", 64)
 	content := make([]byte, 5<<20)

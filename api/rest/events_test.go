@@ -12,6 +12,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/internal/effort"
 )
 
 type eventPage struct {
@@ -186,6 +187,7 @@ func TestEventsSayWhoAndWhichRequest(t *testing.T) {
 }
 
 func TestTheOpenAPIDocumentIsValidAndHasEveryRoute(t *testing.T) {
+	effort.SlowUnderRace(t)
 	s := serve(t, nil)
 	r := s.want(200, nil, "GET", "/openapi.json", nil)
 	doc, err := openapi3.NewLoader().LoadFromData(r.body)

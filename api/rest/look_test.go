@@ -12,6 +12,7 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 	"github.com/thole-dev/thole/api/rest"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/internal/look"
 	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/decision"
@@ -92,6 +93,7 @@ func serveCounting(t *testing.T) (b *counting, sp *thole.Space, private, public 
 // What is hidden costs an answer a bounded amount, and the cursor, which names none
 // of it, leads to what is behind.
 func TestWhatIsHiddenCostsAnAnswerABoundedAmount(t *testing.T) {
+	effort.SlowUnderRace(t)
 	for name, c := range map[string]struct{ hidden, size int }{
 		"large": {150, 430_000},
 		"many":  {5000, 1},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/backend/remote"
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/journal"
 )
 
@@ -70,6 +71,7 @@ func big(t *testing.T, b journal.Backend, n int) (keys []string) {
 }
 
 func TestAShortRequestMakesNoServerReadMuch(t *testing.T) {
+	effort.SlowUnderRace(t)
 	const most = 16 << 20
 	b := &counted{Backend: memstore.New()}
 	s := serve(t, b)
@@ -108,6 +110,7 @@ func TestAShortRequestMakesNoServerReadMuch(t *testing.T) {
 }
 
 func TestAClientGetsMoreThanOneAnswerHolds(t *testing.T) {
+	effort.SlowUnderRace(t)
 	b := memstore.New()
 	client := dial(t, serve(t, b).URL, nil)
 	const n = 80

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/thole-dev/thole/internal/effort"
 	"github.com/thole-dev/thole/journal"
 )
 
@@ -31,6 +32,7 @@ func du(t *testing.T, path string) (total int64) {
 }
 
 func TestStorageIsAtMostThreeTimesTheContent(t *testing.T) {
+	effort.SlowUnderRace(t)
 	path := filepath.Join(t.TempDir(), "thole.db")
 	s := open(t, path, nil)
 	const turns, size = 10_000, 300
