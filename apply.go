@@ -89,7 +89,7 @@ func checkRawCommit(c *Commit) (int, error) {
 	if err := checkTime("the time of a commit", c.Now); err != nil {
 		return 0, err
 	}
-	return checkCommitWith(c, checkRawEvent)
+	return checkCommitWith(c, checkRawEvent, checkRawWrite)
 }
 
 // checkChunk validates a chunk. It lets pass what earlier versions let a store keep: data
@@ -114,7 +114,7 @@ func checkChunk(c *journal.Chunk) error {
 		if e.Data == nil {
 			continue
 		}
-		if err := journal.CheckStoredJSON("event "+e.Type, e.Data, journal.MaxEventDepth); err != nil {
+		if err := journal.CheckStoredJSON("event", e.Type, e.Data, journal.MaxEventDepth); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,7 @@ func checkChunk(c *journal.Chunk) error {
 		if err := checkExpiry(r.Key, r.Expires); err != nil {
 			return err
 		}
-		if err := journal.CheckStoredJSON("value of "+r.Key, r.Value, depthUnder(r.Key)); err != nil {
+		if err := journal.CheckStoredJSON("value of", r.Key, r.Value, depthUnder(r.Key)); err != nil {
 			return err
 		}
 	}

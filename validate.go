@@ -104,10 +104,12 @@ func checkExpiry(key string, t time.Time) error {
 	return checkTime("the expiry of "+key, t)
 }
 
-// checkCommit validates a commit and returns its size in bytes.
-func checkCommit(c *Commit) (int, error) { return checkCommitWith(c, checkEvent) }
+// checkCommit validates a commit and returns its size in bytes. It leaves out the white
+// space in its JSON, which is the one place where that happens: every engine and every
+// watcher gets the same bytes.
+func checkCommit(c *Commit) (int, error) { return checkCommitWith(c, checkEvent, checkWrite) }
 
-func checkCommitWith(c *Commit, checkEvent func(*Event) error) (int, error) {
+func checkCommitWith(c *Commit, checkEvent func(*Event) error, checkWrite func(*Write) error) (int, error) {
 	if len(c.Events) == 0 && len(c.Writes) == 0 {
 		return 0, invalidf("a commit needs an event or a write")
 	}
@@ -156,32 +158,39 @@ func checkCommitWith(c *Commit, checkEvent func(*Event) error) (int, error) {
 	return size, nil
 }
 
-// checkEvent is checkRawEvent for an event in the making: one without data gets null.
+// checkEvent checks an event in the making and compacts its data; one without data gets
+// null.
 func checkEvent(e *Event) error {
 	if len(e.Data) == 0 {
 		e.Data = json.RawMessage("null")
 	}
-	if err := checkRawEvent(e); err != nil {
-		return err
+	data, err := compactEvent(e)
+	if err == nil && slices.Contains(e.Refs, "") {
+		err = invalidf("a ref of event %s is empty", e.Type)
 	}
-	if slices.Contains(e.Refs, "") {
-		return invalidf("a ref of event %s is empty", e.Type)
-	}
-	return nil
+	e.Data = data
+	return err
 }
 
-// checkRawEvent lets data be absent and refs be empty, which do no harm.
+// checkRawEvent lets data be absent and refs be empty, which do no harm, and leaves
+// data as it is.
 func checkRawEvent(e *Event) error {
+	_, err := compactEvent(e)
+	return err
+}
+
+// compactEvent returns the data of a valid event without white space.
+func compactEvent(e *Event) (json.RawMessage, error) {
 	if err := checkEventNames(e); err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkAppName(e.Stream); err != nil {
-		return err
+		return nil, err
 	}
 	if e.Data == nil {
-		return nil
+		return nil, nil
 	}
-	return journal.CheckJSONTo("event "+e.Type, e.Data, journal.MaxEventDepth)
+	return journal.CompactJSON("event", e.Type, e.Data, journal.MaxEventDepth)
 }
 
 func checkEventNames(e *Event) error {
@@ -209,24 +218,38 @@ func checkEventNames(e *Event) error {
 // a Notify record.
 const maxNotifyBytes = MaxValueBytes - 4<<10
 
+// checkWrite checks a write and compacts its value.
 func checkWrite(w *Write) error {
+	value, err := compactWrite(w)
+	w.Value = value
+	return err
+}
+
+// checkRawWrite leaves the value as it is.
+func checkRawWrite(w *Write) error {
+	_, err := compactWrite(w)
+	return err
+}
+
+// compactWrite returns the value of a valid write without white space.
+func compactWrite(w *Write) (json.RawMessage, error) {
 	if err := journal.CheckName("key", w.Key); err != nil {
-		return err
+		return nil, err
 	}
 	if w.Value == nil {
-		return nil
+		return nil, nil
 	}
 	if err := checkAppName(w.Key); err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkExpiry(w.Key, w.Expires); err != nil {
-		return err
+		return nil, err
 	}
 	if !w.Expires.IsZero() {
 		w.Expires = w.Expires.UTC().Truncate(time.Microsecond) // as it is stored
 	}
 	if w.Notify && len(w.Value) > maxNotifyBytes {
-		return fmt.Errorf("%w: value of %s has %d bytes, the limit with Notify is %d", ErrTooLarge, w.Key, len(w.Value), maxNotifyBytes)
+		return nil, fmt.Errorf("%w: value of %s has %d bytes, the limit with Notify is %d", ErrTooLarge, w.Key, len(w.Value), maxNotifyBytes)
 	}
-	return journal.CheckJSONTo("value of "+w.Key, w.Value, depthUnder(w.Key))
+	return journal.CompactJSON("value of", w.Key, w.Value, depthUnder(w.Key))
 }

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
@@ -16,44 +15,28 @@ const (
 	MaxEventDepth = MaxDepth + 8
 )
 
-// CheckJSON reports data that is not one JSON value in UTF-8, nests deeper than
-// MaxDepth, or holds a number beyond MaxNumberBytes or MaxNumberExponent, as
-// ErrInvalid; more than MaxValueBytes as ErrTooLarge. What passes is kept as it is
-// written, numbers digit for digit.
+// CheckJSON returns ErrInvalid for data that is not one JSON value in UTF-8, escapes half
+// of a surrogate pair, nests deeper than MaxDepth, or holds a number beyond
+// MaxNumberBytes or MaxNumberExponent; ErrTooLarge for more than MaxValueBytes.
 func CheckJSON(what string, data []byte) error {
-	return CheckJSONTo(what, data, MaxDepth)
+	_, err := CompactJSON(what, "", data, MaxDepth)
+	return err
 }
 
-// CheckJSONTo is CheckJSON with another bound of the depth.
-func CheckJSONTo(what string, data []byte, depth int) error {
-	if err := CheckStoredJSON(what, data, depth); err != nil {
-		return err
-	}
-	return checkNumbers(what, data)
+// CompactJSON is CheckJSON with another bound of the depth, up to MaxEventDepth, and
+// returns data without the white space between its tokens: data itself if there is
+// none. All other bytes stay as they are. Errors call the data "<what> <name>".
+func CompactJSON(what, name string, data []byte, depth int) (json.RawMessage, error) {
+	s := scanner{in: data, depth: depth}
+	return s.compact(), s.failure(what, name)
 }
 
-// CheckStoredJSON is CheckJSONTo for what a store holds already: earlier versions put
-// no bounds on numbers.
-func CheckStoredJSON(what string, data []byte, depth int) error {
-	if len(data) > MaxValueBytes {
-		return fmt.Errorf("%w: %s has %d bytes, the limit is %d; keep larger content as a blob", ErrTooLarge, what, len(data), MaxValueBytes)
-	}
-	if deeper(data, depth) {
-		return invalidf("%s nests deeper than %d levels", what, depth)
-	}
-	if !json.Valid(data) {
-		return invalidf("%s is not JSON", what)
-	}
-	if !utf8.Valid(data) { // RFC 8259, section 8.1; some engines refuse it
-		return invalidf("%s is not UTF-8", what)
-	}
-	return nil
-}
-
-// deeper reports whether data nests deeper than depth. Most data has too few
-// brackets for that, which is quick to see.
-func deeper(data []byte, depth int) bool {
-	return bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) > depth && JSONDepth(data) > depth
+// CheckStoredJSON checks, like CompactJSON, what a store holds already: earlier
+// versions had no bounds of numbers, and took half a surrogate pair.
+func CheckStoredJSON(what, name string, data []byte, depth int) error {
+	s := scanner{in: data, depth: depth, stored: true}
+	s.compact()
+	return s.failure(what, name)
 }
 
 // JSONDepth is the deepest nesting in data, exact for valid JSON. Ask before a
@@ -76,4 +59,285 @@ func JSONDepth(data []byte) int {
 		}
 	}
 	return deepest
+}
+
+// scanner reads a JSON value (RFC 8259) once, from its first byte to its last.
+type scanner struct {
+	in     []byte
+	depth  int  // how deep it may nest
+	stored bool // see CheckStoredJSON
+
+	at      int    // of the next byte
+	out     []byte // what was copied of in, once there was something to leave out
+	copied  int    // the part of in that is in out, or was left out
+	problem string // what is wrong; "": nothing
+	large   bool
+
+	stack [MaxEventDepth]byte // the brackets that close what is open
+	open  int
+}
+
+// failure returns the error for what is wrong.
+func (s *scanner) failure(what, name string) error {
+	if s.problem == "" {
+		return nil
+	}
+	if name != "" {
+		what += " " + name
+	}
+	kind := ErrInvalid
+	if s.large {
+		kind = ErrTooLarge
+	}
+	return fmt.Errorf("%w: %s %s", kind, what, s.problem)
+}
+
+// fail stops the scan.
+func (s *scanner) fail(format string, args ...any) {
+	if s.problem == "" {
+		s.problem = fmt.Sprintf(format, args...)
+	}
+	s.at = len(s.in)
+}
+
+// compact scans the whole and returns it without white space.
+func (s *scanner) compact() []byte {
+	if len(s.in) > MaxValueBytes {
+		s.large = true
+		s.fail("has %d bytes, the limit is %d; keep larger content as a blob", len(s.in), MaxValueBytes)
+		return nil
+	}
+	s.value()
+	for s.problem == "" && s.open > 0 {
+		s.member()
+	}
+	if s.space(); s.problem == "" && s.at < len(s.in) {
+		s.fail("is not JSON: there is something after the value")
+	}
+	switch {
+	case s.problem != "":
+		return nil
+	case s.copied == 0:
+		return s.in
+	}
+	return append(s.out, s.in[s.copied:]...)
+}
+
+// space leaves out white space.
+func (s *scanner) space() {
+	start := s.at
+	for s.at < len(s.in) && (s.in[s.at] == ' ' || s.in[s.at] == '\n' || s.in[s.at] == '\t' || s.in[s.at] == '\r') {
+		s.at++
+	}
+	if s.at > start {
+		if s.out == nil {
+			s.out = make([]byte, 0, len(s.in)-1)
+		}
+		s.out = append(s.out, s.in[s.copied:start]...)
+		s.copied = s.at
+	}
+}
+
+// next leaves out white space and returns the byte after it; 0 at the end.
+func (s *scanner) next() byte {
+	if s.at < len(s.in) && s.in[s.at] > ' ' {
+		return s.in[s.at]
+	}
+	if s.space(); s.at < len(s.in) {
+		return s.in[s.at]
+	}
+	return 0
+}
+
+// value reads a value that is no array or object, or opens one with its first member.
+func (s *scanner) value() {
+	switch c := s.next(); c {
+	case '{', '[':
+		s.at++
+		if s.open == s.depth {
+			s.fail("nests deeper than %d levels", s.depth)
+			return
+		}
+		s.stack[s.open] = c + 2 // the bracket that closes it
+		s.open++
+		switch {
+		case s.next() == c+2: // empty
+		case c == '{':
+			s.name()
+		default:
+			s.value()
+		}
+	case '"':
+		s.text()
+	case 't':
+		s.word("true")
+	case 'f':
+		s.word("false")
+	case 'n':
+		s.word("null")
+	default:
+		s.number()
+	}
+}
+
+// member reads what follows a member of the innermost array or object: its end, or the
+// next member.
+func (s *scanner) member() {
+	closing := s.stack[s.open-1]
+	switch s.next() {
+	case closing:
+		s.at++
+		s.open--
+	case ',':
+		s.at++
+		if closing == '}' {
+			s.name()
+		} else {
+			s.value()
+		}
+	default:
+		s.fail("is not JSON: byte %d is neither a comma nor %c", s.at, closing)
+	}
+}
+
+// name reads the name of a member of an object, and its value.
+func (s *scanner) name() {
+	if s.next() != '"' {
+		s.fail("is not JSON: the name at byte %d is not a string", s.at)
+		return
+	}
+	s.text()
+	if s.next() != ':' {
+		s.fail("is not JSON: there is no colon at byte %d", s.at)
+		return
+	}
+	s.at++
+	s.value()
+}
+
+func (s *scanner) word(w string) {
+	if len(s.in)-s.at < len(w) || string(s.in[s.at:s.at+len(w)]) != w {
+		s.fail("is not JSON: byte %d begins no value", s.at)
+		return
+	}
+	s.at += len(w)
+}
+
+// text reads a string.
+func (s *scanner) text() {
+	for s.at++; s.at < len(s.in); {
+		switch c := s.in[s.at]; {
+		case c == '"':
+			s.at++
+			return
+		case c == '\\':
+			s.escape()
+		case c < 0x20:
+			s.fail("is not JSON: byte %d is a control character in a string", s.at)
+		case c < utf8.RuneSelf:
+			s.at++
+		default:
+			r, n := utf8.DecodeRune(s.in[s.at:])
+			if r == utf8.RuneError && n == 1 { // RFC 8259, section 8.1; some engines refuse it
+				s.fail("is not UTF-8 at byte %d", s.at)
+				return
+			}
+			s.at += n
+		}
+	}
+	s.fail("is not JSON: a string has no end")
+}
+
+// escape reads a backslash and what it escapes.
+func (s *scanner) escape() {
+	if s.at+1 == len(s.in) {
+		s.fail("is not JSON: a string has no end")
+		return
+	}
+	switch s.in[s.at+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.at += 2
+		return
+	case 'u':
+	default:
+		s.fail("is not JSON: byte %d escapes nothing", s.at)
+		return
+	}
+	unit, ok := s.unit()
+	if !ok {
+		return
+	}
+	const high, low, end = 0xd800, 0xdc00, 0xe000
+	if s.stored || unit < high || unit >= end {
+		return
+	}
+	if unit < low && s.at+1 < len(s.in) && s.in[s.at] == '\\' && s.in[s.at+1] == 'u' {
+		if unit, ok = s.unit(); !ok || low <= unit && unit < end {
+			return
+		}
+	}
+	s.fail("escapes half of a surrogate pair before byte %d, which is no character", s.at)
+}
+
+// unit reads \u and four hex digits.
+func (s *scanner) unit() (n int, ok bool) {
+	if len(s.in)-s.at < 6 {
+		s.fail("is not JSON: a string has no end")
+		return 0, false
+	}
+	for _, c := range s.in[s.at+2 : s.at+6] {
+		switch {
+		case '0' <= c && c <= '9':
+			n = n<<4 + int(c-'0')
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			n = n<<4 + int(c|0x20-'a') + 10
+		default:
+			s.fail("is not JSON: byte %d escapes nothing", s.at)
+			return 0, false
+		}
+	}
+	s.at += 6
+	return n, true
+}
+
+// number reads a number.
+func (s *scanner) number() {
+	start := s.at
+	if s.at < len(s.in) && s.in[s.at] == '-' {
+		s.at++
+	}
+	zero := s.at < len(s.in) && s.in[s.at] == '0'
+	if n := s.digits(); n == 0 || zero && n > 1 {
+		s.fail("is not JSON: byte %d begins no value", start)
+		return
+	}
+	if s.at < len(s.in) && s.in[s.at] == '.' {
+		s.at++
+		if s.digits() == 0 {
+			s.fail("is not JSON: the number at byte %d has no digits behind its point", start)
+			return
+		}
+	}
+	if s.at < len(s.in) && (s.in[s.at] == 'e' || s.in[s.at] == 'E') {
+		s.at++
+		if s.at < len(s.in) && (s.in[s.at] == '-' || s.in[s.at] == '+') {
+			s.at++
+		}
+		if s.digits() == 0 {
+			s.fail("is not JSON: the number at byte %d has no exponent", start)
+			return
+		}
+	}
+	if text := s.in[start:s.at]; !s.stored && !FitNumber(text) {
+		s.fail("holds the number %.40s…, which has more than %d characters or an exponent beyond ±%d", text, MaxNumberBytes, MaxNumberExponent)
+	}
+}
+
+// digits reads digits and returns how many there are.
+func (s *scanner) digits() int {
+	start := s.at
+	for s.at < len(s.in) && '0' <= s.in[s.at] && s.in[s.at] <= '9' {
+		s.at++
+	}
+	return s.at - start
 }

@@ -1,7 +1,9 @@
 package backendtest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -59,6 +61,7 @@ func brokenCommits() []broken {
 		{"checks are evaluated backward", "check/checks are evaluated in order and the first failure is reported", wrapped(changing(reverseChecks))},
 		{"checks and writes are two steps", "concurrency/counters under a check lose nothing", wrapped(checkThenWrite)},
 		{"a conflict does not say what was there", "check/a conflict says what was wanted and what was there", wrapped(answering(hideActual))},
+		{"JSON is decoded and encoded again", "commit/JSON stays as it was compacted, byte for byte", wrapped(changing(encodeAgain))},
 		{"times are cut to milliseconds", "commit/everything round-trips exactly", wrapped(changing(cutTimes))},
 		{"the engine's clock sets the time", "commit/events get the commit's time, actor and cause", wrapped(changing(ownClock))},
 		{"expired notify records can be touched", "expiry/an expired notify record is a conflict to check and write", wrapped(answering(touchExpired))},
@@ -225,4 +228,30 @@ func refuseLarge(good journal.Backend) journal.Backend {
 		}
 		return good.Commit(ctx, batch)
 	}}
+}
+
+func encodeAgain(_ int, c *journal.Commit) {
+	for i := range c.Events {
+		c.Events[i].Data = reencoded(c.Events[i].Data)
+	}
+	for i := range c.Writes {
+		c.Writes[i].Value = reencoded(c.Writes[i].Value)
+	}
+}
+
+func reencoded(data json.RawMessage) json.RawMessage {
+	if data == nil {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return data
+	}
+	again, err := json.Marshal(v)
+	if err != nil {
+		return data
+	}
+	return again
 }

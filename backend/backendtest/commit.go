@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ func commitCases() []testCase {
 		{"commit/a commit without events takes one position", commitWithoutEvents},
 		{"commit/events get the commit's time, actor and cause", commitFills},
 		{"commit/everything round-trips exactly", commitRoundTrip},
+		{"commit/JSON stays as it was compacted, byte for byte", commitBytes},
 		{"commit/the first commit creates the space", commitCreates},
 		{"commit/a write replaces and a nil value deletes", commitReplaces},
 		{"commit/clocks order nothing", commitClocks},
@@ -164,4 +166,24 @@ func commitCancelled(e *env) {
 	e.ok(len(events) == 1 == (value == "1"), "half of it happened: %d events, value %s", len(events), value)
 	e.ok(err != nil || value == "1", "acknowledged, but it did not happen")
 	e.must(event("a", "a.made"))
+}
+
+// commitBytes writes what two encoders would write in two ways.
+func commitBytes(e *env) {
+	for i, text := range []string{
+		` { "z" : 1, "a" : [ 1.0, 1e2, -0, 0.10, 123456789012345678901234567890 ], "a" : null } `,
+		`"<a href=\"x\">&\u003c\/\/\u2028 \ud83d\ude00😀é\u00e9\u0065\u0301"`,
+		"{\"\u2028\":\"\u2029\",\"\":[[],{},\"\\b\\f\\n\\r\\t\"]}", `1E400`, `[ true , false , null ]`,
+	} {
+		data, err := journal.CompactJSON("data", "", []byte(text), journal.MaxDepth)
+		e.need(err == nil, "compact %s: %v", text, err)
+		key := fmt.Sprint("bytes", i)
+		ev := event("bytes", "bytes.made")
+		ev.Data = data
+		r := e.mustCommit(commitOf(ev, set(key, string(data))))
+		page := e.readPage(space, journal.ReadQuery{Stream: "bytes", Backward: true, Limit: 1})
+		e.equal("event at "+r.Last.String(), string(page.Events[0].Data), string(data))
+		e.equal("record", string(e.get(space, key)[0].Value), string(data))
+		e.equal("listed record", string(e.list(space, journal.ListQuery{After: key[:len(key)-1], Limit: i + 1})[i].Value), string(data))
+	}
 }

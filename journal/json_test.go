@@ -1,0 +1,87 @@
+package journal_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/thole-dev/thole/journal"
+)
+
+func compact(data string) (string, error) {
+	got, err := journal.CompactJSON("data", "", []byte(data), journal.MaxDepth)
+	return string(got), err
+}
+
+func TestJSONIsKeptByteForByteButForWhiteSpaceBetweenTokens(t *testing.T) {
+	for in, want := range map[string]string{
+		` 1 `: "1", "\r\n\t-0.10E+5": "-0.10E+5", `{ "a" : [ 1 , 2 , { } , [ ] ] , "a" : "b  c" }`: `{"a":[1,2,{},[]],"a":"b  c"}`,
+		`"<\u003c\/\u2028 \ud83d\ude00 \uD83D\uDE00 ü"`:            `"<\u003c\/\u2028 \ud83d\ude00 \uD83D\uDE00 ü"`,
+		`[true,false,null,123456789012345678901234567890.10e-999]`: `[true,false,null,123456789012345678901234567890.10e-999]`,
+	} {
+		if got, err := compact(in); err != nil || got != want {
+			t.Errorf("%s: got %s, %v; want %s", in, got, err, want)
+		}
+	}
+	in := []byte(`{"a":1}`)
+	if out, err := journal.CompactJSON("data", "", in, 1); err != nil || &out[0] != &in[0] {
+		t.Error("compact data was copied")
+	}
+}
+
+func TestWhatIsNotJSONIsRefused(t *testing.T) {
+	for _, bad := range []string{"", " ", "x", "1 2", "01", "1.", ".1", "1e", "-", "+1", "tru", "nulll", "'a'", `"`, `"\`, `"a`, `"\x"`, `"\u12"`, `"\u12g4"`,
+		"\"\t\"", "\"\x00\"", "\"\xff\"", "\"\xed\xa0\x80\"", "\"\xc0\x80\"", `[`, `]`, `[1`, `[1,`, `[1,]`, `[,1]`, `[1 2]`, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`,
+		`{a:1}`, `{"a" 1}`, `{1:1}`, `{"a":1]`, `[1}`, "\ufeff1", "1\v", "NaN",
+		strings.Repeat("[", 129) + strings.Repeat("]", 129), strings.Repeat(`{"a":`, 100_000), "1e1001", "1e-1001", strings.Repeat("1", 1001)} {
+		if got, err := compact(bad); !errors.Is(err, journal.ErrInvalid) || got != "" {
+			t.Errorf("%.40q: got %.40q, %v; want ErrInvalid", bad, got, err)
+		}
+	}
+	if _, err := compact(strings.Repeat("[", 128) + strings.Repeat("]", 128)); err != nil {
+		t.Errorf("128 levels: %v", err)
+	}
+	if _, err := compact(`"` + strings.Repeat("a", journal.MaxValueBytes) + `"`); !errors.Is(err, journal.ErrTooLarge) {
+		t.Errorf("a large value: got %v, want ErrTooLarge", err)
+	}
+}
+
+func TestHalfASurrogatePairIsRefusedAndReadWhereItIsStored(t *testing.T) {
+	for _, half := range []string{`"\ud800"`, `"\udc00"`, `"\uD800\uD800"`, `"\udc00\ud800"`, `"\ud800x"`, `"\ud800\n"`, `{"\udfff":1}`} {
+		if _, err := compact(half); !errors.Is(err, journal.ErrInvalid) || !strings.Contains(err.Error(), "surrogate") {
+			t.Errorf("%s: got %v, want ErrInvalid", half, err)
+		}
+		if err := journal.CheckStoredJSON("data", "", []byte(half), journal.MaxDepth); err != nil {
+			t.Errorf("%s, stored: %v", half, err)
+		}
+	}
+}
+
+// What passes, encoding/json takes too, and compacts to the same bytes; what it takes and
+// does not pass is beyond one of our bounds.
+func FuzzCompactJSON(f *testing.F) {
+	for _, s := range []string{`1`, ` {"a" : [1, -2.5e3, "x\u00e9\ud83d\ude00", null, true]} `, `"\ud800"`, "[[[", `{"a":1,"a":2}`, "\"\xff\"", `"\/"`, "-0", "1e999", "[1,]"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		before := bytes.Clone(data)
+		err := journal.CheckStoredJSON("data", "", data, journal.MaxEventDepth)
+		valid := json.Valid(data) && bytes.Equal(data, bytes.ToValidUTF8(data, nil)) && journal.JSONDepth(data) <= journal.MaxEventDepth && len(data) <= journal.MaxValueBytes
+		if (err == nil) != valid {
+			t.Fatalf("%q: got %v, want valid: %v", data, err, valid)
+		}
+		got, err := journal.CompactJSON("data", "", data, journal.MaxEventDepth)
+		if !bytes.Equal(data, before) {
+			t.Fatalf("%q was changed to %q", before, data)
+		}
+		if err != nil {
+			return
+		}
+		var want bytes.Buffer
+		if err := json.Compact(&want, data); err != nil || !bytes.Equal(got, want.Bytes()) {
+			t.Errorf("%q: got %q, want %q, %v", data, got, want.Bytes(), err)
+		}
+	})
+}
