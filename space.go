@@ -129,7 +129,7 @@ func (sp *Space) commitWith(ctx context.Context, c Commit, answer json.RawMessag
 	}
 	size, err := checkCommit(&c)
 	if err == nil {
-		err = sp.store.admit(ctx, sp.name)
+		err = sp.readable(ctx)
 	}
 	if err != nil {
 		return Result{}, err

@@ -53,7 +53,7 @@ type Store struct {
 	commits     *groupcommit.Committer
 	records     *cache.Records
 	projections *cache.Projections
-	turns       turns
+	contention  contention
 	concepts    *Concepts
 
 	fanout   *fanout.Fanout

@@ -62,8 +62,8 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 	if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
 		return r, err
 	}
-	var turn *turn
-	defer func() { turn.leave() }()
+	var place *ticket // in the queue for a record that others contend for
+	defer func() { place.leave() }()
 	for attempt := 0; ; attempt++ {
 		then := *sp
 		now := sp.time()
@@ -86,14 +86,14 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 				return Result{}, tx.holds(err)
 			}
 			// It was concluded from what was not so, or not at one time.
-			if turn == nil && attempt > 0 && sp.asOf == nil {
-				turn = sp.store.turns.take(ctx, sp.name, changed)
+			if place == nil && attempt > 0 && sp.asOf == nil {
+				place = sp.store.contention.enter(ctx, sp.name, changed)
 			}
 			continue
 		}
-		// What ends a record runs inside another commit, which may hold the turn.
-		if turn == nil && sp.asOf == nil {
-			if turn = sp.store.turns.join(ctx, sp.name, tx.seen); turn != nil {
+		// What ends a record runs inside another commit, which may be first in the queue.
+		if place == nil && sp.asOf == nil {
+			if place = sp.store.contention.join(ctx, sp.name, tx.seen); place != nil {
 				continue // it was not our turn: what was read is old by now
 			}
 		}
@@ -107,8 +107,8 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 			return res, err
 		}
 		sp.store.records.Drop(sp.name, conflict.Check.Key)
-		if turn == nil && sp.asOf == nil {
-			turn = sp.store.turns.take(ctx, sp.name, conflict.Check.Key)
+		if place == nil && sp.asOf == nil {
+			place = sp.store.contention.enter(ctx, sp.name, conflict.Check.Key)
 		} else if attempt > 2 {
 			// Another process is at it: stand back for about one commit.
 			pause(ctx, time.Duration(rand.Int64N(int64(time.Millisecond)<<min(attempt, 5))))
