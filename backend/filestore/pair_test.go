@@ -30,7 +30,7 @@ var pairRates = faultfs.Faults{
 func howMany(t *testing.T) int {
 	text := os.Getenv("THOLE_SCHEDULES")
 	if text == "" {
-		return effort.Amount(20, 200, 1000)
+		return effort.Amount(20, 100, 1000)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {

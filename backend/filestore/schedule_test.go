@@ -42,7 +42,7 @@ func TestNothingAcknowledgedIsLostUnderFaults(t *testing.T) {
 	}
 	counts := map[faultfs.Kind]int{}
 	acknowledged, expiring, unsure := 0, 0, 0
-	schedules := effort.Amount(60, 200, 1000)
+	schedules := effort.Amount(60, 100, 1000)
 	for i := range schedules {
 		r := newSchedule(t, seed+uint64(i))
 		for range 4 {

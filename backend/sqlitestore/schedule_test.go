@@ -22,7 +22,7 @@ func TestNoFaultLosesWhatWasAcknowledged(t *testing.T) {
 	}
 	t.Logf("fault schedules: THOLE_SEED=%d", seed)
 	var sum report
-	schedules := effort.Amount(15, 200, 1000)
+	schedules := effort.Amount(15, 100, 1000)
 	for i := range uint64(schedules) {
 		r, err := runSchedule(seed+i, t.TempDir(), honest)
 		if err != nil {
