@@ -78,6 +78,8 @@ type API struct {
 	metrics  *metrics.Set
 	mux      *http.ServeMux
 	table    []operation
+	declared map[string]bool              // types of events
+	encode   func(*thole.Delivery) []byte // see [API.frame]
 	limiter  *limiter
 	wire     *wire.Server
 	holders  holders   // of tokens, in requests that last
@@ -119,6 +121,10 @@ func New(store *thole.Store, opts *Options) *API {
 	a := &API{
 		store: store, opts: o, log: o.Logger, metrics: o.Metrics,
 		mux: http.NewServeMux(), table: operations(), limiter: newLimiter(o.Rate),
+	}
+	a.declared, a.encode = make(map[string]bool), a.frame
+	for _, t := range store.Concepts().EventTypes() {
+		a.declared[t.Type] = true
 	}
 	a.drain, a.stop = context.WithCancel(context.Background())
 	a.wire = wire.New(store, &wire.Options{Version: o.Version, Heartbeat: o.Heartbeat, Stall: o.Stall, Draining: a.drain, Logger: o.Logger})

@@ -370,5 +370,5 @@ func operatorRequests() []request {
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"} {
 		all = append(all, request{op: "GET " + path, path: path})
 	}
-	return append(all, request{op: "GET /docs/{file}", path: "/docs/docs.js"})
+	return append(all, request{op: "GET /docs/{file}", path: "/docs/docs.js"}, request{op: "GET /{$}", path: "/"})
 }

@@ -159,7 +159,7 @@ func mustHoldEverywhere(t *testing.T, all []request, table map[string]map[string
 	t.Helper()
 	for i := range all {
 		r := &all[i]
-		public := slices.Contains([]string{"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/docs.js"}, r.path)
+		public := slices.Contains([]string{"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/docs.js", "/"}, r.path)
 		for _, h := range holders() {
 			c := table[r.row()][h.name]
 			at := r.row() + " as " + h.name

@@ -28,27 +28,53 @@ function body(doc, title, content) {
   return out;
 }
 
+// folded is what only some want to see, such as schemas.
+function folded(title, parts) {
+  const box = el("details", "", "part");
+  box.append(el("summary", title), ...parts);
+  return box;
+}
+
+function parameters(list) {
+  const table = el("table");
+  for (const p of list) {
+    const row = el("tr");
+    const kind = p.schema.enum ? p.schema.enum.join(" | ") : p.schema.type;
+    const rest = p.schema.default === undefined ? "" : ` (default ${p.schema.default})`;
+    row.append(el("td", p.name + (p.required ? " *" : "")), el("td", p.in), el("td", kind + rest), el("td", p.description));
+    table.append(row);
+  }
+  return table;
+}
+
+function failures(responses) {
+  const table = el("table");
+  for (const [status, r] of Object.entries(responses)) {
+    if (status < "400" || status === "default") continue;
+    const row = el("tr");
+    row.append(el("td", status), el("td", r.description));
+    table.append(row);
+  }
+  return table;
+}
+
 function operation(doc, path, method, op) {
-  const box = el("details");
+  const box = el("details", "", "operation");
+  box.id = op.operationId;
   const head = el("summary");
   head.append(el("span", method.toUpperCase(), `method ${method}`), el("code", path), el("span", op.summary, "about"));
   const inside = el("div");
-  if (op.description) inside.append(el("p", op.description));
-  if (op.parameters.length) {
-    const table = el("table");
-    for (const p of op.parameters) {
-      const row = el("tr");
-      row.append(el("td", p.name), el("td", p.in), el("td", p.schema.type), el("td", p.description));
-      table.append(row);
-    }
-    inside.append(table);
-  }
-  if (op.requestBody) inside.append(...body(doc, "Takes", op.requestBody.content));
+  inside.append(el("p", `${op.operationId}. ${op.description || ""}`));
+  for (const sample of op["x-codeSamples"] || []) inside.append(el("pre", sample.source, "curl"));
+  if (op.parameters.length) inside.append(el("h4", "Parameters"), parameters(op.parameters));
+  if (op.requestBody) inside.append(folded("What it takes", body(doc, "body", op.requestBody.content)));
   for (const [status, r] of Object.entries(op.responses)) {
-    if (status !== "default") inside.append(...body(doc, status, r.content));
+    if (status < "400" && r.content) inside.append(folded(`What it gives: ${status}`, [el("p", r.description), ...body(doc, status, r.content)]));
+    else if (status < "400") inside.append(el("p", `${status}: ${r.description}`));
   }
+  inside.append(folded("What may go wrong", [failures(op.responses)]));
   box.append(head, inside);
-  box.dataset.find = `${method} ${path} ${op.summary}`.toLowerCase();
+  box.dataset.find = `${method} ${path} ${op.summary} ${op.operationId}`.toLowerCase();
   return box;
 }
 
@@ -56,18 +82,17 @@ async function show() {
   const main = document.getElementById("operations");
   const doc = await (await fetch("/openapi.json")).json();
   document.getElementById("about").textContent = `${doc.info.version} · ${doc.info.description}`;
-  const sections = new Map();
+  const sections = new Map(); // in the document's order: what people use first comes first
+  for (const tag of doc.tags) sections.set(tag.name, [el("h2", tag.name), el("p", tag.description)]);
   for (const [path, item] of Object.entries(doc.paths)) {
     for (const [method, op] of Object.entries(item)) {
-      const tag = op.tags[0];
-      if (!sections.has(tag)) sections.set(tag, [el("h2", tag)]);
-      sections.get(tag).push(operation(doc, path, method, op));
+      sections.get(op.tags[0]).push(operation(doc, path, method, op));
     }
   }
   main.replaceChildren(...[...sections.values()].flat());
   document.getElementById("find").addEventListener("input", (e) => {
     const want = e.target.value.toLowerCase();
-    for (const box of main.querySelectorAll("details")) box.hidden = !box.dataset.find.includes(want);
+    for (const box of main.querySelectorAll("details.operation")) box.hidden = !box.dataset.find.includes(want);
   });
 }
 

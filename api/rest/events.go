@@ -72,7 +72,7 @@ type listEventsIn struct {
 	Streams []string `query:"stream" doc:"only these streams, separated by commas" example:"app/events"`
 }
 
-func listEvents(c *call, in listEventsIn) (page[wireEvent], error) {
+func listEvents(c *call, in listEventsIn) (page[event], error) {
 	return c.readEvents(in.query(), in.Streams...)
 }
 
@@ -81,32 +81,32 @@ type listThreadEventsIn struct {
 	eventQuery
 }
 
-func listThreadEvents(c *call, in listThreadEventsIn) (page[wireEvent], error) {
+func listThreadEvents(c *call, in listThreadEventsIn) (page[event], error) {
 	return c.readEvents(in.query(), threadStream(in.Thread))
 }
 
 // readEvents answers with a page of the call's space: of one stream, or of all
 // that the caller may see.
-func (c *call) readEvents(q thole.ReadQuery, streams ...string) (page[wireEvent], error) {
+func (c *call) readEvents(q thole.ReadQuery, streams ...string) (page[event], error) {
 	privacy := c.private()
 	streams, err := visible(c.scope, streams)
 	if err != nil {
-		return page[wireEvent]{}, err
+		return page[event]{}, err
 	}
 	if len(streams) == 1 && !strings.HasSuffix(streams[0], "*") {
 		q.Stream = streams[0]
 		if privacy.hidesStream(q.Stream) { // not even how far it goes
-			return pageOf[wireEvent](nil, ""), nil
+			return pageOf[event](nil, ""), nil
 		}
 	}
-	var items []wireEvent
+	var items []event
 	limit := q.Limit
 	var budget look.Budget
 	for {
 		q.Limit = budget.Page(limit)
 		p, err := c.space.Read(c.ctx, q)
 		if err != nil {
-			return page[wireEvent]{}, err
+			return page[event]{}, err
 		}
 		privacy.forget() // what was just read may have happened after a thread became private
 		if len(p.Events) < q.Limit {
@@ -119,7 +119,7 @@ func (c *call) readEvents(q thole.ReadQuery, streams ...string) (page[wireEvent]
 				continue
 			}
 			e, _ = privacy.maskEvent(&e)
-			if items = append(items, toWire(e)); len(items) == limit {
+			if items = append(items, c.api.event(&e)); len(items) == limit {
 				if i+1 < len(p.Events) {
 					p.Next = e.Position
 				}

@@ -40,9 +40,9 @@ func listFiles(c *call, in paging) (page[file.File], error) {
 
 func getFile(c *call, in ofFile) (file.File, error) { return file.In(c.space).Get(c.ctx, in.Path) }
 
-// FileChange says what a file was and became; hashes are the SHA-256 of the
+// NewFileChange says what a file was and became; hashes are the SHA-256 of the
 // content in hex.
-type FileChange struct {
+type NewFileChange struct {
 	Before   string        `json:"before_hash,omitempty" doc:"of what the change was made from; empty: there was no file"`
 	After    string        `json:"after_hash,omitempty" doc:"empty: the file is gone"`
 	Contents *FileContents `json:"contents,omitempty" doc:"kept as blobs, so that the change can be undone"`
@@ -56,7 +56,7 @@ type FileContents struct {
 
 type changeFileIn struct {
 	ofFile
-	Body FileChange
+	Body NewFileChange
 }
 
 func changeFile(c *call, in changeFileIn) (file.File, error) {

@@ -15,14 +15,16 @@ import (
 //
 //	id: 00019f3a…-0000000000000042      not for a broadcast
 //	event: message.added
-//	data: {"position":…,"stream":…,"type":…,"time":…,"actor":…,"cause":…,"data":…}
+//	data: {"position":…,"source":…,"stream":…,"type":…,"time":…,"actor":…,"cause":…,"data":…}
 //
 // followed by an empty line. When several spaces share a connection, the id is
 // a compound of all their positions and data begins with "space".
 
-// wireEvent is the shape of an event on the wire, in streams and in pages.
-type wireEvent struct {
+// event is the shape of an event on the wire, in streams and in pages. Its schema is
+// made of the declared types of events: see [generator.events].
+type event struct {
 	Position thole.Position  `json:"position,omitzero"` // a broadcast has none
+	Source   string          `json:"source"`
 	Stream   string          `json:"stream"`
 	Type     string          `json:"type"`
 	Time     time.Time       `json:"time"`
@@ -34,22 +36,35 @@ type wireEvent struct {
 	Data     json.RawMessage `json:"data"`
 }
 
-func toWire(e thole.Event) wireEvent {
-	if e.Data == nil { // redacted
-		e.Data = json.RawMessage("null")
+// The sources of events.
+const (
+	ofThole = "thole" // a concept told it, with data of its declared type
+	ofApp   = "app"   // an application did
+)
+
+// source says whose an event is. What an admin wrote to a stream of the applications
+// is theirs, whatever its type.
+func (a *API) source(e *thole.Event) string {
+	if a.declared[e.Type] && (e.Type == "app.expired" || !strings.HasPrefix(e.Stream, "app/")) {
+		return ofThole
 	}
-	return wireEvent(e)
+	return ofApp
+}
+
+func (a *API) event(e *thole.Event) event {
+	data := e.Data
+	if data == nil { // redacted
+		data = json.RawMessage("null")
+	}
+	return event{e.Position, a.source(e), e.Stream, e.Type, e.Time, e.Actor, e.Cause, e.Subject, e.Refs, e.Schema, data}
 }
 
 var newline = []byte("\n") // never changed
 
-// framed is the encoder whose encodings of deliveries are frames.
-type framed struct{}
-
 // frame encodes a delivery, once for all who watch its space.
-func frame(d *thole.Delivery) []byte { return frameEvent(d.Event, d.IsBroadcast()) }
+func (a *API) frame(d *thole.Delivery) []byte { return a.frameEvent(&d.Event, d.IsBroadcast()) }
 
-func frameEvent(e thole.Event, isBroadcast bool) []byte {
+func (a *API) frameEvent(e *thole.Event, isBroadcast bool) []byte {
 	var b bytes.Buffer
 	b.Grow(len(e.Data) + 320)
 	if !isBroadcast {
@@ -62,7 +77,7 @@ func frameEvent(e thole.Event, isBroadcast bool) []byte {
 	b.WriteString("\ndata: ")
 	enc := json.NewEncoder(&b) // compacts raw JSON, so that data is one line, and ends it
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(toWire(e)); err != nil {
+	if err := enc.Encode(a.event(e)); err != nil {
 		return nil // not JSON: cannot be, it was checked when it was committed
 	}
 	b.WriteByte('\n')

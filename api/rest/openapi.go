@@ -57,6 +57,7 @@ func (o *ordered) MarshalJSON() ([]byte, error) {
 // that they take and give.
 func (a *API) OpenAPI() ([]byte, error) {
 	g := newGenerator()
+	g.events(a.store.Concepts().EventTypes())
 	paths := new(ordered)
 	for i := range a.table {
 		op := &a.table[i]
@@ -160,6 +161,7 @@ func (g *generator) operation(op *operation) object {
 	if body := g.requestBody(op); body != nil {
 		out["requestBody"] = body
 	}
+	out["x-codeSamples"] = []any{object{"lang": "Shell", "source": op.curl()}}
 	switch op.access {
 	case public:
 	case anyToken:
@@ -179,10 +181,10 @@ func (g *generator) requestBody(op *operation) any {
 	case b.shape == nil:
 		return object{"required": true, "content": object{b.media: object{}}}
 	}
-	content := object{"application/json": object{"schema": g.taken(b.shape.Type)}}
 	if own, ok := reflect.New(b.shape.Type).Interface().(ownBody); ok {
-		content = own.content(g)
+		return object{"required": !b.optional, "content": own.content(g)}
 	}
+	content := object{"application/json": object{"schema": g.taken(b.shape.Type)}}
 	return object{"required": !b.optional, "content": content}
 }
 
@@ -197,15 +199,18 @@ func (g *generator) responses(op *operation) object {
 	}
 	all := object{strconv.Itoa(op.success()): ok, "default": object{"$ref": "#/components/responses/Problem"}}
 	if op.isStream() {
-		stream := object{"schema": object{"type": "string"}}
+		stream := object{"schema": g.given(reflect.TypeFor[event]())}
 		if op.success() == http.StatusOK {
 			content["text/event-stream"] = stream
 		} else {
-			all["200"] = object{"description": "Events, as they come", "content": object{"text/event-stream": stream}}
+			all["200"] = object{"description": eventStream, "content": object{"text/event-stream": stream}}
 		}
 	}
 	if len(content) > 0 {
 		ok["content"] = content
+	}
+	if op.isStream() && op.success() == http.StatusOK {
+		ok["description"] = "Done. " + eventStream
 	}
 	headers := object{}
 	if op.version != nil || op.gives == bytesType {

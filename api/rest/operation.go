@@ -4,15 +4,16 @@ package rest
 // gives, and how it fails. The mux, the checks before a handler, the binding of
 // parameters, the OpenAPI document and the page /docs are all made from it.
 //
-// How to write one (or convert a route): threads.go is the example.
+// How to write one; kv.go is a short example:
 //
 //  1. One struct for what it takes. Fields are tagged path:"thread",
 //     query:"limit" or header:"If-Match"; the body is the field Body, of a type
 //     with json tags (body:"optional" if it may be left out). The words default,
 //     min, max, enum, example and doc are tags of their own, read by package
 //     shape; they are checked before the handler runs and shown in the document.
-//     What many take is embedded: ofThread, paging, ifMatch, precondition.
-//     {space} is bound to c.space.
+//     A parameter is refused if it is empty, unless its tag empty says what that
+//     means. What many take is embedded: ofThread, paging, ifMatch, precondition.
+//     {space} is c.space.
 //  2. One type for what it gives; nothing is none. Its member version, or the
 //     field tagged header:"ETag", becomes the ETag, and a GET that has one
 //     honours If-None-Match. location says where what was made is.
@@ -21,9 +22,6 @@ package rest
 //     with a struct of its own. It reads nothing else of the request.
 //  4. failures lists the errors that mean something particular here; the usual
 //     ones (no token, no grant, no thread, a failed precondition, …) are added.
-//  5. Take out what the framework does now: c.arg, c.limit, c.position, c.time,
-//     c.flag, c.has, c.seconds, c.version, c.created, c.versionOf, c.condition,
-//     c.fence, checks that a member is there, seconds of bodies with bounds.
 
 import (
 	"fmt"

@@ -19,6 +19,7 @@ func (a *API) operators() map[string]http.HandlerFunc {
 		"GET /readyz":       a.readyz,
 		"GET /metrics":      a.serveMetrics,
 		"GET /openapi.json": a.serveOpenAPI(),
+		"GET /{$}":          http.RedirectHandler("/docs", http.StatusFound).ServeHTTP,
 		"GET /docs":         a.serveDocs,
 		"GET /docs/{file}":  a.serveDocs,
 	}

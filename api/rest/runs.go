@@ -333,7 +333,7 @@ func listQueue(c *call, in listQueueIn) (page[*run.Run], error) {
 
 // QueueEdit is a change of a run that waits.
 type QueueEdit struct {
-	Prompt *string    `json:"prompt,omitempty"`
+	Prompt *string    `json:"prompt,omitempty" example:"Add two tests"`
 	Blocks []NewBlock `json:"blocks,omitempty"`
 	Model  *string    `json:"model,omitempty"`
 }

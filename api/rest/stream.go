@@ -158,7 +158,7 @@ func (s *stream) check() error {
 func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 	if len(batch) == 1 && s.keep == nil && s.last == nil && s.spaces == nil && s.privacy[0] == nil {
 		s.c.api.metrics.Delivered(1)
-		return s.write(batch[0].Encoded(framed{}, frame))
+		return s.write(batch[0].Encoded(s.c.api, s.c.api.encode))
 	}
 	buf, _ := s.c.api.buffers.Get().(*[]byte)
 	if buf == nil {
@@ -171,10 +171,10 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 		if s.keep != nil && !s.keep(d) || s.privacy[source].hides(&d.Event) {
 			continue
 		}
-		f := d.Encoded(framed{}, frame)
+		f := d.Encoded(s.c.api, s.c.api.encode)
 		e, masked := s.privacy[source].maskEvent(&d.Event)
 		if masked {
-			f = frameEvent(e, d.IsBroadcast())
+			f = s.c.api.frameEvent(&e, d.IsBroadcast())
 		}
 		if s.spaces != nil {
 			if !d.IsBroadcast() {

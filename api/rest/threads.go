@@ -51,7 +51,7 @@ func threadStream(id string) string { return thread.Key(id) }
 // NewThread is what creating a thread takes.
 type NewThread struct {
 	Assistant  string                     `json:"assistant,omitempty" doc:"the agent that answers in it"`
-	Title      string                     `json:"title,omitempty"`
+	Title      string                     `json:"title,omitempty" example:"Shop"`
 	Visibility string                     `json:"visibility,omitempty" enum:"space|private"`
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
 	TTL        int64                      `json:"ttl,omitempty" min:"0" max:"3162240000" doc:"seconds after its last change; 0: it stays"`
@@ -159,7 +159,7 @@ type NewMessage struct {
 // has no id: the server makes the ids of a message's blocks.
 type NewBlock struct {
 	Type    string                     `json:"type" enum:"text|image|file|code|reasoning|status|error|summary"`
-	Content string                     `json:"content,omitempty" doc:"text; of an image or file its URL or blob"`
+	Content string                     `json:"content,omitempty" doc:"text; of an image or file its URL or blob" example:"Hello"`
 	Meta    map[string]json.RawMessage `json:"meta,omitempty"`
 }
 

@@ -15,7 +15,7 @@ import (
 // A field that is not listed names nothing that is hidden.
 var shownAsTheyAre = map[string]string{
 	// Masked as they are read: see readEvents.
-	"rest.wireEvent": "Stream Type Actor Cause Subject Refs Data",
+	"rest.event": "Source Stream Type Actor Cause Subject Refs Data",
 	// The caller's own.
 	"rest.BlockID": "ID", "rest.ClaimedRun": "Space Turn Token", "rest.HeldLock": "Name Owner Mode Token",
 	"rest.Signalled": "Data", "rest.Space": "Name", "thole.Blob": "Hash",

@@ -10,7 +10,7 @@ import (
 type RunBlock struct {
 	ID      string                     `json:"id,omitempty" doc:"default: a new one; not of a block of type tool"`
 	Type    string                     `json:"type" enum:"text|image|file|tool|code|reasoning|status|error|summary"`
-	Content string                     `json:"content,omitempty" doc:"text; of an image or file its URL or blob"`
+	Content string                     `json:"content,omitempty" doc:"text; of an image or file its URL or blob" example:"Hello"`
 	Meta    map[string]json.RawMessage `json:"meta,omitempty"`
 	Tool    *ToolCall                  `json:"tool,omitempty" doc:"of a block of type tool"`
 }

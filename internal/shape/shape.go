@@ -109,9 +109,9 @@ func (set *Set) Of(t reflect.Type) *Shape {
 		s.Kind = String
 	case kind == reflect.Bool:
 		s.Kind = Boolean
-	case kind == reflect.Float64:
+	case kind == reflect.Float32 || kind == reflect.Float64:
 		s.Kind = Number
-	case kind == reflect.Int || kind == reflect.Int64:
+	case kind >= reflect.Int && kind <= reflect.Uint64:
 		s.Kind = Integer
 	default:
 		panic(fmt.Sprintf("shape: no JSON stands for %v", t))

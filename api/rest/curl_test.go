@@ -1,0 +1,24 @@
+package rest
+
+import (
+	"strings"
+	"testing"
+)
+
+// Whoever copies an example of /docs sends a request that the operation takes.
+func TestEveryOperationHasAnExample(t *testing.T) {
+	want := map[string]string{
+		"createThread": `curl -H "Authorization: Bearer $THOLE_TOKEN" -X POST --json '{"title":"Shop"}' "http://127.0.0.1:7070/v1/spaces/project:shop/threads"`,
+		"watchSpaces":  `curl -N -H 'Accept: text/event-stream' -H "Authorization: Bearer $THOLE_TOKEN" "http://127.0.0.1:7070/v1/events?watch=project:shop,user:42"`,
+		"putValue":     `curl -H "Authorization: Bearer $THOLE_TOKEN" -X PUT --json '{"data":"dark"}' "http://127.0.0.1:7070/v1/spaces/project:shop/kv/settings/theme"`,
+	}
+	for _, op := range operations() {
+		got := op.curl()
+		if strings.ContainsAny(strings.ReplaceAll(got, "--json '", ""), "\n") || strings.Contains(got[strings.Index(got, "http://"):], "{") {
+			t.Errorf("%s: %s", op.id, got)
+		}
+		if w := want[op.id]; w != "" && got != w {
+			t.Errorf("%s:\n got %s\nwant %s", op.id, got, w)
+		}
+	}
+}
