@@ -240,6 +240,7 @@ func (tx *Tx) Get(key string) (Record, error) {
 			if rec.Expired(tx.now) {
 				rec = Record{}
 			}
+			tx.sp.store.concepts.liftRecord(&rec)
 		} else {
 			rec, err = tx.sp.Get(tx.ctx, key)
 		}

@@ -47,10 +47,8 @@ func tellAll[T any](p *privacy, items []T) []T {
 	return out
 }
 
-// run is without what only the store needs, too.
 func (p *privacy) run(r *run.Run) *run.Run {
 	v := *r
-	v.Slot, v.Ready, v.Reserved, v.Children, v.Inbox, v.Takings, v.WaitsUntil = "", false, false, 0, "", 0, nil
 	if v.Parent != "" && p.hidesRun(v.Parent) {
 		v.Parent = ""
 	}

@@ -213,8 +213,7 @@ func TestWhatARunWaitsForOverHTTP(t *testing.T) {
 			answers <- strings.TrimSpace(string(r.body))
 		}()
 		poll(t, "the run to note how long "+name+" is waited for", func() bool {
-			r, err := run.In(s.store.Space("project:a"), nil).Peek(t.Context(), c.Run.ID)
-			return err == nil && time.Until(r.WaitsUntil[name]) > 100*time.Second
+			return time.Until(waitsUntil(t, s.store, c.Run.ID)[name]) > 100*time.Second
 		})
 	}
 	later(2 * time.Second) // what was noted first is over
@@ -263,12 +262,25 @@ func (w *waiter) goesOn(status string, names ...string) {
 // until returns when the waits of the run end that are not over.
 func (w *waiter) until() map[string]time.Time {
 	w.t.Helper()
-	r, err := run.In(w.store.Space("project:a"), nil).Peek(w.t.Context(), path.Base(w.one))
-	if err != nil {
-		w.t.Fatal(err)
+	until := waitsUntil(w.t, w.store, path.Base(w.one))
+	maps.DeleteFunc(until, func(_ string, end time.Time) bool { return !end.After(w.store.Now()) })
+	return until
+}
+
+// waitsUntil returns when the requests end that wait for signals to the run, by name.
+func waitsUntil(t *testing.T, s *thole.Store, id string) map[string]time.Time {
+	t.Helper()
+	rec, err := s.Space("project:a").Get(t.Context(), "run/"+id+"/internal")
+	var internal struct {
+		Until map[string]time.Time `json:"waits_until"`
 	}
-	maps.DeleteFunc(r.WaitsUntil, func(_ string, end time.Time) bool { return !end.After(w.store.Now()) })
-	return r.WaitsUntil
+	if err == nil && rec.Exists() {
+		err = rec.As(&internal)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return internal.Until
 }
 
 // begin waits for a signal until the returned function is called, which closes the

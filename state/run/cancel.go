@@ -86,9 +86,9 @@ func cancelTree(ctx context.Context, sp *thole.Space, ids []string, cause string
 // What cancelling takes of a commit's items: to look at a run, to ask one, to end a
 // queued one. The tree is cut where maxItems is passed.
 const (
-	lookItems   = 1
+	lookItems   = 2
 	askItems    = 3
-	finishItems = 16
+	finishItems = 18
 	maxItems    = thole.MaxCommitItems - 80
 )
 
@@ -166,7 +166,7 @@ func (c *canceller) cancel(r *Run, rollback bool) error {
 			}
 		}
 	}
-	if r.Children == 0 {
+	if r.own.Children == 0 {
 		return nil
 	}
 	// A child that starts now writes r's record, so this Tx would run again.

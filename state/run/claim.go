@@ -177,7 +177,7 @@ func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimO
 }
 
 // claimable reports whether a worker that comes by may have the run.
-func (r *Run) claimable() bool { return r.Status == Queued && r.Ready && !r.Reserved }
+func (r *Run) claimable() bool { return r.Status == Queued && r.own.Ready && !r.own.Reserved }
 
 // isNone reports whether loading a run failed because there is none of the id.
 func isNone(err error) bool {

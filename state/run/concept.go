@@ -25,7 +25,8 @@ var Concept = &thole.Concept{
 		event("run.finished", "it has ended, once; `next` is the run whose turn has come"),
 	},
 	Records: []thole.RecordType{
-		{Key: "run/{run}", ID: "run", Value: Run{}, Of: threadOf, Expire: expire, About: "a run"},
+		{Key: "run/{run}", ID: "run", Value: Run{}, Upcast: before, Of: threadOf, Expire: expire, About: "a run"},
+		{Key: "run/{run}/" + internal, Value: internals{}, Private: true, About: "what only the engine needs of a run"},
 		{Key: "run/{run}/child/{child}", Private: true, About: "a sub-agent's run"},
 		{Key: "run/{run}/deadline", Expire: expire, Private: true, About: "when its time is up"},
 		{Key: "run/{run}/cancelling", Value: cancelNote{}, Expire: expire, Private: true, About: "the runs below it are being cancelled"},

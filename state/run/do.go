@@ -138,7 +138,7 @@ func (h *Handle) begin(ctx context.Context) error {
 			} else if err != nil {
 				return err
 			}
-			if !r.Ready {
+			if !r.own.Ready {
 				return nil
 			}
 			if err := r.begin(tx); err != nil {

@@ -152,7 +152,7 @@ func (rs *Runs) reap(ctx context.Context, id string) error {
 		if err != nil || r.Ended() {
 			return err
 		}
-		if r.Status == Queued && !r.Reserved {
+		if r.Status == Queued && !r.own.Reserved {
 			_, err := thread.Load(tx, r.Thread)
 			if errors.Is(err, thole.ErrNotFound) {
 				err = r.drop(tx)
@@ -175,7 +175,7 @@ func (rs *Runs) reap(ctx context.Context, id string) error {
 // out. What a sweep would find a moment later may be found first by whoever
 // needs the run's place.
 func (r *Run) dead(tx *thole.Tx) (bool, error) {
-	if r.Status == Queued && !r.Reserved {
+	if r.Status == Queued && !r.own.Reserved {
 		return false, nil
 	}
 	l, err := tx.Lease(key(r.ID))

@@ -25,7 +25,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -95,16 +94,7 @@ type Run struct {
 	Updated      time.Time        `json:"updated_at,omitzero"`
 	Version      thole.Position   `json:"version,omitzero"`
 
-	Slot     string `json:"slot,omitempty"`     // key of the record that admits one run at a time
-	Ready    bool   `json:"ready,omitempty"`    // queued, and its turn has come
-	Reserved bool   `json:"reserved,omitempty"` // for the worker that holds its lease already
-	Children int    `json:"children,omitempty"` // sub-agents' runs so far
-	Inbox    string `json:"inbox,omitempty"`    // the run under whose key its signals lie; empty: itself
-	Takings  int    `json:"takings,omitempty"`  // how many notes there are of signals that it took
-
-	// When requests that wait end, by name. What is not in it a worker waits for by itself.
-	WaitsUntil map[string]time.Time `json:"waits_until,omitempty"`
-
+	own   internals      // empty in what lists return
 	asked []thread.Block // what Request was when this Tx began it
 }
 
@@ -112,7 +102,7 @@ type Run struct {
 type Cancel struct {
 	Cause    string    `json:"cause"`
 	Rollback bool      `json:"rollback,omitempty"` // and its turn goes with it
-	Time     time.Time `json:"time"`
+	Time     time.Time `json:"requested_at"`
 }
 
 // Ended reports whether the run's status is final.
@@ -235,10 +225,12 @@ func actorOf(agent string) string {
 	return "agent:" + agent
 }
 
+// put writes the run, and what the engine needs of it if that has changed.
 func (r *Run) put(tx *thole.Tx) {
 	stored := *r
 	stored.ID, stored.Updated, stored.Version = "", time.Time{}, thole.Position{}
-	tx.Put(key(r.ID), &stored, nil)
+	tx.Put(key(r.ID), &stored, &thole.WriteOptions{Schema: thole.Schema})
+	r.own.put(tx, r.ID)
 }
 
 // maxRecord leaves room in a run's record for how it goes on and ends.
@@ -264,19 +256,20 @@ func decode(id string, rec thole.Record) (*Run, error) {
 	if rec.Value == nil {
 		return nil, absent(id)
 	}
-	var r Run
-	if err := rec.As(&r); err != nil {
+	var stored struct {
+		Run
+		Internal *internals `json:"internal"` // of an earlier schema
+	}
+	if err := rec.As(&stored); err != nil {
 		return nil, err
 	}
-	if r.Slot != "" && !strings.HasPrefix(r.Slot, slotPrefix) { // what ends a run writes it
-		return nil, fmt.Errorf("%w: run %s waits in %.80q, which is no slot", thole.ErrCorrupt, id, r.Slot)
+	r := &stored.Run
+	if stored.Internal != nil {
+		r.own = *stored.Internal
 	}
 	r.ID, r.Updated, r.Version = id, rec.Updated, rec.Version
-	if r.WaitingFor != "" && len(r.Waits) == 0 { // of an earlier version
-		r.Waits = []string{r.WaitingFor}
-	}
 	r.Timeout = min(r.Timeout, int64(thole.MaxTTL/time.Second)) // one of an earlier version may be longer than a time.Duration
-	return &r, nil
+	return r, nil
 }
 
 func load(tx *thole.Tx, id string) (*Run, error) {
@@ -287,7 +280,11 @@ func load(tx *thole.Tx, id string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decode(id, rec)
+	own, err := tx.Get(internalKey(id))
+	if err != nil {
+		return nil, err
+	}
+	return whole(id, rec, own)
 }
 
 // Get returns the run. One whose worker has let its lease run out is ended as
@@ -300,7 +297,7 @@ func (rs *Runs) Get(ctx context.Context, id string) (*Run, error) {
 		return r, err
 	}
 	var goesOn bool
-	if r.Status == Queued && !r.Reserved {
+	if r.Status == Queued && !r.own.Reserved {
 		var rec thole.Record
 		rec, err = rs.sp.Get(ctx, thread.Key(r.Thread))
 		goesOn = rec.Exists()
@@ -337,11 +334,11 @@ func (rs *Runs) Peek(ctx context.Context, id string) (*Run, error) {
 	if err := thole.CheckID("run", id); err != nil {
 		return nil, err
 	}
-	rec, err := rs.sp.Get(ctx, key(id))
+	recs, err := rs.sp.GetAll(ctx, key(id), internalKey(id))
 	if err != nil {
 		return nil, err
 	}
-	return decode(id, rec)
+	return whole(id, recs[0], recs[1])
 }
 
 // ListOptions of [Runs.List].

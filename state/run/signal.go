@@ -37,8 +37,8 @@ func signalsOf(inbox string) string { return key(inbox) + "/signal/" }
 
 // inbox returns the run under whose key r's signals lie.
 func (r *Run) inbox() string {
-	if r.Inbox != "" {
-		return r.Inbox
+	if r.own.Inbox != "" {
+		return r.own.Inbox
 	}
 	return r.ID
 }
@@ -166,7 +166,7 @@ func (r *Run) take(tx *thole.Tx, name, key string) (note string, _ error) {
 		if r.Signals[name]--; r.Signals[name] <= 0 {
 			delete(r.Signals, name)
 		}
-		tx.Put(note, taking{Name: name, Signal: key, Children: r.Children}, nil)
+		tx.Put(note, taking{Name: name, Signal: key, Children: r.own.Children}, nil)
 	}
 	notes, err := r.takings(tx)
 	if err != nil {
@@ -174,9 +174,9 @@ func (r *Run) take(tx *thole.Tx, name, key string) (note string, _ error) {
 	}
 	if len(notes) >= maxTakings {
 		notes[0].forget(tx)
-		r.Takings--
+		r.own.Takings--
 	}
-	r.Takings++
+	r.own.Takings++
 	return note, r.stopWaiting(tx, name)
 }
 
@@ -187,7 +187,7 @@ func (r *Run) inherit(tx *thole.Tx, sp *thole.Space, old *Run) error {
 		return err
 	}
 	prefix := signalsOf(old.ID)
-	if old.Inbox == "" {
+	if old.own.Inbox == "" {
 		recs, err := tx.List(thole.ListQuery{Prefix: prefix, Limit: maxSignals})
 		if err != nil {
 			return err
@@ -206,7 +206,7 @@ func (r *Run) inherit(tx *thole.Tx, sp *thole.Space, old *Run) error {
 		}
 	}
 	if len(old.Signals) > 0 {
-		r.Inbox, r.Signals, old.Signals = old.inbox(), old.Signals, nil
+		r.own.Inbox, r.Signals, old.Signals = old.inbox(), old.Signals, nil
 	}
 	old.put(tx)
 	return nil

@@ -96,15 +96,16 @@ func (s *slot) promote(tx *thole.Tx) error {
 		if gone++; notFound && gone <= maxGone { // its thread is gone, and so is its reason
 			r.Status, r.Cancel, r.Finished = Cancelled, &Cancel{Cause: BySuperseded, Time: tx.Now()}, tx.Now()
 			tx.Release(key(r.ID))
+			r.own.Slot = ""
 			r.put(tx)
 			r.emit(tx, "run.finished", Event{Status: Cancelled, Cause: BySuperseded})
 			continue
 		} else if err != nil && !notFound {
 			return err
 		}
-		s.Active, r.Ready = r.ID, true
+		s.Active, r.own.Ready = r.ID, true
 		r.put(tx)
-		if !r.Reserved {
+		if !r.own.Reserved {
 			tx.Put(r.readyKey(), ready{AskedBy: r.AskedBy}, nil)
 		}
 	}
@@ -124,7 +125,7 @@ func (s *slot) leave(id string) {
 // yield puts the active run, which is not the owner's and which no worker has begun,
 // back in front of its line.
 func (s *slot) yield(tx *thole.Tx, active *Run) error {
-	s.Active, active.Ready = "", false
+	s.Active, active.own.Ready = "", false
 	s.Others = slices.Insert(s.Others, 0, active.ID)
 	tx.Delete(active.readyKey())
 	active.put(tx)
@@ -141,7 +142,7 @@ func (r *Run) begin(tx *thole.Tx) error {
 		return err
 	}
 	r.asked = r.Request
-	r.Status, r.Started, r.Turn, r.Request, r.Ready = Running, tx.Now(), turn, nil, false
+	r.Status, r.Started, r.Turn, r.Request, r.own.Ready = Running, tx.Now(), turn, nil, false
 	r.put(tx)
 	if r.Timeout > 0 {
 		tx.Put(deadlineKey(r.ID), struct{}{}, &thole.WriteOptions{Expires: tx.Now().Add(seconds(r.Timeout))})
@@ -165,8 +166,10 @@ func (r *Run) finish(tx *thole.Tx, status, reason string) error {
 			status = TimedOut
 		}
 	}
-	r.Status, r.Error, r.Ready, r.Finished = status, reason, false, tx.Now()
-	r.WaitingFor, r.Waits, r.WaitsUntil = "", nil, nil
+	r.Status, r.Error, r.own.Ready, r.Finished = status, reason, false, tx.Now()
+	r.WaitingFor, r.Waits, r.own.WaitsUntil = "", nil, nil
+	slot := r.own.Slot
+	r.own.Slot, r.own.Reserved = "", false
 	if status == Succeeded { // nobody resumes it
 		if err := r.forgetTakings(tx); err != nil {
 			return err
@@ -176,7 +179,7 @@ func (r *Run) finish(tx *thole.Tx, status, reason string) error {
 	tx.Release(key(r.ID))
 	tx.Delete(r.readyKey())
 	tx.Delete(deadlineKey(r.ID))
-	s, err := loadSlot(tx, r.Slot)
+	s, err := loadSlot(tx, slot)
 	if err != nil {
 		return err
 	}

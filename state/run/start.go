@@ -135,7 +135,7 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 		ID: thole.NewID("run"), Status: Queued, Agent: req.Agent, AskedBy: rs.sp.Actor(), Model: req.Model, Policy: req.Policy,
 		OnDisconnect: req.OnDisconnect, Parent: req.Parent, ResumedFrom: req.ResumedFrom, Request: req.blocks(),
 		Options: req.Options, Timeout: int64((req.Timeout + time.Second - 1) / time.Second),
-		Created: tx.Now(), Reserved: holder != "",
+		Created: tx.Now(), own: internals{Reserved: holder != ""},
 	}
 	if err := thread.CheckBlocks(r.Request); err != nil {
 		return nil, nil, fence, err
@@ -150,7 +150,7 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	if err != nil {
 		return nil, nil, fence, err
 	}
-	r.Thread, r.Slot = t.ID, slotKey(t)
+	r.Thread, r.own.Slot = t.ID, slotKey(t)
 	if r.Agent == "" {
 		r.Agent = t.Assistant
 	}
@@ -181,7 +181,7 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	if r, err = load(tx, r.ID); err != nil {
 		return nil, nil, fence, err
 	}
-	if r.Ready && holder != "" {
+	if r.own.Ready && holder != "" {
 		return r, rest, fence, r.begin(tx)
 	}
 	r.emit(tx, "run.queued", Event{Agent: r.Agent, Model: r.Model, Parent: r.Parent, ResumedFrom: r.ResumedFrom})
@@ -201,7 +201,7 @@ func (r *Run) adopt(tx *thole.Tx, threadID string) (string, error) {
 		return "", fmt.Errorf("%w: parent run %s has ended", thole.ErrConflict, p.ID)
 	}
 	// Writing the parent makes a concurrent cancel of it see this child.
-	p.Children++
+	p.own.Children++
 	p.put(tx)
 	tx.Put(key(p.ID)+"/child/"+r.ID, struct{}{}, nil)
 	if threadID != "" {
@@ -230,7 +230,7 @@ func (r *Run) apart(tx *thole.Tx, t *thread.Thread) error {
 	switch {
 	case err != nil:
 		return err
-	case p.Slot == r.Slot || p.Thread == r.Thread:
+	case p.own.Slot == r.own.Slot || p.Thread == r.Thread:
 		return fmt.Errorf("%w: a sub-agent's run works in a thread of its own", thole.ErrInvalid)
 	case t.Parent != p.Thread:
 		return fmt.Errorf("%w: a sub-agent's run works in a thread that has the thread of its parent run as parent", thole.ErrInvalid)
@@ -296,11 +296,11 @@ func resumedAlready(tx *thole.Tx, old *Run) error {
 // which only the owner may know. It waits, behind the owner's. One that the owner
 // asked for goes before one of others that no worker has yet.
 func (r *Run) line(tx *thole.Tx, t *thread.Thread) (rest []string, _ error) {
-	active, rest, err := occupant(tx, r.Slot)
+	active, rest, err := occupant(tx, r.own.Slot)
 	if err != nil {
 		return nil, err
 	}
-	s, err := loadSlot(tx, r.Slot)
+	s, err := loadSlot(tx, r.own.Slot)
 	if err != nil {
 		return nil, err
 	}
@@ -358,7 +358,7 @@ func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error
 		if dead, err := active.dead(tx); err != nil || !dead {
 			return active, orphaned, err
 		}
-		if active.Children > 0 {
+		if active.own.Children > 0 {
 			orphaned = append(orphaned, active.ID)
 			noteCancel(tx, active.ID, BySuperseded)
 		}

@@ -28,7 +28,7 @@ func takingsOf(id string) string { return key(id) + "/taken/" }
 // takings returns the notes of what r took, the oldest first. r's record is written
 // with each: they are so at the commit, or this Tx runs again.
 func (r *Run) takings(tx *thole.Tx) ([]taking, error) {
-	if r.Takings == 0 {
+	if r.own.Takings == 0 {
 		return nil, nil
 	}
 	recs, err := tx.List(thole.ListQuery{Prefix: takingsOf(r.ID), Limit: maxTakings})
@@ -59,7 +59,7 @@ func (r *Run) forgetTakings(tx *thole.Tx) error {
 	for _, n := range notes {
 		n.forget(tx)
 	}
-	r.Takings = 0
+	r.own.Takings = 0
 	return err
 }
 
@@ -75,7 +75,7 @@ func (r *Run) giveBack(tx *thole.Tx, sp *thole.Space) error {
 		return err
 	}
 	for _, n := range notes {
-		if n.Signal == "" || n.Children != r.Children || n.at.Compare(acted) < 0 {
+		if n.Signal == "" || n.Children != r.own.Children || n.at.Compare(acted) < 0 {
 			n.forget(tx)
 			continue
 		}
@@ -85,7 +85,7 @@ func (r *Run) giveBack(tx *thole.Tx, sp *thole.Space) error {
 		r.Signals[n.Name]++
 		tx.Delete(n.key)
 	}
-	r.Takings = 0
+	r.own.Takings = 0
 	return nil
 }
 

@@ -18,7 +18,7 @@ const maxWaits = 64
 // zero if the run's worker waits in its own process.
 func (r *Run) wait(tx *thole.Tx, name string, until time.Time) error {
 	known := slices.Contains(r.Waits, name)
-	if known && !r.WaitsUntil[name].Before(until) {
+	if known && !r.own.WaitsUntil[name].Before(until) {
 		return nil
 	}
 	if !known {
@@ -32,10 +32,10 @@ func (r *Run) wait(tx *thole.Tx, name string, until time.Time) error {
 		r.emit(tx, "run.waiting", Event{Signal: name})
 	}
 	if !until.IsZero() {
-		if r.WaitsUntil == nil {
-			r.WaitsUntil = make(map[string]time.Time)
+		if r.own.WaitsUntil == nil {
+			r.own.WaitsUntil = make(map[string]time.Time)
 		}
-		r.WaitsUntil[name] = until
+		r.own.WaitsUntil[name] = until
 	}
 	began := r.Status != Waiting
 	r.Status, r.WaitingFor = Waiting, r.Waits[0]
@@ -50,7 +50,7 @@ func (r *Run) wait(tx *thole.Tx, name string, until time.Time) error {
 func (r *Run) stopWaiting(tx *thole.Tx, names ...string) error {
 	r.Waits = slices.DeleteFunc(r.Waits, func(name string) bool { return slices.Contains(names, name) })
 	for _, name := range names {
-		delete(r.WaitsUntil, name)
+		delete(r.own.WaitsUntil, name)
 	}
 	if len(r.Waits) > 0 {
 		r.WaitingFor = r.Waits[0]
@@ -113,7 +113,7 @@ func (ws *waits) over(r *Run, now time.Time) (names []string) {
 	}
 	for _, name := range r.Waits {
 		n, here := ws.n[name]
-		until := r.WaitsUntil[name]
+		until := r.own.WaitsUntil[name]
 		if here && n == 0 || !here && !until.IsZero() && !until.After(now) {
 			names = append(names, name)
 		}
@@ -172,10 +172,10 @@ func (h *Handle) leave(ctx context.Context, name string, until time.Time) {
 	defer stop()
 	_, _ = h.sp.Update(ctx, func(tx *thole.Tx) error {
 		r, err := h.live(tx)
-		if err != nil || !r.WaitsUntil[name].Equal(until) || !until.After(tx.Now()) {
+		if err != nil || !r.own.WaitsUntil[name].Equal(until) || !until.After(tx.Now()) {
 			return err
 		}
-		r.WaitsUntil[name] = tx.Now()
+		r.own.WaitsUntil[name] = tx.Now()
 		r.put(tx)
 		return nil
 	})
