@@ -180,9 +180,10 @@ func (b *change) decodeBody(c *call) (err error) {
 // content implements ownBody.
 func (*change) content(g *generator) object {
 	return object{
-		"application/json": object{"schema": g.taken(reflect.TypeFor[Ops]())},
-		mergePatch:         object{"schema": object{"description": "RFC 7396"}},
-		jsonPatch:          object{"schema": object{"type": "array", "items": object{"type": "object"}, "description": "RFC 6902"}},
+		"application/json": object{"schema": object{"anyOf": []any{g.taken(reflect.TypeFor[Ops]()), object{"type": "array"}, object{}},
+			"description": "ops; or, of another shape, a JSON Patch if it is a list, else a merge patch"}},
+		mergePatch: object{"schema": object{"description": "RFC 7396"}},
+		jsonPatch:  object{"schema": object{"type": "array", "items": object{"type": "object"}, "description": "RFC 6902"}},
 	}
 }
 

@@ -132,6 +132,11 @@ func (c *client) judge(r *request, resp *http.Response, body []byte) {
 			c.report.fail(r, "%v", err)
 			return
 		}
+		if status < 300 {
+			if err := r.op.took(r.header.Get("Content-Type"), r.body); err != nil {
+				c.report.fail(r, "%v", err)
+			}
+		}
 	}
 	if status >= 400 {
 		if err := c.problem(status, mediaType, body); err != nil {

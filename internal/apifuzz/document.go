@@ -22,8 +22,9 @@ type operation struct {
 	method    string
 	path      string
 	params    []param
-	bodies    map[string]schema // of the request, by media type
-	optional  bool              // the body may be left out
+	bodies    map[string]schema             // of the request, by media type
+	requests  map[string]*jsonschema.Schema // the same, to check with
+	optional  bool                          // the body may be left out
 	responses map[string]map[string]*jsonschema.Schema
 }
 
@@ -100,13 +101,21 @@ func parse(data []byte) (*document, error) {
 		for method, o := range methods {
 			op := &operation{
 				method: strings.ToUpper(method), path: path, params: o.Parameters,
-				bodies: make(map[string]schema), responses: make(map[string]map[string]*jsonschema.Schema),
+				bodies: make(map[string]schema), requests: make(map[string]*jsonschema.Schema), responses: make(map[string]map[string]*jsonschema.Schema),
 			}
 			op.name = op.method + " " + path
 			if o.RequestBody != nil {
 				op.optional = !o.RequestBody.Required
 				for mediaType, m := range o.RequestBody.Content {
 					op.bodies[mediaType] = m.Schema
+					if m.Schema == nil {
+						continue
+					}
+					s, err := c.Compile(documentURL + fmt.Sprintf("#/paths/%s/%s/requestBody/content/%s/schema", escape(path), method, escape(mediaType)))
+					if err != nil {
+						return nil, fmt.Errorf("%s: %w", op.name, err)
+					}
+					op.requests[mediaType] = s
 				}
 			}
 			for status, r := range o.Responses {
@@ -147,6 +156,24 @@ func (d *document) resolve(s schema) schema {
 		return d.resolve(to)
 	}
 	return s
+}
+
+// took reports what of the body of a request that was accepted the document does not
+// allow.
+func (o *operation) took(contentType string, body []byte) error {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	s := o.requests[mediaType]
+	if s == nil || len(body) == 0 {
+		return nil
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("a body was accepted that is not JSON: %v in %.300q", err, body)
+	}
+	if err := s.Validate(v); err != nil {
+		return fmt.Errorf("a body was accepted that does not fit its schema: %v in %.300s", err, body)
+	}
+	return nil
 }
 
 // check reports what of an answer the document does not say. stream says that

@@ -45,6 +45,20 @@ func ask(t *testing.T, status int, mediaType, body string) *apifuzz.Report {
 	return report
 }
 
+// A server that accepts everything accepts what its document does not allow.
+func TestABodyThatIsAcceptedAgainstItsSchemaIsAFailure(t *testing.T) {
+	for i := 0; ; i++ {
+		for _, f := range ask(t, 201, "application/json", `{"id":"x"}`).Failures() {
+			if strings.Contains(f.What, "a body was accepted") {
+				return
+			}
+		}
+		if i == 20 {
+			t.Fatal("no body that does not fit was noticed")
+		}
+	}
+}
+
 func TestAnAnswerThatIsNotAsTheDocumentSaysIsAFailure(t *testing.T) {
 	const problem = `{"type":"t","title":"t","status":400,"code":"invalid"}`
 	for name, c := range map[string]struct {
@@ -52,7 +66,7 @@ func TestAnAnswerThatIsNotAsTheDocumentSaysIsAFailure(t *testing.T) {
 		mediaType, body string
 		want            string // "": no failure
 	}{
-		"as documented":        {201, "application/json", `{"id":"x"}`, ""},
+		"as documented":        {201, "application/json", `{"id":"x"}`, "accepted"},
 		"a documented problem": {400, "application/problem+json", problem, ""},
 		"a server error":       {500, "application/problem+json", problem, "500"},
 		"another status":       {202, "application/json", `{"id":"x"}`, "status 202 is not in the document"},
