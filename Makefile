@@ -43,17 +43,13 @@ PACKAGES ?= ./cmd/thole ./... # the one first that waits most
 
 # Stores in memory sync in no time. What a disk may do is tested on simulated ones, and
 # a process that is killed loses nothing that it gave to the system, on any.
-MEMORY := $(shell scripts/memory.sh)
-ifdef MEMORY
-race full: export GOTMPDIR := $(or $(TMPDIR),/tmp)
-race full: export TMPDIR := $(MEMORY)
-endif
+IN_MEMORY = $(patsubst %,-exec 'env TMPDIR=%',$(shell scripts/memory.sh))
 
 race: ## The tests of PACKAGES (all) under the race detector, in memory and through a server on SQLite
-	go test -timeout 180m -count=1 -parallel 3 $(PACKAGES)
+	go test $(IN_MEMORY) -timeout 180m -count=1 -parallel 3 $(PACKAGES)
 
 full: ## The tests of PACKAGES (all) on memory, SQLite, files and PostgreSQL, with servers that are killed and cut off
-	go test -vet=off -timeout 180m -count=1 -parallel 4 $(PACKAGES)
+	go test $(IN_MEMORY) -vet=off -timeout 180m -count=1 -parallel 4 $(PACKAGES)
 
 FUZZTIME ?= 10s
 fuzz: ## Run every fuzz target for FUZZTIME (10s)
