@@ -6,6 +6,12 @@
 //
 // What else belongs to a thread is kept in records under thread/<id>/… and
 // vanishes with it.
+//
+// A private thread is hidden where requests come in: the REST API, the streams of
+// events and narrowed tokens show it to its owner and to admins alone. This package
+// hides nothing: a program that holds a Space sees all of it, whoever it acts as, in
+// lists, reads and watches. Who serves others through the library looks at
+// [Thread.Visibility] and [Thread.Owner].
 package thread
 
 import (
