@@ -128,7 +128,7 @@ func (sp *Space) finish(ctx context.Context, note Check, e erasure) error {
 		_, tell := sp.commit(ctx, told)
 		return errors.Join(err, unlessGone(tell), sp.deleteSnapshotsOf(ctx, e.Snapshots, note.At))
 	}
-	if err := sp.deleteSnapshotsOf(ctx, e.Snapshots, note.At); err != nil {
+	if err := errors.Join(sp.deleteSnapshotsOf(ctx, e.Snapshots, note.At), sp.dropAnswers(ctx, note.At)); err != nil {
 		return err
 	}
 	told.Writes = append(told.Writes, Write{Key: note.Key})

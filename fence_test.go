@@ -87,45 +87,6 @@ func TestALeaseFromBeforeSecretsCannotBeProvenButRunsOut(t *testing.T) {
 	acquired(t, sp, "new")
 }
 
-func TestAHolderThatLostItsSecretGetsAnotherOne(t *testing.T) {
-	sp := open(t, nil).Space("user:1")
-	first := acquired(t, sp, "a")
-	reacquire := func(token thole.Position) (f thole.Fence, err error) {
-		res, err := sp.Update(t.Context(), func(tx *thole.Tx) (err error) {
-			f, err = tx.Reacquire("job", token, time.Minute)
-			return err
-		})
-		return f.At(res), err
-	}
-	before := first
-	for range 3 {
-		again, err := reacquire(first.Token)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := sp.Prove(t.Context(), again); err != nil {
-			t.Errorf("the new fence: got %v", err)
-		}
-		if err := sp.Prove(t.Context(), before); !errors.Is(err, thole.ErrFenced) {
-			t.Errorf("the fence before: got %v, want ErrFenced", err)
-		}
-		if _, err := sp.Under(before).Commit(t.Context(), event(1)); !errors.Is(err, thole.ErrFenced) {
-			t.Errorf("under the fence before: got %v, want ErrFenced", err)
-		}
-		before = again
-	}
-	second := acquired(t, sp, "a")
-	if _, err := reacquire(first.Token); !errors.Is(err, thole.ErrFenced) {
-		t.Errorf("acquired anew since: got %v, want ErrFenced", err)
-	}
-	if _, err := sp.Update(t.Context(), func(tx *thole.Tx) error { tx.Release("job"); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := reacquire(second.Token); !errors.Is(err, thole.ErrFenced) {
-		t.Errorf("released since: got %v, want ErrFenced", err)
-	}
-}
-
 // The secret is in what Proof returns, and nowhere else.
 func TestNoPrintOrRecordShowsTheSecretOfAFence(t *testing.T) {
 	sp := open(t, nil).Space("user:1")

@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -25,6 +23,8 @@ const receiptTTL = 24 * time.Hour
 // its own, and the next one is its repeat.
 type once struct {
 	user, fingerprint string
+	secret            string     // see WithKeySecret
+	reread            any        // see Reread
 	operation         *operation // nil: none has begun
 	call              *call      // nil: between calls
 }
@@ -54,13 +54,6 @@ func (c *call) next() string {
 // rawCall is the name of a Commit or Update that no [Call] names.
 const rawCall = "commit"
 
-type receipt struct {
-	Operation   string          `json:"operation,omitempty"` // name of the call; "": of an earlier version
-	Fingerprint string          `json:"fingerprint"`
-	Events      int             `json:"events"`
-	Answer      json.RawMessage `json:"answer,omitempty"` // of [Tx.Answer]
-}
-
 type onceKey struct{}
 
 // WithIdempotencyKey makes the operation that is called with the returned context
@@ -71,6 +64,20 @@ type onceKey struct{}
 // body. One key is for one operation: see [Operation] for those that you compose.
 func WithIdempotencyKey(ctx context.Context, key, fingerprint string) context.Context {
 	return context.WithValue(ctx, onceKey{}, &once{user: key, fingerprint: fingerprint})
+}
+
+// WithKeySecret adds to ctx's idempotency key what only its caller knows, such as the
+// bearer token of a request. With it the secrets of fences in answers are sealed: see
+// [Fence.Proof]. Without it they are not kept, and a repeat's fence has none. Without
+// a key it returns ctx.
+func WithKeySecret(ctx context.Context, secret string) context.Context {
+	o := onceFrom(ctx)
+	if o == nil {
+		return ctx
+	}
+	inner := *o
+	inner.secret = secret
+	return context.WithValue(ctx, onceKey{}, &inner)
 }
 
 // Operation begins an operation of several calls under ctx's idempotency key: the
@@ -89,7 +96,9 @@ func Operation(ctx context.Context) context.Context {
 	if o.operation != nil {
 		op.prefix = o.operation.enter() + "."
 	}
-	return context.WithValue(ctx, onceKey{}, &once{user: o.user, fingerprint: o.fingerprint, operation: op})
+	inner := *o
+	inner.operation, inner.call = op, nil
+	return context.WithValue(ctx, onceKey{}, &inner)
 }
 
 // Call names one call under ctx's idempotency key: what it does ("kv.set"), and on
@@ -119,7 +128,9 @@ func (o *once) enter(ctx context.Context, name string) context.Context {
 	if o.operation != nil {
 		c.number = o.operation.enter()
 	}
-	return context.WithValue(ctx, onceKey{}, &once{user: o.user, fingerprint: o.fingerprint, operation: o.operation, call: c})
+	inner := *o
+	inner.call = c
+	return context.WithValue(ctx, onceKey{}, &inner)
 }
 
 // entered returns ctx within a call: the one that it is in, or a new one.
@@ -162,66 +173,4 @@ func (o *once) key(sp *Space) string {
 		number = o.operation.prefix + strconv.Itoa(int(o.operation.n.Load()))
 	}
 	return "idem/" + hex.EncodeToString(sum[:16]) + "/" + number
-}
-
-func (o *once) receipt(sp *Space, events int, answer json.RawMessage) Write {
-	v, _ := marshal(receipt{Operation: o.call.name, Fingerprint: o.fingerprint, Events: events, Answer: answer}) // plain fields and JSON: cannot fail
-	return Write{Key: o.key(sp), Value: v, Expires: sp.store.Now().Add(receiptTTL + sp.store.aheadIn(sp.name))}
-}
-
-// receipt is Earlier within a call, which on a repeat is made.
-func (sp *Space) receipt(ctx context.Context) (Result, bool, error) {
-	res, repeated, err := sp.Earlier(ctx)
-	if repeated {
-		onceFrom(ctx).call.made.Add(1)
-	}
-	return res, repeated, err
-}
-
-// Earlier returns the Result of the commit that was made under ctx's idempotency
-// key before, so that the next one through this handle would be a repeat; false
-// if there is none. Errors: *ReusedKeyError.
-func (sp *Space) Earlier(ctx context.Context) (Result, bool, error) {
-	o := onceFrom(ctx)
-	if o == nil || sp.err != nil {
-		return Result{}, false, sp.err
-	}
-	rec, err := sp.Get(ctx, o.key(sp))
-	if err != nil || !rec.Exists() {
-		return Result{}, false, err
-	}
-	var r receipt
-	if err := rec.As(&r); err != nil {
-		return Result{}, false, err
-	}
-	if r.Fingerprint != o.fingerprint || o.call != nil && r.Operation != "" && r.Operation != o.call.name {
-		return Result{}, false, &ReusedKeyError{Key: o.user}
-	}
-	res := Result{Last: rec.Version, Repeated: true, Answer: string(r.Answer)}
-	if r.Events > 0 {
-		res.First = rec.Version
-		res.First.Seq -= uint64(r.Events - 1)
-	}
-	return res, true, nil
-}
-
-// Repeat returns the events of a commit that was made earlier under the same
-// idempotency key.
-func (sp *Space) Repeat(ctx context.Context, res Result) ([]Event, error) {
-	if !res.Repeated {
-		return nil, errors.New("thole: Repeat of a result that is not repeated")
-	}
-	if res.First.IsZero() {
-		return nil, nil
-	}
-	after := res.First
-	after.Seq--
-	page, err := sp.Read(ctx, ReadQuery{After: after, Limit: int(res.Last.Seq - after.Seq)})
-	for i, e := range page.Events {
-		if e.Position.Seq > res.Last.Seq {
-			page.Events = page.Events[:i]
-			break
-		}
-	}
-	return page.Events, err
 }

@@ -25,9 +25,6 @@ type leaseOwner struct {
 	// Hash is the SHA-256 of the secret in hex. Leases that were acquired before
 	// there were secrets have none: nobody can prove those.
 	Hash string `json:"hash,omitempty"`
-	// Taken is the token that the holder got first, once Reacquire has replaced
-	// it.
-	Taken Position `json:"taken,omitzero"`
 }
 
 type leaseBeat struct {
@@ -53,27 +50,22 @@ func (l Lease) IsOf(actor, holder string) bool {
 
 // Lease reads the lease under base.
 func (tx *Tx) Lease(base string) (Lease, error) {
-	l, _, err := tx.lease(base)
-	return l, err
-}
-
-func (tx *Tx) lease(base string) (Lease, leaseOwner, error) {
 	var o leaseOwner
 	rec, err := tx.Get(base + "/owner")
 	if err != nil || !rec.Exists() {
-		return Lease{}, o, err
+		return Lease{}, err
 	}
 	if err := rec.As(&o); err != nil {
-		return Lease{}, o, err
+		return Lease{}, err
 	}
 	beat, err := tx.Get(base + "/beat")
 	if err != nil {
-		return Lease{}, o, err
+		return Lease{}, err
 	}
 	alive := tx.sp.store.beating(tx.sp.name, beat)
 	l := Lease{Holder: o.Holder, Actor: o.Actor, Fence: Fence{Key: rec.Key, Token: rec.Version}, Alive: alive}
 	l.under = slices.ContainsFunc(tx.sp.fences, l.Fence.Is)
-	return l, o, nil
+	return l, nil
 }
 
 // Acquire takes the lease under base for holder, in the name of the handle's
@@ -82,43 +74,22 @@ func (tx *Tx) lease(base string) (Lease, leaseOwner, error) {
 // token. The Fence has no token yet: once the Tx is
 // committed, [Fence.At] gives it the one.
 func (tx *Tx) Acquire(base, holder string, ttl time.Duration) (Fence, error) {
-	l, _, err := tx.lease(base)
+	l, err := tx.Lease(base)
 	if err != nil {
 		return Fence{}, err
 	}
 	if l.Alive && !l.IsOf(tx.sp.actor, holder) {
 		return Fence{}, fmt.Errorf("%w: lease %s is held by %s", ErrConflict, base, l.Holder)
 	}
-	return tx.grant(base, leaseOwner{Holder: holder, Actor: tx.sp.actor}, ttl)
-}
-
-// Reacquire gives the holder that acquired the lease under base at token a new
-// token and a new secret, for ttl from now: for a holder that lost the answer to
-// its Acquire, of which nothing but a hash is stored. It may be repeated with the
-// same token. What was handed out before is fenced. ErrFenced: the lease has
-// ended, or was acquired again since.
-func (tx *Tx) Reacquire(base string, token Position, ttl time.Duration) (Fence, error) {
-	l, o, err := tx.lease(base)
-	if err != nil {
-		return Fence{}, err
-	}
-	if l.Holder == "" || l.Fence.Token != token && o.Taken != token {
-		return Fence{}, fmt.Errorf("%w: the lease %s has ended or has another holder", ErrFenced, base)
-	}
-	return tx.grant(base, leaseOwner{Holder: o.Holder, Actor: o.Actor, Taken: token}, ttl)
-}
-
-// grant writes a lease with a new secret.
-func (tx *Tx) grant(base string, o leaseOwner, ttl time.Duration) (Fence, error) {
 	if err := checkLease(ttl); err != nil {
 		return Fence{}, err
 	}
 	var s secret
 	rand.Read(s[:])
 	f := Fence{Key: base + "/owner", secret: s.keep}
-	o.Hash = s.hash()
-	tx.Put(f.Key, o, nil)
+	tx.Put(f.Key, leaseOwner{Holder: holder, Actor: tx.sp.actor, Hash: s.hash()}, nil)
 	tx.beat(base, ttl)
+	tx.keep.leases = append(slices.DeleteFunc(tx.keep.leases, func(g Fence) bool { return g.Key == f.Key }), f)
 	return f, nil
 }
 

@@ -96,22 +96,23 @@ func (sp *Space) WithoutFences() *Space {
 // the caller may safely try again.
 func (sp *Space) Commit(ctx context.Context, c Commit) (Result, error) {
 	ctx = entered(ctx)
-	if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
-		return r, err
+	if d, err := sp.receipt(ctx); err != nil || d.kept != nil {
+		return d.Result, err
 	}
 	return sp.commit(ctx, c.Clone())
 }
 
 // commit is Commit for bytes that belong to the Store already.
 func (sp *Space) commit(ctx context.Context, c Commit) (Result, error) {
-	return sp.commitWith(ctx, c, nil, nil)
+	d, err := sp.commitWith(ctx, c, keep{}, nil)
+	return d.Result, err
 }
 
-// commitWith is commit with an answer that the receipt keeps, and with records that
-// the commit checks.
-func (sp *Space) commitWith(ctx context.Context, c Commit, answer json.RawMessage, seen []sighting) (Result, error) {
+// commitWith is commit with what the receipt keeps, and with records that the commit
+// checks.
+func (sp *Space) commitWith(ctx context.Context, c Commit, k keep, seen []sighting) (done, error) {
 	if sp.err != nil {
-		return Result{}, sp.err
+		return done{}, sp.err
 	}
 	c.Space, c.Actor, c.Cause = sp.name, sp.actor, sp.cause
 	ctx = entered(ctx)
@@ -120,7 +121,7 @@ func (sp *Space) commitWith(ctx context.Context, c Commit, answer json.RawMessag
 		checks := make([]Check, 0, n+1+len(c.Checks))
 		if once != nil {
 			checks = append(checks, Check{Key: once.key(sp)})
-			c.Writes = append(c.Writes, once.receipt(sp, len(c.Events), answer))
+			c.Writes = append(c.Writes, once.receipt(sp, len(c.Events), k)...)
 		}
 		for _, f := range sp.fences {
 			checks = append(checks, Check{Key: f.Key, At: f.Token})
@@ -132,40 +133,40 @@ func (sp *Space) commitWith(ctx context.Context, c Commit, answer json.RawMessag
 		err = sp.readable(ctx)
 	}
 	if err != nil {
-		return Result{}, err
+		return done{}, err
 	}
 	for sweeps, apart := 0, false; ; {
 		c.Now = sp.time()
 		whole, size, err := sp.withMoves(ctx, &c, size, seen, apart)
 		if err != nil {
-			return Result{}, fmt.Errorf("commit to %s: %w", sp.name, err)
+			return done{}, fmt.Errorf("commit to %s: %w", sp.name, err)
 		}
 		res, err := sp.store.commits.Commit(ctx, whole, size)
 		switch {
 		case err != nil:
-			return Result{}, fmt.Errorf("commit to %s: %w", sp.name, err)
+			return done{}, fmt.Errorf("commit to %s: %w", sp.name, err)
 		case res.Conflict == nil:
 			if once != nil {
 				once.call.made.Add(1)
 			}
-			return res, nil
+			return done{Result: res}, nil
 		case res.Conflict.Expired:
 			if err := sp.expire(ctx, res.Conflict.Check.Key); err != nil {
-				return Result{}, err
+				return done{}, err
 			}
 			if sweeps++; sweeps > MaxCommitItems {
-				return Result{}, fmt.Errorf("commit to %s: %w: the expirer of %s leaves it expired", sp.name, ErrConflict, res.Conflict.Check.Key)
+				return done{}, fmt.Errorf("commit to %s: %w: the expirer of %s leaves it expired", sp.name, ErrConflict, res.Conflict.Check.Key)
 			}
 		case once != nil && res.Conflict.Check.Key == once.key(sp):
-			if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
-				return r, err
+			if d, err := sp.receipt(ctx); err != nil || d.kept != nil {
+				return d, err
 			} // else the receipt expired just now
 		case sp.isFence(res.Conflict.Check):
-			return Result{}, sp.fencedBy(res.Conflict.Check.Key)
+			return done{}, sp.fencedBy(res.Conflict.Check.Key)
 		case len(whole.Checks) > len(c.Checks) && !slices.Contains(c.Checks, res.Conflict.Check):
 			apart = true // a record that lives on by c was changed, which is not c's concern
 		default:
-			return Result{}, res.Conflict
+			return done{}, res.Conflict
 		}
 	}
 }

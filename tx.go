@@ -2,7 +2,6 @@ package thole
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -23,7 +22,7 @@ type Tx struct {
 	commit   Commit
 	explicit int      // how many of the checks are the caller's own, at the front
 	sent     []string // keys of what Send put
-	answer   json.RawMessage
+	keep     keep     // for the receipt
 	err      error
 }
 
@@ -44,8 +43,9 @@ type WriteOptions struct {
 // that fn read through [Tx.Get] was changed meanwhile, fn runs again, so it
 // must have no effect outside its Tx; it may run any number of times until ctx
 // ends. When fn returns an error, nothing is committed and the error is
-// returned. When fn asks for no event and no write, nothing is committed; the
-// handle's fences and fn's own checks must hold all the same.
+// returned. When fn asks for no event and no write, nothing is committed but the
+// receipt of an idempotency key; the handle's fences and fn's own checks must hold
+// all the same.
 //
 // Under contention the functions that touch one key take turns, first come
 // first served, within one process.
@@ -54,13 +54,18 @@ type WriteOptions struct {
 // fn itself asked for through [Tx.Check]. When ctx carries an idempotency key
 // that was used already, fn does not run and Result.Repeated is set.
 func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, error) {
+	d, err := sp.update(ctx, fn)
+	return d.Result, err
+}
+
+func (sp *Space) update(ctx context.Context, fn func(tx *Tx) error) (done, error) {
 	if sp.err != nil {
-		return Result{}, sp.err
+		return done{}, sp.err
 	}
 	given := ctx
 	ctx = entered(ctx)
-	if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
-		return r, err
+	if d, err := sp.receipt(ctx); err != nil || d.kept != nil {
+		return d, err
 	}
 	var place *ticket // in the queue for a record that others contend for
 	defer func() { place.leave() }()
@@ -73,17 +78,26 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 		if err == nil {
 			err = tx.err
 		}
-		if err != nil || len(tx.commit.Events) == 0 && len(tx.commit.Writes) == 0 {
+		nothing := len(tx.commit.Events) == 0 && len(tx.commit.Writes) == 0
+		if err == nil && nothing && onceFrom(ctx) != nil {
+			// The receipt is committed all the same, but makes no space.
+			head, headErr := sp.Head(ctx)
+			if headErr != nil {
+				return done{}, headErr
+			}
+			nothing = head.Last.IsZero()
+		}
+		if err != nil || nothing {
 			changed, readErr := tx.changed()
 			if readErr != nil {
-				return Result{}, readErr
+				return done{}, readErr
 			}
 			if changed == "" {
 				// The first try under the same idempotency key may have come between.
-				if r, repeated, err := sp.receipt(ctx); err != nil || repeated {
-					return r, err
+				if d, err := sp.receipt(ctx); err != nil || d.kept != nil {
+					return d, err
 				}
-				return Result{}, tx.holds(err)
+				return done{}, tx.holds(err)
 			}
 			// It was concluded from what was not so, or not at one time.
 			if place == nil && attempt > 0 && sp.asOf == nil {
@@ -97,7 +111,7 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 				continue // it was not our turn: what was read is old by now
 			}
 		}
-		res, err := then.commitWith(ctx, tx.commit, tx.answer, tx.seen)
+		res, err := then.commitWith(ctx, tx.commit, tx.keep, tx.seen)
 		if err == nil {
 			sp.deliverNow(ctx, tx.sent)
 			return res, nil
@@ -114,7 +128,7 @@ func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, err
 			pause(ctx, time.Duration(rand.Int64N(int64(time.Millisecond)<<min(attempt, 5))))
 		}
 		if ctx.Err() != nil {
-			return Result{}, context.Cause(ctx)
+			return done{}, context.Cause(ctx)
 		}
 	}
 }
@@ -336,15 +350,16 @@ func (tx *Tx) Emit(stream, typ string, data any) *Event {
 	return &tx.commit.Events[len(tx.commit.Events)-1]
 }
 
-// Answer keeps v, as JSON, with the receipt of this Tx: a repeat under the same
-// idempotency key finds it in [Result.Answer]. Without a key it is not stored. It
-// and the key's fingerprint must fit into one record.
-func (tx *Tx) Answer(v any) {
+// answer keeps v for the receipt, if there will be one.
+func (tx *Tx) answer(v any) {
+	if _, nothing := v.(struct{}); nothing || onceFrom(tx.ctx) == nil {
+		return
+	}
 	data, err := marshal(v)
 	if err != nil {
 		tx.fail(fmt.Errorf("answer: %w", err))
 	}
-	tx.answer = data
+	tx.keep.answer = data
 }
 
 func (tx *Tx) fail(err error) {

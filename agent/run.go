@@ -56,22 +56,7 @@ func (a *Agent) Resume(ctx context.Context, sp *thole.Space, runID string) (*run
 
 func (a *Agent) do(ctx context.Context, sp *thole.Space, threadID string, q run.Request) (*run.Run, error) {
 	ctx = thole.Call(ctx, "agent.run", threadID)
-	runs := run.In(sp, a.opts.Runs)
-	var id string
-	if r, err := runs.Started(ctx); err == nil { // then Do gives its result
-		id = r.ID
-	} else if !errors.Is(err, thole.ErrNotFound) {
-		return nil, err
-	}
-	err := runs.Do(ctx, threadID, q, func(ctx context.Context, h *run.Handle) error {
-		id = h.ID()
-		return a.Work(ctx, h)
-	})
-	if id == "" {
-		return nil, err
-	}
-	r, getErr := runs.Get(context.WithoutCancel(ctx), id)
-	return r, errors.Join(err, getErr)
+	return run.In(sp, a.opts.Runs).Run(ctx, threadID, q, a.Work)
 }
 
 // ServeOptions change [Agent.Serve]. The zero value is the default.

@@ -42,9 +42,8 @@ type Result struct {
 	First    Position // position of the first event
 	Last     Position // position of the last event, and version of what was written
 	Conflict *ConflictError
-	Err      error  // why it was not acknowledged. Of a Backend and of Store.Apply only
-	Repeated bool   // set by the Store: an earlier call under the same idempotency key did it
-	Answer   string // of a repeat: the JSON that Tx.Answer kept then
+	Err      error // why it was not acknowledged. Of a Backend and of Store.Apply only
+	Repeated bool  // set by the Store: an earlier call under the same idempotency key did it
 }
 
 // Conflict evaluates the commit's checks, then its writes, against what is

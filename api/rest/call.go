@@ -31,7 +31,7 @@ type call struct {
 	space  *thole.Space  // of {space}: acts as the caller, because of this request, under the fences
 	scope  auth.Scope    // what the caller may see of it
 	fences []thole.Fence // of the request
-	proven []thole.Fence // those whose leases the caller holds
+	proven []thole.Fence // those whose leases the caller holds, or may have held: see [call.prove]
 	hidden *privacy      // see [call.private]
 	query  url.Values    // see [call.checkQuery]
 	raw    []byte        // the body
@@ -80,7 +80,7 @@ func (c *call) readsBody() bool {
 // underKey makes the request the operation of its idempotency key, with what stands
 // for the request: a key is for one request.
 func (c *call) underKey() error {
-	if key := c.r.Header.Get("Idempotency-Key"); key != "" && c.op.mutates() && !c.takes.isReader() {
+	if key := c.r.Header.Get("Idempotency-Key"); c.keyed() {
 		if len(key) > 256 {
 			return invalid("Idempotency-Key", "has more than 256 bytes")
 		}
@@ -96,13 +96,16 @@ func (c *call) underKey() error {
 		}
 		sum.Write(c.raw)
 		// The request is the operation, however many commits it makes.
-		c.ctx = thole.Operation(thole.WithIdempotencyKey(c.ctx, c.keyOf(key), hex.EncodeToString(sum.Sum(nil)[:16])))
+		c.ctx = thole.WithIdempotencyKey(c.ctx, c.keyOf(key), hex.EncodeToString(sum.Sum(nil)[:16]))
+		c.ctx = thole.Operation(thole.WithKeySecret(c.ctx, c.bearer()))
 	}
 	return nil
 }
 
-// keyed reports whether the request has an idempotency key.
-func (c *call) keyed() bool { return c.r.Header.Get("Idempotency-Key") != "" }
+// keyed reports whether the request has an idempotency key that counts.
+func (c *call) keyed() bool {
+	return c.r.Header.Get("Idempotency-Key") != "" && c.op.mutates() && !c.takes.isReader()
+}
 
 // keyOf returns the idempotency key that the caller's key stands for. What a run
 // took under a key and did not act on goes over to the run that resumes it, whose
@@ -141,6 +144,16 @@ func (c *call) identify() error {
 	}
 	c.token, c.actor = &token, token.Actor
 	return nil
+}
+
+// bearer is what only the caller knows. Without authentication a fence's secret keeps
+// nobody out: everyone may do everything.
+func (c *call) bearer() string {
+	if c.token == nil {
+		return "none"
+	}
+	_, secret, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+	return strings.TrimSpace(secret)
 }
 
 // authenticate returns the token that the request came with, as it is now.

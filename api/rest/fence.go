@@ -23,8 +23,11 @@ var errLost = fmt.Errorf("%w: a lease of Thole-Fence has ended or has another ho
 // caller that may not know of the thread the answer is the same whether or not
 // the fences hold, and whether or not there is such a thread.
 func (c *call) enterWithFences() error {
-	lost := c.prove()
+	lost, ended := c.prove()
 	err := c.enterThread()
+	if ended && lost == nil && err != nil {
+		lost = errLost
+	}
 	if errors.Is(err, thole.ErrNotFound) && lost != nil && c.mayWork(c.space.Name(), c.r.PathValue("thread")) {
 		return lost // a worker is told to stop, in whatever thread
 	}
@@ -34,14 +37,21 @@ func (c *call) enterWithFences() error {
 	return lost
 }
 
-// prove checks that the caller holds the leases of the request's fences, or that
-// the request repeats one that was made while it did.
-func (c *call) prove() (lost error) {
-	c.proven = nil
+// prove checks that the caller holds the leases of the request's fences. One that has
+// ended may only get a first answer: under an idempotency key the request goes on, and
+// unless it is a repeat the fence keeps it from committing anything.
+func (c *call) prove() (lost error, ended bool) {
 	for _, f := range c.fences {
 		err := c.space.Prove(c.ctx, f)
 		if errors.Is(err, thole.ErrFenced) {
-			err = c.repeats(f)
+			rec, readErr := c.space.Get(c.ctx, f.Key)
+			over := readErr == nil && rec.Version != f.Token
+			switch err = errLost; {
+			case readErr != nil:
+				err = readErr
+			case over && c.keyed(), over && c.op.ends && !rec.Exists():
+				ended, err = true, nil
+			}
 		}
 		if err == nil {
 			c.proven = append(c.proven, f)
@@ -49,34 +59,7 @@ func (c *call) prove() (lost error) {
 			lost = err
 		}
 	}
-	return lost
-}
-
-// repeats returns nil if the request repeats an earlier one. That one carried
-// the same fences, secrets included: they are part of what an idempotency key
-// stands for. Otherwise it returns errLost.
-func (c *call) repeats(f thole.Fence) error {
-	made := []*thole.Space{c.space} // in whose name the earlier one was made
-	if id, err := runOf(f); err == nil {
-		h, err := run.In(c.handle(c.space.Name()), nil).Attach(c.ctx, id, f)
-		switch {
-		case err == nil:
-			made = append(made, h.Space())
-		case errors.As(err, new(*thole.ReusedKeyError)):
-			return err
-		}
-	}
-	for _, sp := range made {
-		if _, repeated, err := sp.Earlier(c.ctx); err != nil || repeated {
-			return err
-		}
-	}
-	if c.op.ends {
-		if rec, err := c.space.Get(c.ctx, f.Key); err != nil || !rec.Exists() {
-			return err
-		}
-	}
-	return errLost
+	return lost, ended
 }
 
 // mayWork reports whether a grant lets the caller do what the workers of runs in

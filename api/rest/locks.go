@@ -59,7 +59,20 @@ func acquireLock(c *call, in acquireLockIn) (HeldLock, error) {
 	if err != nil {
 		return HeldLock{}, err
 	}
-	return HeldLock{Name: l.Name, Owner: l.Owner, Mode: l.Mode, TTL: l.TTL.Seconds(), Token: l.Fence.Proof()}, nil
+	token, err := tokenOf(l.Fence)
+	if err != nil {
+		return HeldLock{}, err
+	}
+	return HeldLock{Name: l.Name, Owner: l.Owner, Mode: l.Mode, TTL: l.TTL.Seconds(), Token: token}, nil
+}
+
+// tokenOf returns the token of a lease that the caller took, in this request or in one
+// that this one repeats with the same bearer token: no other opens what was kept of it.
+func tokenOf(f thole.Fence) (token string, err error) {
+	if token = f.Proof(); token == "" {
+		err = fmt.Errorf("%w: the lease was taken with another bearer token, for which alone it is kept", thole.ErrFenced)
+	}
+	return token, err
 }
 
 // whileServing is the call's context, which also ends when the server goes

@@ -179,6 +179,7 @@ func streamRun(c *call, in streamRunIn) error {
 	if err == nil {
 		c.api.starters.enter(r.ID)
 		defer c.disconnected(r)
+		r, err = c.runs().Get(c.ctx, r.ID) // as it is now: the request may be a repeat
 	}
 	if err == nil && r.Ended() {
 		heard, err = c.endedBefore(r, w.Position())

@@ -26,7 +26,7 @@ func workerOperations() []operation {
 	return []operation{
 		{id: "claimRun", method: "POST", path: "/v1/runs/claim", tag: "workers", access: anyToken,
 			summary: "Take the oldest run that waits for a worker of an agent", does: does(claimRun),
-			failures: []failure{{journal.ErrNotFound, "no run came in time"}, {journal.ErrFenced, "a repeat finds its run lost"}}},
+			failures: []failure{{journal.ErrNotFound, "no run came in time"}, {journal.ErrFenced, "a repeat has another bearer token"}}},
 		{id: "heartbeatRun", method: "POST", path: one + "/heartbeat", tag: "workers", access: write, works: true,
 			summary: "Renew a run's lease; says whether the run is to end; 404 when its thread is gone", does: does(beatRun)},
 		{id: "awaitSignal", method: "POST", path: one + "/wait", tag: "workers", access: write, works: true, waits: true,
@@ -98,18 +98,19 @@ func claimRun(c *call, body claimRunIn) (ClaimedRun, error) {
 			return nothing, err
 		}
 	}
+	spaces := in.Spaces
 	for _, name := range in.Spaces { // all, before a run is taken in any; without a key they are not asked
-		h, err := run.In(c.handle(name), nil).Claimed(serving)
-		if err == nil {
-			return c.claimed(name, h)
-		}
-		if !errors.Is(err, thole.ErrNotFound) {
+		_, repeated, err := c.handle(name).Earlier(serving)
+		if err != nil {
 			return nothing, err
+		}
+		if repeated {
+			spaces = []string{name}
 		}
 	}
 	for {
 		sick.errs = nil
-		for _, name := range in.Spaces {
+		for _, name := range spaces {
 			h, err := run.In(c.handle(name), nil).Claim(serving, &run.ClaimOptions{
 				Agent: in.Agent, Name: in.Worker, Holder: in.Holder,
 				May: func(t *thread.Thread) bool { return c.mayClaim(name, t) },
@@ -194,12 +195,12 @@ func (c *call) claimed(space string, h *run.Handle) (ClaimedRun, error) {
 	case err != nil && !errors.Is(err, thole.ErrNotFound): // if it is gone, the worker is to hear of it
 		return ClaimedRun{}, err
 	}
-	r, err := h.Get(c.ctx)
+	token, err := tokenOf(h.Fence())
 	if err != nil {
 		return ClaimedRun{}, err
 	}
 	c.space = h.Space() // the answer is of it
-	return ClaimedRun{Space: space, Run: r, Turn: h.Turn(), Request: append([]thread.Block{}, h.Request()...), Token: h.Fence().Proof()}, nil
+	return ClaimedRun{Space: space, Run: h.Claimed(), Turn: h.Turn(), Request: append([]thread.Block{}, h.Request()...), Token: token}, nil
 }
 
 // ofWorker is embedded by operations of the worker of a run.

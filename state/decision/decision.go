@@ -93,46 +93,53 @@ const (
 // *run.CancelledError: its run is to end, so that nothing begins any more;
 // ErrConflict: its run has ended.
 func (d *Decisions) Plan(ctx context.Context, p Plan) (Decision, error) {
-	dec, _, err := d.record(ctx, p, Planned, open, nil)
-	return dec, err
+	made, err := d.record(ctx, p, Planned, open, false)
+	return made.Decision, err
 }
 
 // Order records a standing order: a rule that holds until it is retired, and
 // that the index always shows.
 func (d *Decisions) Order(ctx context.Context, p Plan) (Decision, error) {
-	dec, _, err := d.record(ctx, p, Standing, standing, nil)
-	return dec, err
+	made, err := d.record(ctx, p, Standing, standing, false)
+	return made.Decision, err
 }
 
-// record stores a new decision; repeated: an earlier call had done so. With lease
-// the caller is about to act, and gets the act's lease.
-func (d *Decisions) record(ctx context.Context, p Plan, status Status, index string, lease *thole.Fence) (dec Decision, repeated bool, err error) {
+// made is a new decision.
+type made struct {
+	Decision
+	lease    thole.Fence // of its act, if the caller is about to do it
+	repeated bool        // an earlier call had recorded it
+}
+
+// record stores a new decision; acts: the caller is about to act.
+func (d *Decisions) record(ctx context.Context, p Plan, status Status, index string, acts bool) (made, error) {
 	ctx = thole.Call(ctx, "decision."+string(status), p.Action)
-	if err := p.check(); err != nil {
-		return Decision{}, false, err
-	}
-	res, err := d.sp.Update(ctx, func(tx *thole.Tx) (err error) {
-		if err = d.propose(tx, &dec, p, status, index); err == nil && lease != nil {
-			*lease, err = begin(tx, dec.ID)
+	ctx = thole.Reread(ctx, func(ctx context.Context, events []thole.Event) (made, error) {
+		var first Decision
+		for _, e := range events {
+			if e.Type == TypePlanned {
+				if err := e.As(&first); err != nil {
+					return made{}, err
+				}
+			}
 		}
-		return err
+		now, err := d.Get(ctx, first.ID)
+		return made{Decision: now}, err
+	})
+	if err := p.check(); err != nil {
+		return made{}, err
+	}
+	m, r, err := thole.Update(ctx, d.sp, func(tx *thole.Tx) (m made, err error) {
+		if err = d.propose(tx, &m.Decision, p, status, index); err == nil && acts {
+			m.lease, err = begin(tx, m.ID)
+		}
+		return m, err
 	})
 	if err != nil {
-		return Decision{}, false, fmt.Errorf("plan %.80q: %w", p.Action, err)
+		return made{}, fmt.Errorf("plan %.80q: %w", p.Action, err)
 	}
-	if res.Repeated {
-		var first Decision
-		if err := d.repeated(ctx, res, TypePlanned, &first); err != nil {
-			return Decision{}, true, err
-		}
-		dec, err = d.Get(ctx, first.ID)
-		return dec, true, err
-	}
-	dec.Version = res.Last
-	if lease != nil {
-		*lease = lease.At(res)
-	}
-	return dec, false, nil
+	m.Version, m.lease, m.repeated = r.Last, r.Fence(m.lease), r.Repeated
+	return m, nil
 }
 
 func (p *Plan) check() error {
@@ -174,20 +181,6 @@ func mayBegin(tx *thole.Tx, id string) error {
 	return err
 }
 
-// repeated reads the event of an earlier call under the same idempotency key.
-func (d *Decisions) repeated(ctx context.Context, res thole.Result, typ string, v any) error {
-	events, err := d.sp.Repeat(ctx, res)
-	if err != nil {
-		return err
-	}
-	for _, e := range events {
-		if e.Type == typ {
-			return e.As(v)
-		}
-	}
-	return fmt.Errorf("%w: no %s at %s", thole.ErrNotFound, typ, res.Last)
-}
-
 // Get returns a decision. ErrNotFound: there is none with that id.
 func (d *Decisions) Get(ctx context.Context, id string) (Decision, error) {
 	if err := thole.CheckID("dec", id); err != nil {
@@ -217,6 +210,9 @@ func read(id string, rec thole.Record) (Decision, error) {
 // errors: ErrNotFound, ErrInvalid.
 func (d *Decisions) Resolve(ctx context.Context, id string, outcome Status, result any) (Decision, error) {
 	ctx = thole.Call(ctx, "decision.resolve", id)
+	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (Decision, error) {
+		return d.Get(ctx, id)
+	})
 	if err := thole.CheckID("dec", id); err != nil {
 		return Decision{}, err
 	}
@@ -230,22 +226,21 @@ func (d *Decisions) Resolve(ctx context.Context, id string, outcome Status, resu
 			return Decision{}, fmt.Errorf("%w: result of decision %s: %v", thole.ErrInvalid, id, err)
 		}
 	}
-	var dec Decision
-	var same bool // it is so already
-	res, err := d.sp.Update(ctx, func(tx *thole.Tx) error {
+	dec, r, err := thole.Update(ctx, d.sp, func(tx *thole.Tx) (Decision, error) {
 		rec, err := tx.Get(all + id)
 		if err != nil {
-			return err
+			return Decision{}, err
 		}
-		if dec, err = read(id, rec); err != nil {
-			return err
+		dec, err := read(id, rec)
+		if err != nil {
+			return Decision{}, err
 		}
 		was := dec.Status
-		if same = was == outcome && (raw == nil || sameJSON(raw, dec.Result)); same {
-			return nil
+		if was == outcome && (raw == nil || sameJSON(raw, dec.Result)) {
+			return dec, nil
 		}
 		if !was.leadsTo(outcome) {
-			return fmt.Errorf("%w: decision %s is %s, it cannot become %s", thole.ErrConflict, id, was, outcome)
+			return Decision{}, fmt.Errorf("%w: decision %s is %s, it cannot become %s", thole.ErrConflict, id, was, outcome)
 		}
 		if len(rec.Value) > maxPlan { // of an earlier version; decision.planned keeps them
 			dec.Rationale, dec.Input = "", nil
@@ -258,18 +253,12 @@ func (d *Decisions) Resolve(ctx context.Context, id string, outcome Status, resu
 			tx.Delete(open + id)
 		}
 		tx.Emit(Stream, TypeResolved, Outcome{ID: id, Outcome: outcome, Previous: was, Result: raw}).Refs = []string{id}
-		return nil
+		return dec, nil
 	})
-	if err != nil {
-		return Decision{}, err
+	if !r.First.IsZero() {
+		dec.Version = r.Last
 	}
-	if res.Repeated {
-		return d.Get(ctx, id)
-	}
-	if !same {
-		dec.Version = res.Last
-	}
-	return dec, nil
+	return dec, err
 }
 
 func (s Status) leadsTo(next Status) bool {

@@ -44,15 +44,14 @@ func keyOf(key string) string {
 // one's name it is another key.
 func (d *Decisions) Do(ctx context.Context, p Plan, act Act) (Decision, error) {
 	ctx = thole.Operation(ctx)
-	var lease thole.Fence
-	dec, repeated, err := d.record(ctx, p, Planned, open, &lease)
+	m, err := d.record(ctx, p, Planned, open, true)
 	if err != nil {
-		return dec, err
+		return m.Decision, err
 	}
-	if repeated {
-		return d.again(ctx, dec, p.Run, act, nil)
+	if m.repeated {
+		return d.again(ctx, m.Decision, p.Run, act, nil)
 	}
-	return d.carryOut(ctx, dec, lease, act)
+	return d.carryOut(ctx, m.Decision, m.lease, act)
 }
 
 // Once is Do that acts at most once under key, which is unique in the space and

@@ -131,20 +131,22 @@ func (d *Documents) Delete(ctx context.Context, name string, opts *Options) (boo
 		return false, err
 	}
 	ctx = thole.Call(ctx, "document.delete", p.key)
-	existed := false
-	res, err := d.sp.Update(ctx, func(tx *thole.Tx) error {
+	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (bool, error) {
+		return true, nil
+	})
+	existed, _, err := thole.Update(ctx, d.sp, func(tx *thole.Tx) (bool, error) {
 		rec, err := d.open(tx, p, opts)
-		if existed = rec.Exists(); err != nil || !existed {
-			return err
+		if err != nil || !rec.Exists() {
+			return false, err
 		}
 		tx.Delete(p.key)
 		tx.Emit(p.stream, TypeChanged, Change{Name: name, Previous: rec.Version, Deleted: true})
-		return nil
+		return true, nil
 	})
 	if err != nil {
 		return false, fmt.Errorf("delete document %s: %w", name, err)
 	}
-	return existed || res.Repeated, nil
+	return existed, nil
 }
 
 // open reads the record to be changed and sees to the conditions.
@@ -173,70 +175,67 @@ func (d *Documents) change(ctx context.Context, name string, opts *Options, edit
 		return Document{}, err
 	}
 	ctx = thole.Call(ctx, "document.change", p.key)
-	var doc Document
-	changed := false
-	res, err := d.sp.Update(ctx, func(tx *thole.Tx) error {
-		var err error
-		doc, changed, err = d.changeIn(tx, p, opts, edit)
-		return err
+	ctx = thole.Reread(ctx, func(ctx context.Context, events []thole.Event) (Document, error) {
+		if len(events) == 0 {
+			return d.Get(ctx, name, nil)
+		}
+		return d.Get(ctx, name, &GetOptions{At: events[len(events)-1].Position})
 	})
+	doc, r, err := thole.Update(ctx, d.sp, func(tx *thole.Tx) (Document, error) { return d.changeIn(tx, p, opts, edit) })
 	if err != nil {
 		return Document{}, fmt.Errorf("document %s: %w", name, err)
 	}
-	if res.Repeated {
-		return d.Get(ctx, name, &GetOptions{At: res.Last})
-	}
-	if changed {
-		doc.Version = res.Last
+	if !r.First.IsZero() {
+		doc.Version = r.Last
 	}
 	return doc, nil
 }
 
-func (d *Documents) changeIn(tx *thole.Tx, p place, opts *Options, edit func(was any, exists bool) (any, error)) (Document, bool, error) {
+func (d *Documents) changeIn(tx *thole.Tx, p place, opts *Options, edit func(was any, exists bool) (any, error)) (Document, error) {
 	rec, err := d.open(tx, p, opts)
 	if err != nil {
-		return Document{}, false, err
+		return Document{}, err
 	}
 	var r record
 	var before, value any
 	exists := rec.Exists()
 	if !exists {
 		if err := d.kind().Check(p.name); err != nil {
-			return Document{}, false, err
+			return Document{}, err
 		}
 	} else {
 		if err := rec.As(&r); err != nil {
-			return Document{}, false, err
+			return Document{}, err
 		}
 		if before, err = parse("value", r.Value); err != nil {
-			return Document{}, false, err
+			return Document{}, err
 		}
 		lifted, err := d.lifted(Document{Name: p.name, Value: r.Value, Schema: rec.Schema})
 		if err != nil {
-			return Document{}, false, err
+			return Document{}, err
 		}
 		if value, err = parse("value", lifted.Value); err != nil {
-			return Document{}, false, err
+			return Document{}, err
 		}
 	}
 	after, err := edit(value, exists)
 	if err != nil {
-		return Document{}, false, err
+		return Document{}, err
 	}
 	schema, err := d.fit(p.name, after, rec.Schema)
 	if err != nil {
-		return Document{}, false, err
+		return Document{}, err
 	}
 	raw, err := encode(after)
 	if err != nil {
-		return Document{}, false, err
+		return Document{}, err
 	}
 	doc := Document{Name: p.name, Exists: true, Value: raw, Schema: schema, Version: rec.Version, Updated: rec.Updated}
 	c := Change{Name: p.name, Previous: rec.Version, Patch: replaceAll(raw)}
 	if exists {
 		c.Patch = smaller(diff(before, after), c.Patch)
 		if len(c.Patch) == 0 && schema == rec.Schema {
-			return doc, false, nil
+			return doc, nil
 		}
 	}
 	r.Value = raw
@@ -248,5 +247,5 @@ func (d *Documents) changeIn(tx *thole.Tx, p place, opts *Options, edit func(was
 	tx.Put(p.key, r, &thole.WriteOptions{Schema: schema})
 	tx.Emit(p.stream, TypeChanged, c).Schema = schema
 	doc.Updated = tx.Now()
-	return doc, true, nil
+	return doc, nil
 }

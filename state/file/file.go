@@ -166,6 +166,17 @@ type Contents struct{ Before, After []byte }
 // of [thole.Space.Update].
 func (f *Files) Changed(ctx context.Context, path, before, after string, contents *Contents) (File, error) {
 	ctx = thole.Call(ctx, "file.changed", path)
+	ctx = thole.Reread(ctx, reread(path, after, f.sp.Actor()))
+	return done(thole.Do(ctx, f.sp, func(ctx context.Context) (File, thole.Receipt, error) {
+		if err := f.keep(ctx, path, before, after, contents); err != nil {
+			return File{}, thole.Receipt{}, err
+		}
+		return f.change(ctx, path, before, after, Change{Actor: f.sp.Actor(), Kept: contents != nil})
+	}))
+}
+
+// keep stores the contents as blobs.
+func (f *Files) keep(ctx context.Context, path, before, after string, contents *Contents) error {
 	if contents != nil {
 		for _, c := range []struct {
 			hash    string
@@ -175,14 +186,29 @@ func (f *Files) Changed(ctx context.Context, path, before, after string, content
 				continue
 			}
 			if Hash(c.content) != c.hash {
-				return File{}, fmt.Errorf("%w: %s: content does not have the hash %.80q", thole.ErrInvalid, path, c.hash)
+				return fmt.Errorf("%w: %s: content does not have the hash %.80q", thole.ErrInvalid, path, c.hash)
 			}
 			if _, err := f.sp.PutBlob(ctx, bytes.NewReader(c.content), nil); err != nil {
-				return File{}, fmt.Errorf("%s: %w", path, err)
+				return fmt.Errorf("%s: %w", path, err)
 			}
 		}
 	}
-	return f.change(ctx, path, before, after, Change{Actor: f.sp.Actor(), Kept: contents != nil})
+	return nil
+}
+
+// reread makes the answer of the request: see [thole.Reread].
+func reread(path, hash, actor string) func(context.Context, []thole.Event) (File, error) {
+	return func(context.Context, []thole.Event) (File, error) {
+		return File{Path: path, Known: true, Hash: hash, Actor: actor}, nil
+	}
+}
+
+// done gives a file the version that it got in r's commit, if that changed it.
+func done(now File, r thole.Receipt, err error) (File, error) {
+	if !r.First.IsZero() {
+		now.Version = r.Last
+	}
+	return now, err
 }
 
 // Found records what the file at path really is. If that is news, someone
@@ -190,35 +216,36 @@ func (f *Files) Changed(ctx context.Context, path, before, after string, content
 // fails for being stale: reality is right.
 func (f *Files) Found(ctx context.Context, path, hash string) (File, error) {
 	ctx = thole.Call(ctx, "file.found", path)
-	return f.change(ctx, path, "", hash, Change{Actor: Outside, Found: true})
+	ctx = thole.Reread(ctx, reread(path, hash, Outside))
+	return done(f.change(ctx, path, "", hash, Change{Actor: Outside, Found: true}))
 }
 
 // pathName is the kind of paths. It counts for files that were not known before.
 var pathName = thole.NameKind{What: "path", Keys: []string{"file/*"}}
 
-func (f *Files) change(ctx context.Context, path, before, after string, c Change) (File, error) {
+func (f *Files) change(ctx context.Context, path, before, after string, c Change) (File, thole.Receipt, error) {
+	var none File
 	k, err := key(path)
 	if err != nil {
-		return File{}, err
+		return none, thole.Receipt{}, err
 	}
 	for what, hash := range map[string]string{"before": before, "after": after} {
 		if err := checkHash(what, hash); err != nil {
-			return File{}, err
+			return none, thole.Receipt{}, err
 		}
 	}
-	var now File
-	changed := false
-	res, err := f.sp.Update(ctx, func(tx *thole.Tx) error {
+	return thole.Update(ctx, f.sp, func(tx *thole.Tx) (File, error) {
 		rec, err := tx.Get(k)
 		if err != nil {
-			return err
+			return none, err
 		}
-		if now, err = read(path, rec); err != nil {
-			return err
+		now, err := read(path, rec)
+		if err != nil {
+			return none, err
 		}
 		if !now.Known {
 			if err := pathName.Check(path); err != nil {
-				return err
+				return none, err
 			}
 		}
 		c.Path, c.Before, c.After, c.Previous = path, before, after, rec.Version
@@ -226,25 +253,15 @@ func (f *Files) change(ctx context.Context, path, before, after string, c Change
 		case c.Found:
 			c.Before = now.Hash
 		case now.Known && now.Hash != before:
-			return &StaleError{Path: path, Before: before, Now: now}
+			return none, &StaleError{Path: path, Before: before, Now: now}
 		}
-		if changed = c.Before != after || !now.Known; !changed {
-			return nil
+		if c.Before == after && now.Known {
+			return now, nil
 		}
 		tx.Put(k, record{Path: path, Hash: after, Actor: c.Actor}, nil)
 		tx.Emit(Stream, TypeChanged, c)
-		now = File{Path: path, Known: true, Hash: after, Actor: c.Actor, Updated: tx.Now()}
-		return nil
+		return File{Path: path, Known: true, Hash: after, Actor: c.Actor, Updated: tx.Now()}, nil
 	})
-	switch {
-	case err != nil:
-		return File{}, err
-	case res.Repeated:
-		return File{Path: path, Known: true, Hash: after, Actor: c.Actor, Version: res.Last}, nil
-	case changed:
-		now.Version = res.Last
-	}
-	return now, nil
 }
 
 // Conflict records that an edit could not be applied, or not all of it; the

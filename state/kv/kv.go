@@ -8,6 +8,7 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -142,9 +143,15 @@ func (s *Store) Set(ctx context.Context, namespace, key string, data any, opts *
 	if err != nil {
 		return Entry{}, fmt.Errorf("set %s: %w: %v", k, thole.ErrInvalid, err)
 	}
-	var rec thole.Record
-	res, err := s.sp.Update(ctx, func(tx *thole.Tx) error {
-		rec = thole.Record{Value: raw, Updated: tx.Now()}
+	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (Entry, error) {
+		now, err := s.Get(ctx, namespace, key)
+		if err == nil && !bytes.Equal(now.Data, raw) {
+			now = Entry{Namespace: namespace, Key: key, Exists: true, Data: raw}
+		}
+		return now, err
+	})
+	e, r, err := thole.Update(ctx, s.sp, func(tx *thole.Tx) (Entry, error) {
+		rec := thole.Record{Value: raw, Updated: tx.Now()}
 		if o.TTL > 0 {
 			rec.Expires = tx.Now().Add(o.TTL)
 		}
@@ -153,25 +160,20 @@ func (s *Store) Set(ctx context.Context, namespace, key string, data any, opts *
 			err = names.Check(namespace, key)
 		}
 		if err != nil {
-			return err
+			return Entry{}, err
 		}
 		// A record that stays needs no sweep, and so no notice.
 		tx.Put(k, rec.Value, &thole.WriteOptions{Expires: rec.Expires, Notify: o.TTL > 0})
 		tx.Emit(stream(namespace), TypeSet, Change{namespace, key, was.Version, rec.Expires})
-		return nil
+		e := entry(namespace, key, rec)
+		e.Exists = true
+		return e, nil
 	})
 	if err != nil {
 		return Entry{}, fmt.Errorf("set %s: %w", k, err)
 	}
-	if res.Repeated { // the first call's own words, as far as they are still there
-		now, err := s.Get(ctx, namespace, key)
-		if err != nil || now.Version == res.Last {
-			return now, err
-		}
-		rec = thole.Record{Value: raw}
-	}
-	rec.Version = res.Last
-	return entry(namespace, key, rec), nil
+	e.Version = r.Last
+	return e, nil
 }
 
 // DeleteOptions of [Store.Delete]. The zero value deletes without conditions.
@@ -192,20 +194,22 @@ func (s *Store) Delete(ctx context.Context, namespace, key string, opts *DeleteO
 	if err != nil {
 		return false, err
 	}
-	existed := false
-	res, err := s.sp.Update(ctx, func(tx *thole.Tx) error {
+	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (bool, error) {
+		return true, nil
+	})
+	existed, _, err := thole.Update(ctx, s.sp, func(tx *thole.Tx) (bool, error) {
 		was, err := tx.Require(k, thole.Condition{At: o.IfMatch, Exists: o.IfExists})
-		if existed = was.Exists(); err != nil || !existed {
-			return err
+		if err != nil || !was.Exists() {
+			return false, err
 		}
 		tx.Delete(k)
 		tx.Emit(stream(namespace), TypeDeleted, Change{Namespace: namespace, Key: key, Previous: was.Version})
-		return nil
+		return true, nil
 	})
 	if err != nil {
 		return false, fmt.Errorf("delete %s: %w", k, err)
 	}
-	return existed || res.Repeated, nil
+	return existed, nil
 }
 
 // expire ends a key whose time is up.

@@ -34,12 +34,37 @@ func (ls *Locks) Acquire(ctx context.Context, name string, opts *Options) (*Lock
 		}
 		a.lease = intentBase(b, o.Owner)
 	}
+	ctx = thole.Reread(ctx, a.reread)
 	l, err := a.try(ctx)
 	var held *HeldError
 	if !errors.As(err, &held) || o.Wait == 0 || o.Mode == Intent { // an intent stands in no line
 		return l, err
 	}
 	return a.wait(ctx)
+}
+
+// taken is the answer of the commit that takes a lock. Its fence has no token yet.
+type taken struct {
+	Owner string      `json:"owner"`
+	Fence thole.Fence `json:"fence"`
+}
+
+// reread finds out as whom the lock was taken: see [thole.Reread].
+func (a *attempt) reread(_ context.Context, events []thole.Event) (t taken, err error) {
+	for _, e := range events {
+		var c Change
+		if e.Type != TypeAcquired {
+			continue
+		}
+		if err := e.As(&c); err != nil {
+			return t, err
+		}
+		t = taken{Owner: c.Owner, Fence: thole.Fence{Key: a.base + "/owner"}}
+		if c.Mode == Intent {
+			t.Fence.Key = intentBase(a.base, c.Owner) + "/owner"
+		}
+	}
+	return t, nil
 }
 
 // attempt is one caller's way to a lock.
@@ -89,12 +114,11 @@ func (a *attempt) take(ctx context.Context) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	var fence thole.Fence
 	// Not to be cut off: who has the lock must know it, to give it back.
-	res, err := a.locks.sp.Update(context.WithoutCancel(ctx), func(tx *thole.Tx) error {
+	got, r, err := thole.Update(context.WithoutCancel(ctx), a.locks.sp, func(tx *thole.Tx) (t taken, err error) {
 		l, err := tx.Lease(a.lease)
 		if err != nil {
-			return err
+			return t, err
 		}
 		a.inWay = nil
 		if l.Alive = l.Alive && !a.dead[l.Holder]; l.Alive {
@@ -102,80 +126,45 @@ func (a *attempt) take(ctx context.Context) (*Lock, error) {
 		}
 		mine := l.IsOf(a.locks.sp.Actor(), a.opts.Owner) && (a.opts.Again || a.opts.Mode == Intent)
 		if a.opts.Mode == Intent && l.Alive && !mine {
-			return &HeldError{Name: a.name, Owner: l.Holder}
+			return t, &HeldError{Name: a.name, Owner: l.Holder}
 		}
 		if a.opts.Mode == Exclusive {
 			before, err := a.ahead(tx)
 			if err != nil {
-				return err
+				return t, err
 			}
 			switch {
 			case l.Alive && !mine:
-				return &HeldError{Name: a.name, Owner: l.Holder, Waiters: before}
+				return t, &HeldError{Name: a.name, Owner: l.Holder, Waiters: before}
 			case before > 0 && !mine:
-				return &HeldError{Name: a.name, Waiters: before}
+				return t, &HeldError{Name: a.name, Waiters: before}
 			}
 		}
 		if l.Holder != "" && !mine { // nobody has noticed yet that the holder is dead
 			tx.Release(a.lease)
 			tx.Emit(a.base, TypeExpired, Change{Name: a.name, Owner: l.Holder, Mode: a.opts.Mode})
 		}
-		if fence, err = tx.Acquire(a.lease, a.opts.Owner, a.opts.TTL); err != nil {
-			return err
+		t.Owner = a.opts.Owner
+		if t.Fence, err = tx.Acquire(a.lease, t.Owner, a.opts.TTL); err != nil {
+			return t, err
 		}
 		if a.ticket != "" {
 			if err := leave(tx, a.base, waiter{Ticket: a.ticket, party: a.queued}); err != nil {
-				return err
+				return t, err
 			}
 		}
 		// The last event of the commit, so that its position is the first token.
-		tx.Emit(a.base, TypeAcquired, Change{Name: a.name, Owner: a.opts.Owner, Mode: a.opts.Mode})
-		return nil
+		tx.Emit(a.base, TypeAcquired, Change{Name: a.name, Owner: t.Owner, Mode: a.opts.Mode})
+		return t, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if fence = fence.At(res); res.Repeated {
-		a.again = true
-		if fence, err = a.recall(ctx, res); err != nil {
-			return nil, err
-		}
-	}
+	a.again = r.Repeated
 	return &Lock{
-		Name: a.name, Owner: a.opts.Owner, Mode: a.opts.Mode, TTL: a.opts.TTL,
-		Fence: fence, locks: a.locks, state: &state{},
+		Name: a.name, Owner: got.Owner, Mode: a.opts.Mode, TTL: a.opts.TTL,
+		Fence: r.Fence(got.Fence), locks: a.locks, state: &state{},
 	}, nil
-}
-
-// recall finds out as whom an earlier call under the same idempotency key
-// acquired the lock, and gets a new fence for the old one, whose secret only the
-// lost answer had. ErrFenced: the lock was lost or given back since.
-func (a *attempt) recall(ctx context.Context, res thole.Result) (fence thole.Fence, err error) {
-	events, err := a.locks.sp.Repeat(ctx, res)
-	if err != nil {
-		return fence, err
-	}
-	for _, e := range events {
-		var c Change
-		if e.Type != TypeAcquired {
-			continue
-		}
-		if err := e.As(&c); err != nil {
-			return fence, err
-		}
-		a.opts.Owner = c.Owner
-		if c.Mode == Intent {
-			a.lease = intentBase(a.base, c.Owner)
-		}
-	}
-	again, err := a.locks.sp.Update(thole.WithoutIdempotencyKey(ctx), func(tx *thole.Tx) (err error) {
-		fence, err = tx.Reacquire(a.lease, res.Last, a.opts.TTL)
-		return err
-	})
-	if err != nil {
-		return fence, fmt.Errorf("lock %q: %w", a.name, err)
-	}
-	return fence.At(again), nil
 }
 
 // How long a waiter counts as alive without a sign of life, and how often it

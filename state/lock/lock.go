@@ -28,7 +28,7 @@ import (
 
 // The types of this package's events; each holds a [Change].
 const (
-	TypeAcquired = "lock.acquired" // its position is the fencing token, until the holder repeats its call
+	TypeAcquired = "lock.acquired" // its position is the fencing token
 	TypeReleased = "lock.released"
 	TypeExpired  = "lock.expired"
 )

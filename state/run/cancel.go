@@ -27,33 +27,48 @@ func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
 	if !slices.Contains([]string{ByUser, ByDisconnect, ByCredits, ByTimeout, BySuperseded, ByShutdown}, cause) {
 		return nil, fmt.Errorf("cancel run %s: %w: %.40q is no cause", id, thole.ErrInvalid, cause)
 	}
-	if _, err := rs.Get(ctx, id); err != nil {
-		return nil, fmt.Errorf("cancel: %w", err)
+	type asked struct {
+		Run  *Run     `json:"run"`
+		Rest []string `json:"rest,omitempty"` // what did not fit into the commit
 	}
-	var rest []string
-	res, err := rs.sp.Update(ctx, func(tx *thole.Tx) error {
-		r, err := load(tx, id)
-		if err == nil && r.Ended() {
-			err = fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
-		}
-		if err != nil {
-			return err
-		}
-		c := canceller{tx: tx, cause: cause}
-		err = c.start(r, false)
-		rest = c.rest
-		return err
+	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (asked, error) {
+		now, err := rs.Peek(ctx, id)
+		return asked{Run: now, Rest: []string{id}}, err
 	})
-	if res.Repeated {
-		rest = []string{id} // the first call may not have come further
-	}
-	if err == nil {
-		err = cancelTree(thole.WithoutIdempotencyKey(ctx), rs.sp, rest, cause)
+	a, r, err := thole.Do(ctx, rs.sp, func(ctx context.Context) (asked, thole.Receipt, error) {
+		if _, err := rs.Get(ctx, id); err != nil { // which ends a run whose worker is dead
+			return asked{}, thole.Receipt{}, err
+		}
+		return thole.Update(ctx, rs.sp, func(tx *thole.Tx) (a asked, err error) {
+			r, err := load(tx, id)
+			if err == nil && r.Ended() {
+				err = fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
+			}
+			if err != nil {
+				return a, err
+			}
+			known := r.Cancel != nil
+			c := canceller{tx: tx, cause: cause}
+			if err := c.start(r, false); err != nil {
+				return a, err
+			}
+			a.Rest = c.rest
+			if a.Run, err = load(tx, id); !known && err == nil {
+				a.Run.Version = thole.Position{} // the commit's
+			}
+			return a, err
+		})
+	})
+	if err == nil { // on a repeat, too: the first call may not have come further
+		err = cancelTree(thole.WithoutIdempotencyKey(ctx), rs.sp, a.Rest, cause)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cancel run %s: %w", id, err)
 	}
-	return rs.Get(ctx, id)
+	if a.Run.Version.IsZero() {
+		a.Run.Version = r.Last
+	}
+	return a.Run, nil
 }
 
 // cancelTree cancels the given runs and those below them, as many to a commit

@@ -26,12 +26,13 @@ type ClaimOptions struct {
 // turn has come, under a lease, and starts it: its prompt enters the history
 // and run.started is emitted in the same commit. Drive it with [Handle.Do], or
 // renew its lease and finish it by hand. Of many that claim at once each gets
-// another run; who repeats a call under an idempotency key, the one it got (see
-// [Runs.Claimed]). Errors: ErrNotFound when there is none in time; ErrClosed when
+// another run; a repeat under an idempotency key gets the same one, and the same fence,
+// which may have been lost since. Errors: ErrNotFound when there is none in time; ErrClosed when
 // the group is being drained; ErrInvalid for a Name; ctx's. A claim that is on its
 // way when ctx ends is returned.
 func (rs *Runs) Claim(ctx context.Context, opts *ClaimOptions) (*Handle, error) {
 	ctx = thole.Call(ctx, "run.claim")
+	ctx = thole.Reread(ctx, rs.rereadClaimed)
 	var o ClaimOptions
 	if opts != nil {
 		o = *opts
@@ -43,71 +44,90 @@ func (rs *Runs) Claim(ctx context.Context, opts *ClaimOptions) (*Handle, error) 
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	if h, err := rs.Claimed(ctx); !errors.Is(err, thole.ErrNotFound) {
-		return h, err
+	var at *place
+	c, r, err := thole.Do(ctx, rs.sp, func(ctx context.Context) (c claimed, r thole.Receipt, err error) {
+		err = rs.await(ctx, o.Wait, func() (err error) {
+			c, r, at, err = rs.claim(ctx, &o)
+			return err
+		})
+		return c, r, err
+	})
+	if err != nil {
+		return nil, err
 	}
-	if o.Wait <= 0 {
-		return rs.claim(ctx, &o)
+	c.Run.Version = r.Last
+	h := rs.handle(c.Run, r.Fence(c.Fence))
+	h.place, h.request, h.claimed = at, c.Request, c.Run
+	return h, nil
+}
+
+// claimed is the answer of the commit that takes a run. Its fence has no token yet.
+type claimed struct {
+	Run     *Run           `json:"run"`
+	Request []thread.Block `json:"request,omitempty"`
+	Fence   thole.Fence    `json:"fence"`
+}
+
+// await calls look until it finds a run or the wait is over.
+func (rs *Runs) await(ctx context.Context, wait time.Duration, look func() error) error {
+	if wait <= 0 {
+		return look()
 	}
-	waiting, cancel := context.WithTimeout(ctx, o.Wait)
+	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	// Watch before looking, so that nothing is missed between.
 	w, err := rs.sp.Watch(waiting, &thole.WatchOptions{Types: []string{"run.queued", "run.finished"}, Durable: true})
 	if err != nil && ctx.Err() == nil && waiting.Err() != nil { // there was hardly time to look
-		return rs.claim(ctx, &o)
+		return look()
 	} else if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
+		return fmt.Errorf("claim: %w", err)
 	}
 	defer w.Close()
 	for {
-		h, err := rs.claim(ctx, &o)
+		err := look()
 		if !errors.Is(err, thole.ErrNotFound) {
-			return h, err
+			return err
 		}
 		if werr := news(waiting, w); werr != nil {
 			if ctx.Err() == nil && waiting.Err() != nil {
-				return nil, err
+				return err
 			}
-			return nil, werr
+			return werr
 		}
 	}
 }
 
 // claim looks for a run once.
-func (rs *Runs) claim(ctx context.Context, o *ClaimOptions) (*Handle, error) {
-	place := rs.opts.Group.enter()
-	if place == nil {
-		return nil, fmt.Errorf("claim: %w: workers are being drained", thole.ErrClosed)
+func (rs *Runs) claim(ctx context.Context, o *ClaimOptions) (c claimed, r thole.Receipt, at *place, err error) {
+	if at = rs.opts.Group.enter(); at == nil {
+		return c, r, nil, fmt.Errorf("claim: %w: workers are being drained", thole.ErrClosed)
 	}
-	h, err := rs.search(ctx, o)
-	if err != nil {
-		place.leave()
-		return nil, err
+	if c, r, err = rs.search(ctx, o); err != nil {
+		at.leave()
 	}
-	h.place = place
-	return h, nil
+	return c, r, at, err
 }
 
 // search takes the first run that it can. One that cannot begin as it is stored
 // ends as failed, and holds up no other.
-func (rs *Runs) search(ctx context.Context, o *ClaimOptions) (*Handle, error) {
+func (rs *Runs) search(ctx context.Context, o *ClaimOptions) (c claimed, r thole.Receipt, _ error) {
 	prefix := readyPrefix(o.Agent)
 	for after := ""; ; {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("claim: %w", context.Cause(ctx))
+			return c, r, fmt.Errorf("claim: %w", context.Cause(ctx))
 		}
 		recs, err := rs.sp.List(ctx, thole.ListQuery{Prefix: prefix, After: after, Limit: 16})
 		if err != nil {
-			return nil, fmt.Errorf("claim: %w", err)
+			return c, r, fmt.Errorf("claim: %w", err)
 		}
 		if len(recs) == 0 {
-			return nil, fmt.Errorf("claim for agent %q: no run is waiting: %w", o.Agent, thole.ErrNotFound)
+			return c, r, fmt.Errorf("claim for agent %q: no run is waiting: %w", o.Agent, thole.ErrNotFound)
 		}
 		for _, rec := range recs {
 			after = rec.Key
-			h, err := rs.take(ctx, strings.TrimPrefix(rec.Key, prefix), rec, o)
-			if h != nil || err != nil {
-				return h, err
+			c, r, err := rs.take(ctx, strings.TrimPrefix(rec.Key, prefix), rec, o)
+			if c.Run != nil || err != nil {
+				return c, r, err
 			}
 		}
 	}
@@ -119,10 +139,10 @@ var (
 	errNotOurs  = errors.New("not ours") // the caller may not work in its thread
 )
 
-// take starts the run that is ready; nil if somebody else was faster, the caller
+// take starts the run that is ready; none if somebody else was faster, the caller
 // may not work in its thread, or it cannot begin. It does so
 // in the name of who asked, whose message that puts into the history.
-func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimOptions) (*Handle, error) {
+func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimOptions) (claimed, thole.Receipt, error) {
 	var by ready
 	_ = rec.As(&by) // one that cannot be read names nobody
 	sp := rs.sp.Because(id)
@@ -130,50 +150,47 @@ func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimO
 		sp = sp.InNameOf(by.AskedBy)
 	}
 	ctx = context.WithoutCancel(ctx) // as in Do
-	var r *Run
-	var fence thole.Fence
-	res, err := sp.Update(ctx, func(tx *thole.Tx) (err error) {
-		r, err = load(tx, id)
+	c, receipt, err := thole.Update(ctx, sp, func(tx *thole.Tx) (c claimed, err error) {
+		r, err := load(tx, id)
 		if isNone(err) || err == nil && !r.claimable() {
-			return errLeftover
+			return c, errLeftover
 		} else if err != nil {
-			return err
+			return c, err
 		}
 		if o.May != nil {
 			switch t, err := thread.Load(tx, r.Thread); {
 			case errors.Is(err, thole.ErrNotFound):
-				return errLeftover
+				return c, errLeftover
 			case err != nil:
-				return err
+				return c, err
 			case !o.May(t):
-				return errNotOurs
+				return c, errNotOurs
 			}
 		}
 		if r.Agent == "" {
 			r.Agent = o.Name
 		}
 		if err := r.begin(tx); errors.Is(err, thole.ErrNotFound) { // its thread is gone
-			return errLeftover
+			return c, errLeftover
 		} else if err != nil {
-			return err
+			return c, err
 		}
 		tx.Delete(rec.Key)
-		fence, err = tx.Acquire(key(id), o.Holder, rs.opts.Lease)
-		return err
+		r.Updated = tx.Now()
+		c.Run, c.Request = r, r.asked
+		c.Fence, err = tx.Acquire(key(id), o.Holder, rs.opts.Lease)
+		return c, err
 	})
+	var none claimed
 	switch {
 	case errors.Is(err, errNotOurs):
-		return nil, nil
+		return none, receipt, nil
 	case errors.Is(err, errLeftover):
-		return nil, discard(thole.WithoutIdempotencyKey(ctx), sp, id, rec.Key)
+		return none, receipt, discard(thole.WithoutIdempotencyKey(ctx), sp, id, rec.Key)
 	case sick(err):
-		return nil, fail(thole.WithoutIdempotencyKey(ctx), sp, id, rec.Key, err)
-	case err != nil:
-		return nil, err
-	case res.Repeated:
-		return rs.claimed(ctx, res)
+		return none, receipt, fail(thole.WithoutIdempotencyKey(ctx), sp, id, rec.Key, err)
 	}
-	return rs.handle(r, fence.At(res)), nil
+	return c, receipt, err
 }
 
 // claimable reports whether a worker that comes by may have the run.
@@ -230,61 +247,4 @@ func fail(ctx context.Context, sp *thole.Space, id, ready string, reason error) 
 		return nil
 	}
 	return err
-}
-
-// Claimed returns the run that an earlier Claim under ctx's idempotency key
-// took, for a worker that lost the answer. The worker gets a new fence, and what
-// still uses the earlier one is fenced. Errors: ErrNotFound when there was none,
-// ErrFenced when the worker does not hold the run any more.
-func (rs *Runs) Claimed(ctx context.Context) (*Handle, error) {
-	res, repeats, err := rs.sp.Earlier(ctx)
-	if err == nil && !repeats {
-		err = thole.ErrNotFound
-	}
-	if err != nil {
-		return nil, fmt.Errorf("claimed earlier: %w", err)
-	}
-	return rs.claimed(ctx, res)
-}
-
-// claimed returns the run that was claimed in an earlier commit.
-func (rs *Runs) claimed(ctx context.Context, res thole.Result) (*Handle, error) {
-	ctx = thole.WithoutIdempotencyKey(ctx)
-	events, err := rs.sp.Repeat(ctx, res)
-	if err != nil {
-		return nil, err
-	}
-	var started Event
-	var added thread.Added
-	for _, e := range events {
-		switch e.Type {
-		case "run.started":
-			err = e.As(&started)
-		case "message.added":
-			err = e.As(&added)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	if started.Run == "" {
-		return nil, errNoRun
-	}
-	var fence thole.Fence
-	again, err := rs.sp.Update(ctx, func(tx *thole.Tx) (err error) {
-		fence, err = tx.Reacquire(key(started.Run), res.Last, rs.opts.Lease)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("claimed earlier: %w", err)
-	}
-	r, err := rs.Peek(ctx, started.Run)
-	if err != nil {
-		return nil, fmt.Errorf("claimed earlier: %w", err)
-	}
-	h := rs.handle(r, fence.At(again)) // which another repeat may have fenced by now
-	if added.Message != nil {
-		h.request = added.Message.Blocks
-	}
-	return h, nil
 }

@@ -29,52 +29,65 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 // ends while it waits, the run is cancelled.
 //
 // Under an idempotency key a repeat starts no run and does not call fn: it gives
-// the result of the first one (see [Runs.Started]), a failure with the reason that
-// was recorded; ErrConflict while that one has not ended. fn gets no key: what it
-// does is the run's.
+// the result of the first one, a failure with the reason that was recorded;
+// ErrConflict while that one has not ended. fn gets no key: what it does is the run's.
 //
 // Errors: those of [Runs.Start] and [Handle.Do]; ErrClosed when the group is being
 // drained.
 func (rs *Runs) Do(ctx context.Context, threadID string, req Request, fn func(context.Context, *Handle) error) error {
-	keyed := thole.Call(ctx, "run.do", threadID)
+	_, err := rs.Run(ctx, threadID, req, fn)
+	return err
+}
+
+// Run is [Runs.Do] that also returns the run as it is then, which is nil if none was
+// started.
+func (rs *Runs) Run(ctx context.Context, threadID string, req Request, fn func(context.Context, *Handle) error) (*Run, error) {
+	id, err := rs.do(ctx, threadID, req, fn)
+	if id == "" {
+		return nil, err
+	}
+	r, getErr := rs.Get(context.WithoutCancel(ctx), id)
+	return r, errors.Join(err, getErr)
+}
+
+func (rs *Runs) do(ctx context.Context, threadID string, req Request, fn func(context.Context, *Handle) error) (id string, _ error) {
+	keyed := thole.Reread(thole.Call(ctx, "run.do", threadID), rs.rereadStarted)
 	place := rs.opts.Group.enter()
 	ctx, ok := place.work(thole.WithoutIdempotencyKey(ctx))
 	if !ok {
-		return fmt.Errorf("run in %s: %w: workers are being drained", threadID, thole.ErrClosed)
+		return "", fmt.Errorf("run in %s: %w: workers are being drained", threadID, thole.ErrClosed)
 	}
 	defer place.leave()
 	if ctx.Err() != nil {
-		return fmt.Errorf("run in %s: %w", threadID, context.Cause(ctx))
+		return "", fmt.Errorf("run in %s: %w", threadID, context.Cause(ctx))
 	}
-	holder := thole.NewID("worker")
-	var r *Run
-	var rest []string
-	var fence thole.Fence
 	// Not to be cut off: a run that began must be known here, to be ended.
-	res, err := rs.sp.Update(context.WithoutCancel(keyed), func(tx *thole.Tx) (err error) {
-		r, rest, fence, err = rs.start(tx, threadID, req, holder)
-		return err
+	s, receipt, err := thole.Update(context.WithoutCancel(keyed), rs.sp, func(tx *thole.Tx) (started, error) {
+		return rs.start(tx, threadID, req, thole.NewID("worker"))
 	})
-	if err == nil && res.Repeated {
-		if r, err = rs.repeated(ctx, res); err == nil {
-			return r.result()
-		}
-	}
 	if err != nil {
-		return fmt.Errorf("run in %s: %w", threadID, err)
+		return "", fmt.Errorf("run in %s: %w", threadID, err)
 	}
-	h := rs.handle(r, fence.At(res))
-	if err := cancelTree(ctx, rs.sp, rest, BySuperseded); err != nil {
+	r := s.Run
+	if receipt.Repeated {
+		now, err := rs.Get(ctx, r.ID)
+		if err == nil {
+			err = now.result()
+		}
+		return r.ID, err
+	}
+	h := rs.handle(r, receipt.Fence(s.Fence))
+	if err := cancelTree(ctx, rs.sp, s.Rest, BySuperseded); err != nil {
 		h.persist(ctx, ByShutdown)
 		_, endErr := h.end(ctx, nil)
-		return fmt.Errorf("run %s: cancel what it supersedes: %w", r.ID, errors.Join(err, endErr))
+		return r.ID, fmt.Errorf("run %s: cancel what it supersedes: %w", r.ID, errors.Join(err, endErr))
 	}
 	if r.Status == Queued {
 		if err := h.await(ctx); err != nil {
-			return err
+			return r.ID, err
 		}
 	}
-	return h.do(ctx, fn)
+	return r.ID, h.do(ctx, fn)
 }
 
 // result is how the run ended, as Do tells it who calls again.

@@ -34,6 +34,7 @@ type Handle struct {
 	doubts  doubts       // signals of which it is not known whether they were taken
 	renewed atomic.Int64 // when the lease was last known to be whole, from epoch
 
+	claimed  *Run // as it was when this handle claimed it; nil: attached, or begun by Do
 	attached bool // there may be other handles on the run
 	waited   bool // the run was waiting when this handle was attached
 }
@@ -95,6 +96,9 @@ func (h *Handle) Turn() string { return h.turn }
 // Fence returns the proof of the run's lease, for a worker to come back with.
 func (h *Handle) Fence() thole.Fence { return h.fence }
 
+// Claimed returns the run as it was when [Runs.Claim] returned the handle.
+func (h *Handle) Claimed() *Run { return h.claimed }
+
 // Request returns what the user asked for, unless the handle was attached.
 func (h *Handle) Request() []thread.Block { return slices.Clone(h.request) }
 
@@ -112,8 +116,12 @@ func (h *Handle) Get(ctx context.Context) (*Run, error) { return h.rs.Peek(ctx, 
 // afterwards is another block. fn must not call the handle's methods but
 // [Handle.Go].
 func (h *Handle) Update(ctx context.Context, fn func(tx *thole.Tx) error) (thole.Result, error) {
-	return h.write(ctx, cuts, fn)
+	_, r, err := write(ctx, h, cuts, func(tx *thole.Tx) (none, error) { return none{}, fn(tx) })
+	return thole.Result{First: r.First, Last: r.Last, Repeated: r.Repeated}, err
 }
+
+// none is the answer of a commit that has nothing to say.
+type none = struct{}
 
 // Go reports, within a Tx of [Handle.Update], whether the run may still start
 // something: nil; *CancelledError when it is to end; ErrConflict when it has
@@ -183,34 +191,11 @@ func (h *Handle) LeaseEnds() time.Time {
 // returns its id.
 func (h *Handle) Block(ctx context.Context, b thread.Block) (string, error) {
 	ctx = thole.Call(ctx, "run.block", h.id)
-	if b.ID == "" {
-		b.ID = thole.NewID("blk")
-	}
-	res, err := h.write(ctx, cuts, func(tx *thole.Tx) error {
-		_, err := thread.PutBlock(tx, h.thread, h.turn, b)
-		return err
+	ctx = thole.Reread(ctx, rereadBlock)
+	id, _, err := write(ctx, h, cuts, func(tx *thole.Tx) (string, error) {
+		return thread.PutBlock(tx, h.thread, h.turn, b)
 	})
-	if err == nil && res.Repeated {
-		var first thread.Updated
-		err = h.repeated(ctx, res, "message.updated", &first)
-		b.ID = first.Block.ID
-	}
-	return b.ID, err
-}
-
-// repeated reads the last event of the given type of an earlier call under the
-// same idempotency key.
-func (h *Handle) repeated(ctx context.Context, res thole.Result, typ string, v any) error {
-	events, err := h.sp.Repeat(ctx, res)
-	if err != nil {
-		return err
-	}
-	for _, e := range slices.Backward(events) {
-		if e.Type == typ {
-			return e.As(v)
-		}
-	}
-	return fmt.Errorf("%w: the earlier result under this idempotency key is no %s", thole.ErrCorrupt, typ)
+	return id, err
 }
 
 // Append commits a chunk of text at its offset: see thread.AppendText. It is
@@ -218,7 +203,7 @@ func (h *Handle) repeated(ctx context.Context, res thole.Result, typ string, v a
 func (h *Handle) Append(ctx context.Context, d thread.Delta) error {
 	ctx = thole.Call(ctx, "run.append", h.id)
 	d.Turn = h.turn
-	_, err := h.write(ctx, cuts, func(tx *thole.Tx) error { return thread.AppendText(tx, h.thread, d) })
+	_, err := h.Update(ctx, func(tx *thole.Tx) error { return thread.AppendText(tx, h.thread, d) })
 	return err
 }
 
@@ -228,19 +213,14 @@ func (h *Handle) Append(ctx context.Context, d thread.Delta) error {
 // that nothing starts any more.
 func (h *Handle) StartTool(ctx context.Context, name string, input json.RawMessage, operationID string) (string, error) {
 	ctx = thole.Call(ctx, "run.start_tool", h.id, name)
-	block, tool := thole.NewID("blk"), thread.Tool{Name: name, Input: input, OperationID: operationID}
-	res, err := h.write(ctx, cuts, func(tx *thole.Tx) error {
+	ctx = thole.Reread(ctx, rereadBlock)
+	tool := thread.Tool{Name: name, Input: input, OperationID: operationID}
+	block, _, err := write(ctx, h, cuts, func(tx *thole.Tx) (string, error) {
 		if _, err := h.unless(tx); err != nil {
-			return err
+			return "", err
 		}
-		_, err := thread.StartTool(tx, h.thread, h.turn, block, tool)
-		return err
+		return thread.StartTool(tx, h.thread, h.turn, "", tool)
 	})
-	if err == nil && res.Repeated {
-		var first thread.Updated
-		err = h.repeated(ctx, res, "tool.started", &first)
-		block = first.Block.ID
-	}
 	if err != nil {
 		return "", fmt.Errorf("start tool %s: %w", name, err)
 	}
@@ -251,8 +231,8 @@ func (h *Handle) StartTool(ctx context.Context, name string, input json.RawMessa
 // still do so: what happened, happened.
 func (h *Handle) FinishTool(ctx context.Context, block string, res thread.ToolResult) error {
 	ctx = thole.Call(ctx, "run.finish_tool", h.id, block)
-	_, err := h.write(ctx, goesOn, func(tx *thole.Tx) error {
-		return thread.FinishTool(tx, h.thread, h.turn, block, res)
+	_, _, err := write(ctx, h, goesOn, func(tx *thole.Tx) (none, error) {
+		return none{}, thread.FinishTool(tx, h.thread, h.turn, block, res)
 	})
 	return err
 }
@@ -306,14 +286,14 @@ func (h *Handle) SetModel(ctx context.Context, model string) error {
 	if err := modelName.CheckOptional(model); err != nil {
 		return err
 	}
-	_, err := h.write(ctx, goesOn, func(tx *thole.Tx) error {
+	_, _, err := write(ctx, h, goesOn, func(tx *thole.Tx) (none, error) {
 		r, err := h.live(tx)
 		if err != nil {
-			return err
+			return none{}, err
 		}
 		r.Model = model
 		r.emit(tx, "run.updated", Event{Model: model})
-		return r.grow(tx)
+		return none{}, r.grow(tx)
 	})
 	return err
 }
@@ -343,12 +323,15 @@ func (h *Handle) Finish(ctx context.Context, status, reason string) (*Run, error
 // of Finish and AddUsage, after which the run goes on.
 func (h *Handle) FinishWith(ctx context.Context, status, reason string, usage map[string]Usage) (*Run, error) {
 	ctx = thole.Call(ctx, "run.finish", h.id)
+	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (*Run, error) {
+		return h.Get(ctx)
+	})
 	if status != Succeeded && status != Failed {
 		return nil, fmt.Errorf("finish run %s: %w: a worker's status is succeeded or failed, not %.40q", h.id, thole.ErrInvalid, status)
 	}
-	err := h.finish(ctx, status, brief(reason), usage)
+	r, err := h.finish(ctx, status, brief(reason), usage)
 	if errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrNotFound) { // the thread may have been destroyed just now
-		err = h.finish(ctx, status, brief(reason), usage)
+		r, err = h.finish(ctx, status, brief(reason), usage)
 	}
 	if errors.Is(err, thole.ErrFenced) { // the lease ends with the run
 		if r, peekErr := h.rs.Peek(ctx, h.id); peekErr == nil && r.Ended() {
@@ -361,38 +344,45 @@ func (h *Handle) FinishWith(ctx context.Context, status, reason string, usage ma
 	if err != nil {
 		return nil, fmt.Errorf("finish run %s: %w", h.id, err)
 	}
-	return h.Get(ctx)
+	return r, nil
 }
 
-func (h *Handle) finish(ctx context.Context, status, reason string, usage map[string]Usage) error {
+func (h *Handle) finish(ctx context.Context, status, reason string, usage map[string]Usage) (*Run, error) {
 	_, err := thread.In(h.sp).Get(ctx, h.thread)
 	if errors.Is(err, thole.ErrNotFound) { // destroyed: there is nothing to write to
 		h.text.drop()
 	}
-	_, err = h.commitText(ctx, cuts, func(tx *thole.Tx) error {
+	r, receipt, err := commitText(ctx, h, cuts, func(tx *thole.Tx) (*Run, error) {
 		r, err := h.live(tx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		_, err = thread.Load(tx, h.thread)
 		gone := errors.Is(err, thole.ErrNotFound)
 		if err != nil && !gone {
-			return err
+			return nil, err
 		}
 		if gone && r.Cancel == nil { // what it did is lost: that is no success
 			r.Cancel = &Cancel{Cause: BySuperseded, Time: tx.Now()}
 		}
 		if !gone && status == Failed && r.Cancel == nil && reason != "" {
 			if _, err := thread.PutBlock(tx, h.thread, h.turn, thread.Block{Type: thread.Failure, Content: reason}); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if err := r.addUsage(usage); err != nil {
-			return err
+			return nil, err
 		}
-		return r.finish(tx, status, reason)
+		if err := r.finish(tx, status, reason); err != nil {
+			return nil, err
+		}
+		return load(tx, h.id)
 	})
-	return err
+	if err != nil {
+		return nil, err
+	}
+	r.Version = receipt.Last
+	return r, nil
 }
 
 // goneError is what a handle's methods return once the run's thread is gone: a

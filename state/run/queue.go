@@ -52,21 +52,24 @@ type Edit struct {
 // the run's version.
 func (rs *Runs) EditQueued(ctx context.Context, id string, e Edit, ifMatch thole.Position) (*Run, error) {
 	ctx = thole.Call(ctx, "run.edit", id)
+	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (*Run, error) {
+		return rs.Peek(ctx, id)
+	})
 	if e.Model != nil {
 		if err := modelName.CheckOptional(*e.Model); err != nil {
 			return nil, fmt.Errorf("edit run %s: %w", id, err)
 		}
 	}
-	_, err := rs.sp.Update(ctx, func(tx *thole.Tx) error {
+	r, receipt, err := thole.Update(ctx, rs.sp, func(tx *thole.Tx) (*Run, error) {
 		r, err := load(tx, id)
 		if err == nil {
 			_, err = tx.Require(key(id), thole.Condition{At: ifMatch})
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if r.Status != Queued {
-			return fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
+			return nil, fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
 		}
 		if e.Blocks != nil {
 			r.Request = e.Blocks
@@ -78,13 +81,15 @@ func (rs *Runs) EditQueued(ctx context.Context, id string, e Edit, ifMatch thole
 			r.Model = *e.Model
 		}
 		if err := thread.CheckBlocks(r.Request); err != nil {
-			return err
+			return nil, err
 		}
 		r.emit(tx, "run.updated", Event{Model: r.Model})
-		return r.grow(tx)
+		r.Updated = tx.Now()
+		return r, r.grow(tx)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("edit run %s: %w", id, err)
 	}
-	return rs.Get(ctx, id)
+	r.Version = receipt.Last
+	return r, nil
 }

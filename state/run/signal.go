@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
-	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/thread"
 )
 
@@ -82,9 +81,16 @@ func (rs *Runs) signal(ctx context.Context, id, name string, data json.RawMessag
 	case len(data) > maxSignalData:
 		return fmt.Errorf("%w: its data has %d bytes, the limit is %d; keep larger content as a blob", thole.ErrTooLarge, len(data), maxSignalData)
 	}
-	if _, err := rs.Get(ctx, id); err != nil { // which ends a run whose worker is dead
-		return err
-	}
+	_, _, err := thole.Do(ctx, rs.sp, func(ctx context.Context) (none, thole.Receipt, error) {
+		if _, err := rs.Get(ctx, id); err != nil { // which ends a run whose worker is dead
+			return none{}, thole.Receipt{}, err
+		}
+		return none{}, thole.Receipt{}, rs.commitSignal(ctx, id, name, data)
+	})
+	return err
+}
+
+func (rs *Runs) commitSignal(ctx context.Context, id, name string, data json.RawMessage) error {
 	_, err := rs.sp.Update(ctx, func(tx *thole.Tx) error {
 		r, err := load(tx, id)
 		if err != nil {
@@ -312,61 +318,52 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 // receive takes the oldest signal of the given name, if there is one. What else
 // waiting commits is no part of what ctx's idempotency key stands for.
 func (h *Handle) receive(ctx context.Context, name string) (data json.RawMessage, ok bool, err error) {
-	if _, err := h.commitText(thole.WithoutIdempotencyKey(ctx), goesOn, nil); err != nil {
+	if _, _, err := commitText[none](thole.WithoutIdempotencyKey(ctx), h, goesOn, nil); err != nil {
 		return nil, false, err
 	}
 	// The commit in doubt may still be on its way. Its note tells that it arrived;
 	// another one that takes a signal keeps it from arriving.
 	doubted, inDoubt := h.doubts.get(name)
-	var at, note string
-	var s signal
-	var arrived bool
-	res, err := h.sp.Update(ctx, func(tx *thole.Tx) error {
-		at, arrived = "", false
+	var now taken
+	var note string
+	got, _, err := thole.Update(ctx, h.sp, func(tx *thole.Tx) (taken, error) {
+		now = taken{}
 		if inDoubt {
 			if rec, err := tx.Get(doubted.note); err != nil || rec.Exists() {
-				arrived = err == nil
-				return err
+				return taken{signal: signal{Data: doubted.data}, Key: doubted.key}, err
 			}
 		}
 		if err := h.there(tx); err != nil {
-			return err
+			return now, err
 		}
 		r, err := h.unless(tx)
 		if err != nil {
-			return err
+			return now, err
 		}
-		if at, s, err = r.first(tx, name); err != nil || at == "" {
-			return err
+		if now.Key, now.signal, err = r.first(tx, name); err == nil && now.Key == "" {
+			err = errNoSignal
 		}
-		tx.Answer(taken{signal: s, Key: at})
-		note, err = r.take(tx, name, at)
-		return err
+		if err != nil {
+			return now, err
+		}
+		note, err = r.take(tx, name, now.Key)
+		return now, err
 	})
 	switch {
+	case errors.Is(err, errNoSignal):
+		return nil, false, nil
 	case err != nil:
-		if at != "" && !errors.Is(err, thole.ErrFenced) && !errors.Is(err, thole.ErrConflict) {
-			h.doubts.add(name, doubt{key: at, note: note, data: s.Data})
+		if now.Key != "" && !errors.Is(err, thole.ErrFenced) && !errors.Is(err, thole.ErrConflict) {
+			h.doubts.add(name, doubt{key: now.Key, note: note, data: now.Data})
 		}
 		return nil, false, err
-	case res.Repeated:
-		if res.Answer == "" {
-			return nil, false, fmt.Errorf("run %s: %w: under this idempotency key something else was done before", h.id, thole.ErrInvalid)
-		}
-		var first taken
-		if err := journal.Decode("receipt", json.RawMessage(res.Answer), &first); err != nil {
-			return nil, false, err
-		}
-		h.doubts.settle(name, first.Key)
-		return first.Data, true, nil
-	case arrived:
-		at, s.Data = doubted.key, doubted.data
 	}
-	if at != "" {
-		h.doubts.settle(name, at)
-	}
-	return s.Data, at != "", nil
+	h.doubts.settle(name, got.Key)
+	return got.Data, true, nil
 }
+
+// errNoSignal refuses to take a signal that has not come.
+var errNoSignal = errors.New("no signal")
 
 // Take is [Handle.Wait] for a signal that came already: it reports false at once if
 // none did, and the run does not begin to wait.

@@ -70,66 +70,41 @@ func (q *Request) check() error {
 // commit.
 func (rs *Runs) Start(ctx context.Context, threadID string, req Request) (*Run, error) {
 	ctx = thole.Call(ctx, "run.start", threadID)
-	var r *Run
-	var rest []string
-	res, err := rs.sp.Update(ctx, func(tx *thole.Tx) (err error) {
-		r, rest, _, err = rs.start(tx, threadID, req, "")
-		return err
-	})
+	ctx = thole.Reread(ctx, rs.rereadStarted)
+	s, r, err := rs.commitStart(ctx, threadID, req)
 	if err != nil {
 		return nil, fmt.Errorf("start run in %s: %w", threadID, err)
 	}
-	if res.Repeated {
-		return rs.repeated(ctx, res)
-	}
-	if err := cancelTree(thole.WithoutIdempotencyKey(ctx), rs.sp, rest, BySuperseded); err != nil {
-		return nil, fmt.Errorf("start run %s: cancel what it supersedes: %w", r.ID, err)
-	}
-	return rs.Get(ctx, r.ID)
+	return rs.started(ctx, s, r)
 }
 
-// Started returns the run that an earlier [Runs.Start], [Runs.Resume] or [Runs.Do]
-// under ctx's idempotency key made. Errors: ErrNotFound when there was none.
-func (rs *Runs) Started(ctx context.Context) (*Run, error) {
-	res, repeats, err := rs.sp.Earlier(ctx)
-	if err == nil && !repeats {
-		err = thole.ErrNotFound
-	}
-	if err != nil {
-		return nil, fmt.Errorf("started earlier: %w", err)
-	}
-	return rs.repeated(ctx, res)
+// started is the answer of the commit that makes a run.
+type started struct {
+	Run   *Run        `json:"run"`
+	Rest  []string    `json:"rest,omitempty"` // runs that are to be cancelled with what it supersedes
+	Fence thole.Fence `json:"fence,omitzero"` // of one that is reserved for its starter
 }
 
-// repeated returns the run that an earlier Start under the same idempotency key
-// made.
-func (rs *Runs) repeated(ctx context.Context, res thole.Result) (*Run, error) {
-	events, err := rs.sp.Repeat(ctx, res)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range events {
-		var data Event
-		if e.Type != "run.queued" && e.Type != "run.started" { // at once, in Do
-			continue
-		}
-		if err := e.As(&data); err != nil {
-			return nil, err
-		}
-		return rs.Get(ctx, data.Run)
-	}
-	return nil, errNoRun
+func (rs *Runs) commitStart(ctx context.Context, threadID string, req Request) (started, thole.Receipt, error) {
+	return thole.Update(ctx, rs.sp, func(tx *thole.Tx) (started, error) { return rs.start(tx, threadID, req, "") })
 }
 
-// errNoRun is a receipt of something else.
-var errNoRun = fmt.Errorf("%w: the earlier result under this idempotency key is no run", thole.ErrCorrupt)
+// started does what follows the commit that made a run, which may have been the
+// commit of an earlier call, and returns the run as it was then.
+func (rs *Runs) started(ctx context.Context, s started, r thole.Receipt) (*Run, error) {
+	if err := cancelTree(thole.WithoutIdempotencyKey(ctx), rs.sp, s.Rest, BySuperseded); err != nil {
+		return nil, fmt.Errorf("start run %s: cancel what it supersedes: %w", s.Run.ID, err)
+	}
+	s.Run.Version = r.Last
+	return s.Run, nil
+}
 
 // start makes a run within tx. With a holder it is reserved for it, under a
 // lease from now on, and begins at once if it may. It also returns the runs
 // that are to be cancelled with what it supersedes and did not fit in.
-func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string) (_ *Run, rest []string, fence thole.Fence, _ error) {
+func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string) (s started, _ error) {
 	if err := req.check(); err != nil {
-		return nil, nil, fence, err
+		return s, err
 	}
 	r := &Run{
 		ID: thole.NewID("run"), Status: Queued, Agent: req.Agent, AskedBy: rs.sp.Actor(), Model: req.Model, Policy: req.Policy,
@@ -138,54 +113,54 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 		Created: tx.Now(), own: internals{Reserved: holder != ""},
 	}
 	if err := thread.CheckBlocks(r.Request); err != nil {
-		return nil, nil, fence, err
+		return s, err
 	}
 	if r.Parent != "" {
 		var err error
 		if threadID, err = r.adopt(tx, threadID); err != nil {
-			return nil, nil, fence, err
+			return s, err
 		}
 	}
 	t, err := thread.Load(tx, threadID)
 	if err != nil {
-		return nil, nil, fence, err
+		return s, err
 	}
 	r.Thread, r.own.Slot = t.ID, slotKey(t)
 	if r.Agent == "" {
 		r.Agent = t.Assistant
 	}
 	if err := thole.AgentName.CheckOptional(r.Agent); err != nil {
-		return nil, nil, fence, err
+		return s, err
 	}
 	if err := r.apart(tx, t); err != nil {
-		return nil, nil, fence, err
+		return s, err
 	}
 	if err := r.resume(tx, rs.sp); err != nil {
-		return nil, nil, fence, err
+		return s, err
 	}
 	if holder != "" {
-		if fence, err = tx.Acquire(key(r.ID), holder, rs.opts.Lease); err != nil {
-			return nil, nil, fence, err
+		if s.Fence, err = tx.Acquire(key(r.ID), holder, rs.opts.Lease); err != nil {
+			return s, err
 		}
 	}
 	tx.Put(thread.Key(t.ID)+"/run/"+r.ID, struct{}{}, nil)
 	if _, err := tx.Get(key(r.ID)); err != nil { // so that it is found again in this Tx
-		return nil, nil, fence, err
+		return s, err
 	}
 	if err := r.grow(tx); err != nil {
-		return nil, nil, fence, err
+		return s, err
 	}
-	if rest, err = r.line(tx, t); err != nil {
-		return nil, nil, fence, err
+	if s.Rest, err = r.line(tx, t); err != nil {
+		return s, err
 	}
-	if r, err = load(tx, r.ID); err != nil {
-		return nil, nil, fence, err
+	if s.Run, err = load(tx, r.ID); err != nil {
+		return s, err
 	}
-	if r.own.Ready && holder != "" {
-		return r, rest, fence, r.begin(tx)
+	if r = s.Run; r.own.Ready && holder != "" {
+		return s, r.begin(tx)
 	}
 	r.emit(tx, "run.queued", Event{Agent: r.Agent, Model: r.Model, Parent: r.Parent, ResumedFrom: r.ResumedFrom})
-	return r, rest, fence, nil
+	return s, nil
 }
 
 // adopt makes r a child of its parent and returns its thread.
@@ -384,17 +359,24 @@ func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error
 // resumed before, or another one is active.
 func (rs *Runs) Resume(ctx context.Context, id string) (*Run, error) {
 	ctx = thole.Call(ctx, "run.resume", id)
-	old, err := rs.Get(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("resume: %w", err)
-	}
-	if !old.Ended() || old.Status == Succeeded {
-		return nil, fmt.Errorf("resume run %s: %w: it is %s", id, thole.ErrConflict, old.Status)
-	}
-	return rs.Start(ctx, old.Thread, Request{
-		Agent: old.Agent, Model: old.Model, Policy: Reject, OnDisconnect: old.OnDisconnect,
-		ResumedFrom: id, Timeout: seconds(old.Timeout), Options: old.Options,
+	ctx = thole.Reread(ctx, rs.rereadStarted)
+	s, r, err := thole.Do(ctx, rs.sp, func(ctx context.Context) (started, thole.Receipt, error) {
+		old, err := rs.Get(ctx, id)
+		if err == nil && (!old.Ended() || old.Status == Succeeded) {
+			err = fmt.Errorf("%w: it is %s", thole.ErrConflict, old.Status)
+		}
+		if err != nil {
+			return started{}, thole.Receipt{}, err
+		}
+		return rs.commitStart(ctx, old.Thread, Request{
+			Agent: old.Agent, Model: old.Model, Policy: Reject, OnDisconnect: old.OnDisconnect,
+			ResumedFrom: id, Timeout: seconds(old.Timeout), Options: old.Options,
+		})
 	})
+	if err != nil {
+		return nil, fmt.Errorf("resume run %s: %w", id, err)
+	}
+	return rs.started(ctx, s, r)
 }
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

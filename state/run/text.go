@@ -170,7 +170,7 @@ func (t *text) cut() (undo func()) {
 // Flush commits all text so far.
 func (h *Handle) Flush(ctx context.Context) error {
 	ctx = thole.Call(ctx, "run.flush", h.id)
-	_, err := h.write(ctx, goesOn, func(*thole.Tx) error { return nil })
+	_, _, err := write(ctx, h, goesOn, func(*thole.Tx) (none, error) { return none{}, nil })
 	return err
 }
 
@@ -182,59 +182,60 @@ const (
 
 // write commits what text is pending and what fn asks for, as one step, unless the
 // run's thread is gone: then it returns goneError.
-func (h *Handle) write(ctx context.Context, cut bool, fn func(tx *thole.Tx) error) (thole.Result, error) {
-	return h.commitText(ctx, cut, func(tx *thole.Tx) error {
+func write[T any](ctx context.Context, h *Handle, cut bool, fn func(tx *thole.Tx) (T, error)) (T, thole.Receipt, error) {
+	return commitText(ctx, h, cut, func(tx *thole.Tx) (T, error) {
 		if err := h.there(tx); err != nil {
-			return err
+			return *new(T), err
 		}
 		if err := h.lapse(tx); err != nil {
-			return err
+			return *new(T), err
 		}
 		return fn(tx)
 	})
 }
 
-// commitText is write whether the thread is there or not; text needs it.
-func (h *Handle) commitText(ctx context.Context, cut bool, fn func(tx *thole.Tx) error) (thole.Result, error) {
+// commitText is write whether the thread is there or not; text needs it. fn may be nil.
+func commitText[T any](ctx context.Context, h *Handle, cut bool, fn func(tx *thole.Tx) (T, error)) (T, thole.Receipt, error) {
+	none := *new(T)
 	select {
 	case h.commit <- struct{}{}:
 		defer func() { <-h.commit }()
 	case <-ctx.Done():
-		return thole.Result{}, context.Cause(ctx)
+		return none, thole.Receipt{}, context.Cause(ctx)
 	}
 	chunks, again, more := h.text.take()
 	for ; again || more; chunks, again, more = h.text.take() {
 		_, err := h.sp.Update(thole.WithoutIdempotencyKey(ctx), func(tx *thole.Tx) error { return h.append(tx, chunks) })
 		var off *thread.OffsetError
 		if err != nil && !(again && errors.As(err, &off)) { // an OffsetError: it had happened
-			return thole.Result{}, err
+			return none, thole.Receipt{}, err
 		}
 		h.text.done()
 	}
 	if fn == nil && len(chunks) == 0 {
-		return thole.Result{}, nil
+		return none, thole.Receipt{}, nil
 	}
 	undo := func() {}
 	if cut {
 		undo = h.text.cut()
 	}
 	var refused error
-	res, err := h.sp.Update(ctx, func(tx *thole.Tx) error {
+	answer, r, err := thole.Update(ctx, h.sp, func(tx *thole.Tx) (answer T, _ error) {
 		if refused = h.append(tx, chunks); refused == nil && fn != nil {
-			refused = fn(tx)
+			answer, refused = fn(tx)
 		}
-		return refused
+		return answer, refused
 	})
 	if err != nil {
 		if refused != nil { // else it may have happened, and the block with it has ended
 			undo()
 		}
-		return res, err
+		return none, r, err
 	}
-	if !res.Repeated { // else the chunks may have come after the first call
+	if !r.Repeated { // else the chunks may have come after the first call
 		h.text.done()
 	}
-	return res, nil
+	return answer, r, nil
 }
 
 func (h *Handle) append(tx *thole.Tx, chunks []thread.Delta) error {

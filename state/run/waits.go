@@ -147,16 +147,16 @@ func (h *Handle) lapse(tx *thole.Tx) error {
 // idle makes the run wait for the signal of the given name, unless one came
 // meanwhile. Until is that of [Run.wait].
 func (h *Handle) idle(ctx context.Context, name string, until time.Time) (came bool, err error) {
-	_, err = h.write(thole.WithoutIdempotencyKey(ctx), goesOn, func(tx *thole.Tx) error {
+	came, _, err = write(thole.WithoutIdempotencyKey(ctx), h, goesOn, func(tx *thole.Tx) (bool, error) {
 		r, err := h.unless(tx)
 		if err != nil {
-			return err
+			return false, err
 		}
 		at, _, err := r.first(tx, name)
-		if came = at != ""; err != nil || came {
-			return err
+		if err != nil || at != "" {
+			return at != "", err
 		}
-		return r.wait(tx, name, until)
+		return false, r.wait(tx, name, until)
 	})
 	return came, err
 }

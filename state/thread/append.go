@@ -30,24 +30,20 @@ type Appended struct {
 // *ConflictError when IfMatch does not hold. It is one commit.
 func (ts *Threads) Append(ctx context.Context, id string, m Message, opts *AppendOptions) (*Appended, error) {
 	ctx = thole.Call(ctx, "thread.append", id)
-	var out *Message
-	res, err := ts.sp.Update(ctx, func(tx *thole.Tx) (err error) {
+	ctx = thole.Reread(ctx, rereadAppended)
+	out, r, err := thole.Update(ctx, ts.sp, func(tx *thole.Tx) (*Message, error) {
 		if opts != nil {
 			if err := Require(tx, id, opts.IfMatch); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		out, err = Append(tx, id, m)
-		return err
+		return Append(tx, id, m)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("append to thread %s: %w", id, err)
 	}
-	if res.Repeated {
-		return ts.appended(ctx, id, res)
-	}
-	out.Position = res.Last
-	return &Appended{Message: *out, Version: res.Last}, nil
+	out.Position = r.Last
+	return &Appended{Message: *out, Version: r.Last}, nil
 }
 
 // Append is [Threads.Append] within tx. The result has no position yet.
@@ -105,26 +101,4 @@ func numbered(m *Message) []Block {
 		}
 	}
 	return out
-}
-
-// appended reads back what an earlier Append under the same idempotency key
-// stored.
-func (ts *Threads) appended(ctx context.Context, id string, res thole.Result) (*Appended, error) {
-	events, err := ts.sp.Repeat(ctx, res)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range events {
-		var a Added
-		if e.Type != "message.added" || e.Stream != Key(id) {
-			continue
-		}
-		if err := e.As(&a); err != nil {
-			return nil, err
-		}
-		m := *a.Message
-		m.Turn, m.Time, m.Position, m.Blocks = a.Turn, e.Time, e.Position, numbered(a.Message)
-		return &Appended{Message: m, Version: res.Last}, nil
-	}
-	return nil, fmt.Errorf("%w: the earlier result under this idempotency key is no message", thole.ErrCorrupt)
 }

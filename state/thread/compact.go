@@ -22,20 +22,23 @@ func (ts *Threads) Compact(ctx context.Context, id, upTo, summary string) error 
 	if summary == "" {
 		return fail(fmt.Errorf("%w: the summary is empty", thole.ErrInvalid))
 	}
-	if err := ts.hasTurn(ctx, id, upTo); err != nil {
-		return fail(err)
-	}
-	_, err := ts.sp.Update(ctx, func(tx *thole.Tx) error {
-		t, err := Load(tx, id)
-		if err != nil {
-			return err
+	_, _, err := thole.Do(ctx, ts.sp, func(ctx context.Context) (none struct{}, r thole.Receipt, err error) {
+		if err := ts.hasTurn(ctx, id, upTo); err != nil {
+			return none, r, err
 		}
-		if t.LastTurn == upTo && t.TurnStatus != "" {
-			return fmt.Errorf("%w: turn %s has not ended", thole.ErrConflict, upTo)
-		}
-		t.put(tx)
-		tx.Emit(Key(id), "thread.compacted", Compacted{UpTo: upTo, Summary: b})
-		return nil
+		_, err = ts.sp.Update(ctx, func(tx *thole.Tx) error {
+			t, err := Load(tx, id)
+			if err != nil {
+				return err
+			}
+			if t.LastTurn == upTo && t.TurnStatus != "" {
+				return fmt.Errorf("%w: turn %s has not ended", thole.ErrConflict, upTo)
+			}
+			t.put(tx)
+			tx.Emit(Key(id), "thread.compacted", Compacted{UpTo: upTo, Summary: b})
+			return nil
+		})
+		return none, r, err
 	})
 	if err != nil {
 		return fail(err)

@@ -28,19 +28,21 @@ type PatchOptions struct {
 // *ConflictError when IfMatch does not hold.
 func (ts *Threads) Patch(ctx context.Context, id string, p Patch, opts *PatchOptions) (*Thread, error) {
 	ctx = thole.Call(ctx, "thread.patch", id)
+	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (*Thread, error) {
+		return ts.Get(ctx, id)
+	})
 	// Only what is new is checked: a head of an earlier version may hold more.
 	if err := p.check(); err != nil {
 		return nil, fmt.Errorf("patch thread %s: %w", id, err)
 	}
-	var out *Thread
-	res, err := ts.sp.Update(ctx, func(tx *thole.Tx) error {
+	t, r, err := thole.Update(ctx, ts.sp, func(tx *thole.Tx) (*Thread, error) {
 		t, err := Load(tx, id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if opts != nil {
 			if err := Require(tx, id, opts.IfMatch); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		set(&t.Assistant, p.Assistant)
@@ -49,22 +51,18 @@ func (ts *Threads) Patch(ctx context.Context, id string, p Patch, opts *PatchOpt
 		set(&t.TTL, p.TTL)
 		t.Metadata = merge(t.Metadata, p.Metadata)
 		if err := t.check(); err != nil {
-			return err
+			return nil, err
 		}
 		t.put(tx)
 		tx.Emit(Key(id), "thread.updated", p)
 		t.Updated = tx.Now()
-		out = t
-		return nil
+		return t, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("patch thread %s: %w", id, err)
 	}
-	if res.Repeated {
-		return ts.Get(ctx, id)
-	}
-	out.Version = res.Last
-	return out, nil
+	t.Version = r.Last
+	return t, nil
 }
 
 func (p *Patch) check() error {

@@ -121,6 +121,7 @@ func Below(parent *Thread) CreateOptions {
 // over 16 KiB and for a Parent that is MaxDepth deep.
 func (ts *Threads) Create(ctx context.Context, opts *CreateOptions) (*Thread, error) {
 	ctx = thole.Call(ctx, "thread.create")
+	ctx = thole.Reread(ctx, ts.rereadCreated)
 	var o CreateOptions
 	if opts != nil {
 		o = *opts
@@ -128,34 +129,12 @@ func (ts *Threads) Create(ctx context.Context, opts *CreateOptions) (*Thread, er
 	if o.Owner == "" {
 		o.Owner = ts.sp.Actor()
 	}
-	var made *Thread
-	res, err := ts.sp.Update(ctx, func(tx *thole.Tx) (err error) {
-		made, err = Create(tx, o)
-		return err
-	})
+	made, r, err := thole.Update(ctx, ts.sp, func(tx *thole.Tx) (*Thread, error) { return Create(tx, o) })
 	if err != nil {
 		return nil, fmt.Errorf("create thread: %w", err)
 	}
-	if res.Repeated {
-		return ts.repeated(ctx, res)
-	}
-	made.Version, made.Updated = res.Last, made.Created
+	made.Version, made.Updated = r.Last, made.Created
 	return made, nil
-}
-
-// repeated returns the thread that an earlier call under the same idempotency
-// key made or changed.
-func (ts *Threads) repeated(ctx context.Context, res thole.Result) (*Thread, error) {
-	events, err := ts.sp.Repeat(ctx, res)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range events {
-		if id, ok := streamThread(e.Stream); ok {
-			return ts.Get(ctx, id)
-		}
-	}
-	return nil, fmt.Errorf("%w: the earlier result under this idempotency key names no thread", thole.ErrCorrupt)
 }
 
 // Create is [Threads.Create] within tx; Owner has no default.

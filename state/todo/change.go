@@ -10,61 +10,53 @@ import (
 )
 
 // change commits what edit makes of the thread's list, with an event that tells
-// the difference; nothing if there is none. When the idempotency key on ctx was
-// used before, repeated, if not nil, gets what the first call changed.
-func (t *Todos) change(ctx context.Context, thread string, edit func(*thole.Tx, []Todo) ([]Todo, error), repeated func(Change)) error {
+// the difference; nothing if there is none. It returns edit's answer.
+func change[T any](ctx context.Context, t *Todos, thread string, edit func(*thole.Tx, []Todo) ([]Todo, T, error)) (T, thole.Receipt, error) {
+	none := *new(T)
 	if err := thole.CheckID("thrd", thread); err != nil {
-		return err
+		return none, thole.Receipt{}, err
 	}
-	res, err := t.sp.Update(ctx, func(tx *thole.Tx) error {
+	answer, r, err := thole.Update(ctx, t.sp, func(tx *thole.Tx) (T, error) {
 		// The list must not outlive its thread.
 		head, err := tx.Get("thread/" + thread)
 		if err != nil {
-			return err
+			return none, err
 		}
 		if !head.Exists() {
-			return fmt.Errorf("thread: %w", thole.ErrNotFound)
+			return none, fmt.Errorf("thread: %w", thole.ErrNotFound)
 		}
 		var list []Todo
 		if _, err := tx.Load(Key(thread), &list); err != nil {
-			return err
+			return none, err
 		}
-		next, err := edit(tx, slices.Clone(list))
+		next, answer, err := edit(tx, slices.Clone(list))
 		if err != nil {
-			return err
+			return none, err
 		}
 		c := diff(list, next)
 		if c.Changed == nil && c.Deleted == nil && c.Order == nil {
-			return nil
+			return answer, nil
 		}
 		c.Thread = thread
 		tx.Put(Key(thread), next, nil)
 		tx.Emit("thread/"+thread, TypeChanged, c)
-		return nil
+		return answer, nil
 	})
 	if err != nil {
-		return fmt.Errorf("todos of %s: %w", thread, err)
+		return none, r, fmt.Errorf("todos of %s: %w", thread, err)
 	}
-	if !res.Repeated || repeated == nil {
-		return nil
-	}
-	events, err := t.sp.Repeat(ctx, res)
-	if err != nil {
-		return err
-	}
+	return answer, r, nil
+}
+
+// rereadChanged is what a commit changed: see [thole.Reread].
+func rereadChanged(_ context.Context, events []thole.Event) ([]Todo, error) {
 	for _, e := range events {
 		var c Change
-		if e.Type != TypeChanged {
-			continue
-		}
-		if err := e.As(&c); err != nil {
-			return err
-		}
-		if len(c.Changed) > 0 {
-			repeated(c)
+		if e.Type == TypeChanged && e.As(&c) == nil && len(c.Changed) > 0 {
+			return c.Changed, nil
 		}
 	}
-	return nil
+	return nil, fmt.Errorf("%w: the commit under this idempotency key changed no todo", thole.ErrCorrupt)
 }
 
 // diff tells what makes next of list.

@@ -102,25 +102,26 @@ func (t *Todos) List(ctx context.Context, thread string) (List, error) {
 // thread), ErrExists (an id), ErrInvalid.
 func (t *Todos) Add(ctx context.Context, thread string, todos ...Todo) ([]Todo, error) {
 	ctx = thole.Call(ctx, "todo.add", thread)
+	ctx = thole.Reread(ctx, rereadChanged)
 	added := slices.Clone(todos)
 	for i := range added {
 		if err := added[i].complete(); err != nil {
 			return nil, err
 		}
 	}
-	err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
+	added, _, err := change(ctx, t, thread, func(tx *thole.Tx, list []Todo) ([]Todo, []Todo, error) {
 		for i := range added {
 			if find(list, added[i].ID) >= 0 {
-				return nil, fmt.Errorf("todo %q: %w", added[i].ID, thole.ErrExists)
+				return nil, nil, fmt.Errorf("todo %q: %w", added[i].ID, thole.ErrExists)
 			}
 			if err := idName.Check(added[i].ID); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			added[i].stamp(tx, t.sp, nil)
 			list = append(list, added[i])
 		}
-		return list, nil
-	}, func(c Change) { added = c.Changed })
+		return list, added, nil
+	})
 	return added, err
 }
 
@@ -135,6 +136,9 @@ type Options struct {
 // thread), ErrExists (an id that is there twice), ErrInvalid.
 func (t *Todos) Set(ctx context.Context, thread string, todos []Todo, opts *Options) (List, error) {
 	ctx = thole.Call(ctx, "todo.set", thread)
+	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (List, error) {
+		return t.List(ctx, thread)
+	})
 	var o Options
 	if opts != nil {
 		o = *opts
@@ -148,25 +152,26 @@ func (t *Todos) Set(ctx context.Context, thread string, todos []Todo, opts *Opti
 			return List{}, fmt.Errorf("todo %q: %w", want[i].ID, thole.ErrExists)
 		}
 	}
-	err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
-		if _, err := tx.Require(Key(thread), thole.Condition{At: o.IfMatch}); err != nil {
-			return nil, err
+	now, r, err := change(ctx, t, thread, func(tx *thole.Tx, list []Todo) ([]Todo, List, error) {
+		rec, err := tx.Require(Key(thread), thole.Condition{At: o.IfMatch})
+		if err != nil {
+			return nil, List{}, err
 		}
 		for i := range want {
 			var was *Todo
 			if j := find(list, want[i].ID); j >= 0 {
 				was = &list[j]
 			} else if err := idName.Check(want[i].ID); err != nil {
-				return nil, err
+				return nil, List{}, err
 			}
 			want[i].stamp(tx, t.sp, was)
 		}
-		return want, nil
-	}, nil)
-	if err != nil {
-		return List{}, err
+		return want, List{Todos: want, Version: rec.Version}, nil
+	})
+	if !r.First.IsZero() {
+		now.Version = r.Last
 	}
-	return t.List(ctx, thread)
+	return now, err
 }
 
 // Patch is what to change of a todo; nil leaves a field as it is.
@@ -180,24 +185,30 @@ type Patch struct {
 // thread or the todo), ErrInvalid.
 func (t *Todos) Update(ctx context.Context, thread, id string, p Patch) (Todo, error) {
 	ctx = thole.Call(ctx, "todo.update", thread, id)
-	var now Todo
-	err := t.change(ctx, thread, func(tx *thole.Tx, list []Todo) ([]Todo, error) {
+	ctx = thole.Reread(ctx, func(ctx context.Context, events []thole.Event) (Todo, error) {
+		changed, err := rereadChanged(ctx, events)
+		if err != nil {
+			return Todo{}, err
+		}
+		return changed[0], nil
+	})
+	now, _, err := change(ctx, t, thread, func(tx *thole.Tx, list []Todo) ([]Todo, Todo, error) {
 		i := find(list, id)
 		if i < 0 {
-			return nil, fmt.Errorf("todo %q: %w", id, thole.ErrNotFound)
+			return nil, Todo{}, fmt.Errorf("todo %q: %w", id, thole.ErrNotFound)
 		}
 		was := list[i]
-		now = was
+		now := was
 		apply(&now.Content, p.Content)
 		apply(&now.Status, p.Status)
 		apply(&now.Priority, p.Priority)
 		if err := now.complete(); err != nil {
-			return nil, err
+			return nil, Todo{}, err
 		}
 		now.stamp(tx, t.sp, &was)
 		list[i] = now
-		return list, nil
-	}, func(c Change) { now = c.Changed[0] })
+		return list, now, nil
+	})
 	return now, err
 }
 
@@ -210,13 +221,13 @@ func apply[T any](to, from *T) {
 // Delete removes one todo. ErrNotFound: there is no such thread or todo.
 func (t *Todos) Delete(ctx context.Context, thread, id string) error {
 	ctx = thole.Call(ctx, "todo.delete", thread, id)
-	err := t.change(ctx, thread, func(_ *thole.Tx, list []Todo) ([]Todo, error) {
+	_, _, err := change(ctx, t, thread, func(_ *thole.Tx, list []Todo) ([]Todo, struct{}, error) {
 		i := find(list, id)
 		if i < 0 {
-			return nil, fmt.Errorf("todo %q: %w", id, thole.ErrNotFound)
+			return nil, struct{}{}, fmt.Errorf("todo %q: %w", id, thole.ErrNotFound)
 		}
-		return slices.Delete(list, i, i+1), nil
-	}, nil)
+		return slices.Delete(list, i, i+1), struct{}{}, nil
+	})
 	return err
 }
 
