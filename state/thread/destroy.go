@@ -189,7 +189,7 @@ func (b burial) of(ctx context.Context, id string) error {
 	// The grave is read although its time may be up: it expires so that a sweep
 	// comes here, and the runs are told by what it holds.
 	graves, err := sp.Store().Backend().Get(ctx, sp.Name(), goneKind+"/"+id)
-	if err != nil {
+	if err != nil || !graves[0].Exists() { // somebody has buried it
 		return err
 	}
 	if err := sp.DeleteSnapshots(ctx, Key(id)); err != nil {
@@ -217,7 +217,7 @@ func (b burial) of(ctx context.Context, id string) error {
 			for _, r := range below {
 				tx.Delete(r.Key)
 			}
-			if hasRun(id, below) && graves[0].Exists() {
+			if hasRun(id, below) {
 				tx.Put("run/"+id+"/"+GoneNotice, graves[0].Value, &thole.WriteOptions{Expires: tx.Now()})
 			}
 			if !more {
