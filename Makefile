@@ -18,6 +18,7 @@ test: install-tools ## Everything; installs what it needs
 
 install-tools:
 	@scripts/install.sh gcc libc6-dev procps curl jq git postgresql pgbouncer chromium
+	@command -v npm >/dev/null || scripts/install.sh nodejs npm
 
 check: ## gofmt, vet, staticcheck, tidy modules
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi

@@ -8,6 +8,7 @@
 //	doc:"what it is"          example:"a value"      default:"what is meant without it"
 //	enum:"all|its|values"     min:"0.001" max:"30"   of a number; of a text or a list: its length
 //	optional:"what is done without it", for a member that is always given, and may be left out
+//	given:"always", for a member that records leave out and whatever is given holds
 //
 // A default is put in when the member of the outermost object is missing.
 package shape
@@ -138,8 +139,9 @@ func (set *Set) addFields(s *Shape, t reflect.Type, index []int) {
 		}
 		field := set.Field(f)
 		field.Name, field.Index = name, at
-		field.Always = !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero")
-		field.Required = field.Always && field.Default == "" && field.Optional == ""
+		kept := !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero")
+		field.Always = kept || f.Tag.Get("given") == "always"
+		field.Required = kept && field.Default == "" && field.Optional == ""
 		s.byName[name] = len(s.Fields)
 		s.Fields = append(s.Fields, field)
 	}

@@ -67,7 +67,7 @@ type Usage = thread.Usage
 
 // Run is one execution of an agent.
 type Run struct {
-	ID           string           `json:"id,omitempty"`
+	ID           string           `json:"id,omitempty" given:"always"`
 	Thread       string           `json:"thread"`
 	Status       string           `json:"status"`
 	Agent        string           `json:"agent,omitempty"`    // who is to work on it, then: who does
@@ -91,8 +91,8 @@ type Run struct {
 	Created      time.Time        `json:"created_at"`
 	Started      time.Time        `json:"started_at,omitzero"`
 	Finished     time.Time        `json:"finished_at,omitzero"`
-	Updated      time.Time        `json:"updated_at,omitzero"`
-	Version      thole.Position   `json:"version,omitzero"`
+	Updated      time.Time        `json:"updated_at,omitzero" given:"always"`
+	Version      thole.Position   `json:"version,omitzero" given:"always"`
 
 	own   internals      // empty in what lists return
 	asked []thread.Block // what Request was when this Tx began it

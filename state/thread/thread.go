@@ -59,12 +59,12 @@ const maxTTL = int64(thole.MaxTTL / time.Second)
 
 // Thread is the head of a thread: all but what was said.
 type Thread struct {
-	ID         string                     `json:"id,omitempty"`
+	ID         string                     `json:"id,omitempty" given:"always"`
 	Assistant  string                     `json:"assistant,omitempty"` // the agent that answers in it
 	Title      string                     `json:"title,omitempty"`
-	Status     string                     `json:"status,omitempty"`     // idle, busy or waiting
-	Visibility string                     `json:"visibility,omitempty"` // space or private
-	Owner      string                     `json:"owner,omitempty"`      // the actor it belongs to
+	Status     string                     `json:"status,omitempty" given:"always"`     // idle, busy or waiting
+	Visibility string                     `json:"visibility,omitempty" given:"always"` // space or private
+	Owner      string                     `json:"owner,omitempty"`                     // the actor it belongs to
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
 	TTL        int64                      `json:"ttl,omitempty"`       // seconds after its last change; 0: it stays
 	RunScope   string                     `json:"run_scope,omitempty"` // thread (or empty) or user
@@ -74,8 +74,8 @@ type Thread struct {
 	Turns      int                        `json:"turn_count"`
 	Messages   int                        `json:"message_count"` // posted so far, rolled back ones included
 	Created    time.Time                  `json:"created_at"`
-	Updated    time.Time                  `json:"updated_at,omitzero"`
-	Version    thole.Position             `json:"version,omitzero"` // of the head record, for IfMatch
+	Updated    time.Time                  `json:"updated_at,omitzero" given:"always"`
+	Version    thole.Position             `json:"version,omitzero" given:"always"` // of the head record, for IfMatch
 
 	// The last turn. No other changes any more.
 	LastTurn   string `json:"last_turn,omitempty"`
