@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"backend":   {"journal", "internal"},
 	".":         {"journal", "internal"},
 	"state":     {"journal", "internal", "."},
-	"agent":     {"journal", "internal", ".", "state", "agent"},
+	"agent":     {"journal", "internal", "."},
 	"api":       {"journal", "internal", ".", "state", "api"},
 	"inspector": {"journal", "internal", ".", "state"},
 	"cmd":       {"journal", "internal", ".", "state", "api", "agent", "inspector", "backend", "examples"},
@@ -53,6 +53,9 @@ var exceptions = map[string][]string{
 	"state/todo":          {"state/thread"},                       // a list belongs to a thread
 	"state/decision":      {"state/run"},                          // a run that is to end begins nothing
 	"state/statetest":     {"backend/*", "api/wire", "state/all"}, // stores to test concepts on
+	"agent":               {"agent/*", "state/*"},                 // its parts can be used without it,
+	"agent/edit":          {"agent/sandbox", "state/*"},
+	"agent/history":       {"state/*"}, // and sandbox and models without the concepts
 }
 
 // testsMayImport is what the tests of every package but the leaves may import

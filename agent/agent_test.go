@@ -37,21 +37,44 @@ func TestTheSampleEditsTheFilesInThreeTurns(t *testing.T) {
 	})
 }
 
-func TestTheSampleSaysThatItsProjectMustBeFresh(t *testing.T) {
+func TestTheSampleCanBePlayedAgainAndInASecondThread(t *testing.T) {
 	each(t, func(t *testing.T, e *env) {
 		a := e.agent("sample", nil)
-		prompts := []string{"Create a button component", "Make it blue", "Add a click handler"}
-		for _, prompt := range prompts {
-			e.ask(a, prompt, run.Succeeded)
+		play := func() string {
+			for _, prompt := range []string{"Create a button component", "Make it blue", "Add a click handler"} {
+				e.ask(a, prompt, run.Succeeded)
+			}
+			return e.file("src/App.js") + e.file("src/components/Button.js")
 		}
+		first := play()
+		if again := play(); again != first {
+			t.Errorf("played again in its thread: got %s, want what the first time made: %s", again, first)
+		}
+		th, err := thread.In(e.sp).Create(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.thread = th.ID
+		if again := play(); again != first {
+			t.Errorf("played in a second thread: got %s, want what the first time made: %s", again, first)
+		}
+	})
+}
+
+func TestTheSampleSaysHowToBeginAgain(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("sample", nil)
+		e.ask(a, "Create a button component", run.Succeeded)
+		e.ask(a, "Make it blue", run.Succeeded)
 		before := e.file("src/App.js") + e.file("src/components/Button.js")
-		for _, prompt := range prompts {
-			r := e.ask(a, prompt, run.Failed)
-			wantContains(t, prompt, r.Error, "remove the project's folder (thole-sample) and start anew")
-		}
+		r := e.ask(a, "Make it blue", run.Failed)
+		wantContains(t, "the run's error", r.Error, `ask "Create a button component" to begin again`)
 		if after := e.file("src/App.js") + e.file("src/components/Button.js"); after != before {
 			t.Errorf("files: got %s, want them as they were", after)
 		}
+		e.write("src/App.js", "someone else's\n")
+		r = e.ask(a, "Create a button component", run.Failed)
+		wantContains(t, "the run's error", r.Error, "remove the project's folder (thole-sample) and start it anew")
 	})
 }
 

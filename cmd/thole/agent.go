@@ -33,7 +33,8 @@ func agentCommand(a *app) *cobra.Command {
 		Short: "Talk to the reference coding agent about the project in a folder",
 		Long: `Give the reference coding agent a task, or, without a prompt, talk to it line by
 line. What is said and done is kept in the store; go on with a conversation with
---thread, and with a run that crashed with --resume. Ctrl-C cancels.`,
+--thread, and with a run that crashed with --resume. Ctrl-C cancels; the line "exit" or
+"quit" ends the talk, as the end of the input does.`,
 		Example: "  thole agent --dir . --model openai:gpt-5-mini 'Add a test for the parser'",
 	}
 	c.flags(cmd, ".")
@@ -103,7 +104,8 @@ func userName() string {
 	return "local"
 }
 
-// lines calls turn for each line of in that holds something, until in ends.
+// lines calls turn for each line of in that holds something, until in ends or a line
+// says exit or quit.
 func lines(ctx context.Context, in io.Reader, turn func(string) error) error {
 	f, ok := in.(*os.File)
 	ask := func() {
@@ -140,7 +142,11 @@ func lines(ctx context.Context, in io.Reader, turn func(string) error) error {
 			}
 			return err
 		case line := <-read:
-			if line = strings.TrimSpace(line); line != "" {
+			switch line = strings.TrimSpace(line); line {
+			case "":
+			case "exit", "quit":
+				return nil
+			default:
 				if err := turn(line); err != nil {
 					_ = sayf(os.Stderr, "thole: %v\n", err)
 				}
