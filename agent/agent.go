@@ -25,10 +25,13 @@ import (
 	"github.com/thole-dev/thole/state/run"
 )
 
+// DefaultName is the name of an agent that is given none.
+const DefaultName = "coder"
+
 // Options describe an agent. Sandbox and Models are required; for all else the
 // zero value is the default.
 type Options struct {
-	Name    string           // acts as agent:<name>; default coder
+	Name    string           // acts as agent:<name>; default DefaultName
 	Sandbox *sandbox.Sandbox // the project; the caller closes it
 	Models  map[string]model.Model
 	Model   string // the key in Models of the default; "" if there is only one
@@ -105,7 +108,7 @@ func (o *Options) setDefaults() {
 		o.ToolHistory = history.CutResults
 	}
 	o.Hooks.setDefaults()
-	o.Name, o.System = cmp.Or(o.Name, "coder"), cmp.Or(o.System, DefaultSystem)
+	o.Name, o.System = cmp.Or(o.Name, DefaultName), cmp.Or(o.System, DefaultSystem)
 	o.History, o.MaxSteps = cmp.Or(o.History, 10), cmp.Or(o.MaxSteps, 100)
 	o.MaxDepth, o.Retries = cmp.Or(o.MaxDepth, 2), cmp.Or(o.Retries, 3)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/thole-dev/thole/agent/edit"
 	"github.com/thole-dev/thole/agent/sandbox"
 	"github.com/thole-dev/thole/backend/memstore"
+	"github.com/thole-dev/thole/state/all"
 	"github.com/thole-dev/thole/state/file"
 )
 
@@ -34,7 +35,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer sb.Close()
-	store, err := thole.Open(ctx, memstore.New(), nil)
+	store, err := thole.Open(ctx, memstore.New(), &thole.Options{Concepts: all.Concepts()})
 	if err != nil {
 		log.Fatal(err)
 	}

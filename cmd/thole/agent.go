@@ -54,7 +54,11 @@ line. What is said and done is kept in the store; go on with a conversation with
 }
 
 func (c *chat) run(ctx context.Context, in io.Reader, out io.Writer, prompt string) (err error) {
-	coding, sb, err := c.open(nil)
+	m, err := c.openModel()
+	if err != nil {
+		return err
+	}
+	coding, sb, err := c.open(m, nil)
 	if err != nil {
 		return err
 	}
@@ -65,7 +69,7 @@ func (c *chat) run(ctx context.Context, in io.Reader, out io.Writer, prompt stri
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	if c.space == "" {
-		if err := c.own(); err != nil {
+		if c.space, err = c.own(); err != nil {
 			return err
 		}
 	}

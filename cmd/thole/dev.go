@@ -51,18 +51,16 @@ func (c *coder) flags(cmd *cobra.Command, dir string) {
 	f.DurationVar(&c.lease, "lease", 30*time.Second, "how long a worker may be silent before its run counts as crashed")
 }
 
-// open makes the agent; the caller closes the sandbox.
-func (c *coder) open(group *run.Group) (*agent.Agent, *sandbox.Sandbox, error) {
-	var m model.Model
-	var err error
+// openModel opens the model that --model names.
+func (c *coder) openModel() (model.Model, error) {
 	if c.model == "sample" {
-		m, err = examples.Script()
-	} else {
-		m, err = model.Open(c.model, &model.Options{Stall: c.stall})
+		return examples.Script()
 	}
-	if err != nil {
-		return nil, nil, err
-	}
+	return model.Open(c.model, &model.Options{Stall: c.stall})
+}
+
+// open makes the agent; the caller closes the sandbox.
+func (c *coder) open(m model.Model, group *run.Group) (*agent.Agent, *sandbox.Sandbox, error) {
 	kept, err := c.app.keptIn()
 	if err != nil {
 		return nil, nil, err
@@ -97,6 +95,8 @@ loopback, and the reference coding agent, which works on one folder for the runs
 space: other programs may work on other folders for other spaces of the same store. Without
 --dir and --model the agent plays recorded turns on a sample project that is laid out in
 ` + sampleDir + `/, for any space project:….`,
+		Example: `  thole dev                                          # the sample, for a first look
+  thole dev --dir shop --model openai:gpt-5-mini     # an agent on your project, in space project:shop`,
 		Args: cobra.NoArgs,
 	}
 	s.flags(cmd)
@@ -112,28 +112,35 @@ space: other programs may work on other folders for other spaces of the same sto
 		if err := c.serves(); err != nil {
 			return err
 		}
-		out := cmd.OutOrStdout()
-		if c.dir == sampleDir {
-			if _, err := examples.LayOut(c.dir); err != nil {
-				return err
-			}
-		}
-		group := &run.Group{}
-		coding, sb, err := c.open(group)
+		m, err := c.openModel()
 		if err != nil {
 			return err
 		}
-		f := &fleet{agent: coding, group: group, space: c.space}
+		out, log := cmd.OutOrStdout(), cmd.ErrOrStderr()
+		f := &fleet{space: c.space, group: &run.Group{}, waits: func(line string) { _ = sayf(log, "%s\n", line) }}
+		var sb *sandbox.Sandbox
 		err = s.run(cmd.Context(), out, setup{
 			runner: f,
-			start: func(ctx context.Context, st *thole.Store, url string) error {
+			start: func(ctx context.Context, st *thole.Store, url string) (err error) {
+				if c.dir == sampleDir {
+					if _, err := examples.LayOut(c.dir); err != nil {
+						return err
+					}
+				}
+				var coding *agent.Agent
+				if coding, sb, err = c.open(m, f.group); err != nil {
+					return err
+				}
 				c.help(out, url)
 				fmt.Fprintf(out, "  %s\n%s", sb.Confined(), c.placed)
-				return f.start(ctx, st)
+				return f.start(ctx, st, coding)
 			},
 			stop: f.stop,
 		})
-		return errors.Join(err, sb.Close())
+		if sb != nil {
+			err = errors.Join(err, sb.Close())
+		}
+		return err
 	}
 	return cmd
 }
@@ -165,20 +172,22 @@ func (c *coder) serves() error {
 		c.space = anyProject
 		return nil
 	}
-	return c.own()
+	var err error
+	c.space, err = c.own()
+	return err
 }
 
-// own makes the space that of the folder.
-func (c *coder) own() error {
+// own returns the space of the folder.
+func (c *coder) own() (string, error) {
 	dir, err := filepath.Abs(c.dir)
 	if err != nil {
-		return err
+		return "", err
 	}
-	c.space = "project:" + filepath.Base(dir)
-	if err := journal.CheckSpaceName(c.space); err != nil {
-		return fmt.Errorf("the name of the folder names no space: %w; choose one with --space", err)
+	space := "project:" + filepath.Base(dir)
+	if err := journal.CheckSpaceName(space); err != nil {
+		return "", fmt.Errorf("the name of the folder names no space: %w; choose one with --space", err)
 	}
-	return nil
+	return space, nil
 }
 
 func (c *coder) help(out io.Writer, url string) {
@@ -189,12 +198,15 @@ func (c *coder) help(out io.Writer, url string) {
 	runs, tail := "space "+c.space, c.space
 	if c.space == anyProject {
 		runs, tail = "any space project:…", "project:sample"
+		if own, err := c.own(); err == nil && c.dir != sampleDir {
+			tail = own
+		}
 	}
 	fmt.Fprintf(out, `
-The agent works on %s/ for runs in %s
+The agent `+agent.DefaultName+` works on %s for runs in %s
   follow everything   %s tail %s --server %s --after=
   the API             %s/docs
-`, c.dir, runs, program, tail, url, url)
+`, filepath.Clean(c.dir)+"/", runs, program, tail, url, url)
 	if _, err := os.Stat("examples/turns.sh"); err == nil && c.dir == sampleDir && c.model == "sample" {
 		fmt.Fprintf(out, "  the sample's turns  examples/turns.sh %s\n", url)
 	}
@@ -202,11 +214,12 @@ The agent works on %s/ for runs in %s
 
 // fleet is the agent's workers: one for each space that has had a run.
 type fleet struct {
-	agent *agent.Agent
 	group *run.Group
-	space string // whose runs they take, or anyProject
+	space string            // whose runs they take, or anyProject
+	waits func(line string) // tells of a run that nobody here takes
 
 	mu     sync.Mutex
+	agent  *agent.Agent    // set by start
 	ctx    context.Context // set by start; ends with stop
 	cancel context.CancelFunc
 	store  *thole.Store
@@ -215,13 +228,13 @@ type fleet struct {
 }
 
 // start takes up the work that waits in the store.
-func (f *fleet) start(ctx context.Context, st *thole.Store) error {
+func (f *fleet) start(ctx context.Context, st *thole.Store, coding *agent.Agent) error {
 	f.mu.Lock()
-	f.store, f.spaces = st, make(map[string]bool)
+	f.agent, f.store, f.spaces = coding, st, make(map[string]bool)
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	f.mu.Unlock()
 	if f.space != anyProject {
-		f.Queued(f.space, "")
+		f.work(f.space)
 		return nil
 	}
 	for after := ""; ; {
@@ -230,7 +243,7 @@ func (f *fleet) start(ctx context.Context, st *thole.Store) error {
 			return err
 		}
 		for _, name := range names {
-			f.Queued(name, "")
+			f.work(name)
 		}
 		if len(names) < thole.MaxPage {
 			return nil
@@ -239,12 +252,28 @@ func (f *fleet) start(ctx context.Context, st *thole.Store) error {
 	}
 }
 
-// Queued implements rest.Runner: it makes sure that someone works in the space.
-func (f *fleet) Queued(space, _ string) {
+// Queued implements rest.Runner: it makes sure that someone works in the space, or
+// tells that nobody does.
+func (f *fleet) Queued(space, name string) {
+	switch {
+	case name != "" && name != agent.DefaultName:
+		f.waits(fmt.Sprintf("a run in %s waits for a worker of agent %q; the only agent here is %q", space, name, agent.DefaultName))
+	case !f.serves(space):
+		f.waits(fmt.Sprintf("a run in %s waits for a worker elsewhere; the agent here takes those in %s, see --space", space, f.space))
+	}
+	f.work(space)
+}
+
+// serves reports whether the runs of a space are taken here.
+func (f *fleet) serves(space string) bool {
+	return space == f.space || f.space == anyProject && strings.HasPrefix(space, "project:")
+}
+
+// work starts a worker for a space of ours that has none.
+func (f *fleet) work(space string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	ours := space == f.space || f.space == anyProject && strings.HasPrefix(space, "project:")
-	if !ours || f.store == nil || f.ctx.Err() != nil || f.spaces[space] {
+	if !f.serves(space) || f.store == nil || f.ctx.Err() != nil || f.spaces[space] {
 		return
 	}
 	f.spaces[space] = true

@@ -11,15 +11,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend"
 )
 
-// place checks the project, and chooses a store outside of it if none is named, the
+// place checks that the project is there, and chooses a store outside of it if none is named, the
 // default one would be inside, and there is none yet.
 func (c *coder) place(cmd *cobra.Command) error {
 	dir, err := filepath.Abs(c.dir)
 	if err != nil {
 		return err
+	}
+	if c.dir != sampleDir { // which dev makes
+		if fi, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !fi.IsDir() {
+			return fmt.Errorf("--dir %s: %w: no such folder", c.dir, thole.ErrNotFound)
+		}
 	}
 	home, _ := os.UserHomeDir()
 	if home != "" && inside(dir, home) && !c.unconfined {

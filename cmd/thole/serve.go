@@ -119,6 +119,11 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 	if err != nil {
 		return err
 	}
+	l, err := net.Listen("tcp", s.listen) // before anything is made
+	if err != nil {
+		return err
+	}
+	defer l.Close()
 	counts := metrics.New()
 	st, err := s.app.openWith(ctx, true, &thole.Options{Logger: log}, counts.Backend)
 	if err != nil {
@@ -138,10 +143,6 @@ func (s *server) run(ctx context.Context, out io.Writer, with setup) (err error)
 		opts.Auth = with.authenticate(st)
 	}
 	api := rest.New(st, opts)
-	l, err := net.Listen("tcp", s.listen)
-	if err != nil {
-		return err
-	}
 	srv := rest.NewServer(api)
 	scheme, serve := "http", func() error { return srv.Serve(l) }
 	if secure != nil {
