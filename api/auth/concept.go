@@ -2,11 +2,11 @@ package auth
 
 import "github.com/thole-dev/thole"
 
-// Name is the concept's.
+// Name is the name of the concept.
 const Name = "token"
 
-// Concept is what tokens keep and tell, in the space global. Its records are
-// reserved: see [thole.Reserved].
+// Concept declares the records and events of tokens, which are in the space global.
+// The records are reserved: see [thole.Reserved].
 var Concept = &thole.Concept{
 	Name:  Name,
 	About: "tokens and what they grant",
@@ -19,5 +19,5 @@ var Concept = &thole.Concept{
 	},
 }
 
-// times are the names that the times of a token had before schema 2.
+// times maps the names that a token's times had before schema 2 to today's.
 var times = map[string]string{"created": "created_at", "expires": "expires_at"}

@@ -18,14 +18,14 @@ type Access string
 // The grades of access.
 const (
 	Read  Access = "read"  // see state and watch events
-	Write Access = "write" // and change it
-	Work  Access = "work"  // and claim runs, of private threads too, and do what their workers do
-	Admin Access = "admin" // and purge, and commit outside app/…
+	Write Access = "write" // also change state
+	Work  Access = "work"  // also claim runs, those of private threads too, and do what their workers do
+	Admin Access = "admin" // also purge, and commit outside app/…
 )
 
 func (a Access) grade() int { return slices.Index([]Access{Read, Write, Work, Admin}, a) + 1 }
 
-// Allows reports whether a is need or more.
+// Allows reports whether a is need or a higher grade.
 func (a Access) Allows(need Access) bool { return a.grade() > 0 && a.grade() >= need.grade() }
 
 // Grant allows access to the spaces that match a pattern, or only to some
@@ -36,8 +36,8 @@ type Grant struct {
 	Threads []string `json:"threads,omitempty"` // only these threads; empty: everything in the space
 }
 
-// Check reports, as ErrInvalid, a grant that could never hold or says something
-// else than it seems to.
+// Check returns ErrInvalid for a grant that could never match, or whose meaning
+// differs from what it seems to say.
 func (g Grant) Check() error {
 	if g.Access.grade() == 0 {
 		return fmt.Errorf("%w: access %.20q is not read, write, work or admin", thole.ErrInvalid, g.Access)
@@ -56,8 +56,8 @@ func (g Grant) Check() error {
 	return nil
 }
 
-// matches reports whether the grant is for the space. A space whose name is no
-// longer admitted, such as "project:*", is only for those who have all spaces.
+// matches reports whether the grant covers the space. A space whose name is no
+// longer valid, such as "project:*", is covered by grants on "*" only.
 func (g Grant) matches(space string) bool {
 	switch {
 	case g.Space == "*":
@@ -71,8 +71,8 @@ func (g Grant) matches(space string) bool {
 	return wild && strings.HasSuffix(kind, ":") && strings.HasPrefix(space, kind)
 }
 
-// Scope is what is left of a space after all grants were looked at. The zero
-// Scope is the whole space.
+// Scope is the part of a space that the grants allow. The zero Scope is the whole
+// space.
 type Scope struct {
 	Narrowed bool
 	Threads  []string // if Narrowed, only these
@@ -81,8 +81,8 @@ type Scope struct {
 // Thread reports whether the thread is in the scope.
 func (s Scope) Thread(id string) bool { return !s.Narrowed || slices.Contains(s.Threads, id) }
 
-// Streams returns the streams of the journal that the scope shows, as
-// [thole.WatchOptions] takes them; nil means all.
+// Streams returns the scope's streams of the journal, in the form of
+// [thole.WatchOptions]; nil means all.
 func (s Scope) Streams() []string {
 	if !s.Narrowed {
 		return nil
@@ -94,8 +94,8 @@ func (s Scope) Streams() []string {
 	return streams
 }
 
-// Allows reports whether the grants give need in the space, and to what extent:
-// one grant of the whole space outweighs narrowed ones, and narrowed ones add
+// Allows reports whether the grants give need in the space, and in which part of
+// it: one grant on the whole space outweighs narrowed ones, and narrowed ones add
 // up.
 func Allows(grants []Grant, space string, need Access) (Scope, bool) {
 	narrowed := Scope{Narrowed: true}

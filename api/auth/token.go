@@ -16,8 +16,8 @@ import (
 	"github.com/thole-dev/thole/journal/problem"
 )
 
-// Token is what is known of a token. The secret itself is shown once, by
-// [Create], and only its hash is kept.
+// Token describes a token. Its secret is shown once, by [Create]; the store keeps
+// only a hash of it.
 type Token struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"`                // for people
@@ -52,9 +52,9 @@ const (
 )
 
 // Create makes a token with t's Name, Actor, Grants and Expires, and returns the
-// secret to give to its holder: "tok_<id>.<random>". An empty Actor is
-// "token:<id>". Errors: ErrInvalid. Creating it is one commit and the event
-// token.created, without the secret.
+// secret to give to its holder: "tok_<id>.<random>". An empty Actor becomes
+// "token:<id>". Errors: ErrInvalid. It makes one commit with the event
+// token.created, which does not hold the secret.
 func Create(ctx context.Context, store *thole.Store, t Token) (secret string, created Token, err error) {
 	if len(t.Grants) == 0 {
 		return "", Token{}, fmt.Errorf("%w: a token needs at least one grant", thole.ErrInvalid)
@@ -97,8 +97,8 @@ func hash(random []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// List returns up to limit tokens (0: all of one page) with ids greater than
-// after, oldest first.
+// List returns up to limit tokens (0: a full page) with ids greater than after,
+// oldest first.
 func List(ctx context.Context, store *thole.Store, after string, limit int) ([]Token, error) {
 	q := thole.ListQuery{Prefix: prefix, Limit: limit}
 	if after != "" {
@@ -119,8 +119,9 @@ func List(ctx context.Context, store *thole.Store, after string, limit int) ([]T
 	return tokens, nil
 }
 
-// Revoke ends a token: from the commit on, no process accepts it, and open
-// streams end within a heartbeat's time. ErrNotFound if there is none.
+// Revoke revokes a token: from its commit on no process accepts the token, and open
+// streams end within one heartbeat. It returns ErrNotFound if there is no such
+// token.
 func Revoke(ctx context.Context, store *thole.Store, id string) error {
 	_, err := global(store).Update(ctx, func(tx *thole.Tx) error {
 		rec, err := tx.Get(prefix + id)
@@ -140,17 +141,17 @@ func Revoke(ctx context.Context, store *thole.Store, id string) error {
 	return nil
 }
 
-// Tokens checks the tokens that are kept in a store.
+// Tokens authenticates callers by the tokens in a store.
 type Tokens struct{ store *thole.Store }
 
-// NewTokens returns the checker of store's tokens.
+// NewTokens returns an authenticator for store's tokens.
 func NewTokens(store *thole.Store) *Tokens {
 	return &Tokens{store: store}
 }
 
-// Authenticate returns the token of a secret, or problem.ErrUnauthorized, which never
-// says whether it is missing, unknown, revoked or expired. The
-// comparison takes the same time for every wrong secret of one token.
+// Authenticate returns the token of a secret, or problem.ErrUnauthorized, which does
+// not say whether the token is missing, unknown, revoked or expired. The comparison
+// takes the same time for every wrong secret of one token.
 func (t *Tokens) Authenticate(ctx context.Context, secret string) (Token, error) {
 	id, encoded, _ := strings.Cut(secret, ".")
 	random, err := base64.RawURLEncoding.DecodeString(encoded)

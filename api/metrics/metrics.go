@@ -1,6 +1,6 @@
-// Package metrics counts what a server does, for Prometheus. Names hold no
-// space, key or actor, so their number is bounded and they tell nobody's
-// business.
+// Package metrics counts what a server does, for Prometheus. Names and labels hold
+// no space, key or actor, so there is a bounded number of them and they disclose
+// nothing about users.
 package metrics
 
 import (
@@ -30,7 +30,7 @@ type Set struct {
 	watchers  prometheus.Gauge
 }
 
-// New returns a Set at zero.
+// New returns a Set with all counters at zero.
 func New() *Set {
 	s := &Set{
 		registry: prometheus.NewRegistry(),
@@ -56,8 +56,8 @@ func New() *Set {
 	return s
 }
 
-// Clock adds how far ahead of the machine's clock a time in the store was. It is
-// called once.
+// Clock adds a metric that lead computes: how far a time in the store was ahead of
+// the machine's clock. It is called once.
 func (s *Set) Clock(lead func() time.Duration) {
 	s.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "thole_clock_lead_seconds", Help: "The most that a time in the store was ahead of this machine's clock, if more than 5 s, else 0."},
@@ -67,7 +67,8 @@ func (s *Set) Clock(lead func() time.Duration) {
 // Handler serves the metrics as Prometheus text.
 func (s *Set) Handler() http.Handler { return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}) }
 
-// Request counts a finished request. route is its pattern, not its path.
+// Request counts a finished request. route is the pattern that matched, not the
+// path.
 func (s *Set) Request(route string, status int, took time.Duration, stream bool) {
 	if route == "" {
 		route = "none"
@@ -78,7 +79,7 @@ func (s *Set) Request(route string, status int, took time.Duration, stream bool)
 	}
 }
 
-// Watching counts a watcher in, and out when the returned function is called.
+// Watching counts one more watcher, until the returned function is called.
 func (s *Set) Watching() (done func()) {
 	s.watchers.Inc()
 	return s.watchers.Dec
@@ -87,10 +88,10 @@ func (s *Set) Watching() (done func()) {
 // Delivered counts n events written to one watcher.
 func (s *Set) Delivered(n int) { s.delivered.Add(float64(n)) }
 
-// Dropped counts a watcher that did not read.
+// Dropped counts a watcher whose connection was dropped because it did not read.
 func (s *Set) Dropped() { s.dropped.Inc() }
 
-// Backend returns b with its commits counted.
+// Backend returns a backend that counts the commits of b.
 func (s *Set) Backend(b journal.Backend) journal.Backend { return metered{Backend: b, set: s} }
 
 type metered struct {
@@ -122,7 +123,7 @@ func (m metered) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resu
 	return results, nil
 }
 
-// Capabilities are those of the backend within.
+// Capabilities returns those of the wrapped backend.
 func (m metered) Capabilities() journal.Capabilities {
 	within := m.Backend.Capabilities()
 	return journal.Capabilities{

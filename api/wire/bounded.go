@@ -8,15 +8,15 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Nobody knows how long an answer is before the store has read it, and a short
-// request may ask for a long one. So the server reads what may be long in pieces
-// that cannot be, and stops at maxAnswer.
+// A short request may ask for a long answer, and the length is known only after the
+// store has read it. So the server reads in pieces of bounded length and stops at
+// maxAnswer.
 const (
-	maxAnswer = 16 << 20 // bytes of the values of one answer
+	maxAnswer = 16 << 20 // bytes of keys and values in one answer
 	piece     = maxAnswer / journal.MaxValueBytes
 )
 
-// checkNames refuses more names than a page has.
+// checkNames returns ErrTooLarge for more names than fit in a page.
 func checkNames(names []string) error {
 	if len(names) > journal.MaxPage {
 		return fmt.Errorf("%w: the request has %d names, the limit is %d", journal.ErrTooLarge, len(names), journal.MaxPage)
@@ -27,8 +27,8 @@ func checkNames(names []string) error {
 // meter counts the bytes of an answer.
 type meter int
 
-// add returns ErrTooLarge once the answer is too long. The client then asks for
-// less.
+// add counts records. It returns ErrTooLarge once the answer is longer than
+// maxAnswer; the client then asks for fewer records.
 func (m *meter) add(records []journal.Record) error {
 	for i := range records {
 		*m += meter(len(records[i].Key) + len(records[i].Value))
@@ -39,8 +39,8 @@ func (m *meter) add(records []journal.Record) error {
 	return nil
 }
 
-// get reads many records twice: in pieces, to see how long they are, then at
-// once, since they are to be of one state of the space.
+// get reads records. It reads many of them twice: first in pieces, to measure them,
+// then in one call, so that all are from one state of the space.
 func (s *Server) get(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
 	if err := checkNames(r.Names); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *Server) get(ctx context.Context, r *remote.Request) (*remote.Answer, er
 	return &remote.Answer{Records: records}, err
 }
 
-// list reads a long list twice, as get does.
+// list reads a list of records. It reads a long one twice, as get does.
 func (s *Server) list(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
 	b := s.store.Backend()
 	limit := journal.PageLimit(r.List.Limit)
@@ -91,8 +91,8 @@ func (s *Server) list(ctx context.Context, r *remote.Request) (*remote.Answer, e
 	return &remote.Answer{Records: records}, err
 }
 
-// read ends a page early where it gets too long; a journal does not change
-// behind the reader.
+// read reads a page of events in pieces and ends it early when it gets too long. One
+// reading is enough: what a journal holds does not change.
 func (s *Server) read(ctx context.Context, r *remote.Request) (*remote.Answer, error) {
 	limit := journal.PageLimit(r.Read.Limit)
 	var page journal.Page

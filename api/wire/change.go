@@ -9,7 +9,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// change answers what is carried out once, however often it is sent.
+// change returns a handler for a request that changes something. It carries the
+// change out once, however often the client sends it.
 func change(spaces func(*remote.Request) []string, do does) func(*Server, *Call) error {
 	return func(s *Server, c *Call) error {
 		c.W.Header().Set(remote.HeaderInstance, s.instance)
@@ -24,7 +25,7 @@ func change(spaces func(*remote.Request) []string, do does) func(*Server, *Call)
 		if err != nil {
 			return err
 		}
-		if len(spaces(req)) == 0 { // then no grant was asked for
+		if len(spaces(req)) == 0 { // no grant was checked
 			return fmt.Errorf("%w: the request names no space", journal.ErrInvalid)
 		}
 		o, first, err := s.ledger.enter(c.Caller, n, digestOf(c.R.URL.Path, body), s.opts.Draining.Err() != nil)
@@ -32,7 +33,7 @@ func change(spaces func(*remote.Request) []string, do does) func(*Server, *Call)
 			return err
 		}
 		if first {
-			// The client may go away and come back for the outcome.
+			// The client may disconnect and ask for the outcome later.
 			o.set(s.carryOut(context.WithoutCancel(c.R.Context()), req, do))
 		}
 		select {
@@ -50,10 +51,10 @@ func change(spaces func(*remote.Request) []string, do does) func(*Server, *Call)
 	}
 }
 
-// carryOut does what is asked for and encodes the answer.
+// carryOut calls do and encodes its answer.
 func (s *Server) carryOut(ctx context.Context, req *remote.Request, do does) (body []byte, err error) {
 	defer func() {
-		if p := recover(); p != nil { // whoever waits for the outcome must not wait for ever
+		if p := recover(); p != nil { // copies of the request wait for the outcome
 			body, err = nil, fmt.Errorf("panic: %v", p)
 		}
 	}()
@@ -64,7 +65,7 @@ func (s *Server) carryOut(ctx context.Context, req *remote.Request, do does) (bo
 	return a.Encode()
 }
 
-// untouched reports whether nothing was changed by what ended with err.
+// untouched reports whether a change that failed with err certainly changed nothing.
 func untouched(err error) bool {
 	for _, sure := range []error{journal.ErrInvalid, journal.ErrTooLarge, journal.ErrClosed, journal.ErrNotFound, journal.ErrExists, journal.ErrTrimmed} {
 		if errors.Is(err, sure) {

@@ -10,9 +10,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// ledger remembers what became of changes, so that a client that lost the answer
-// can ask for it again. It forgets what the client says is finished, and clients
-// that were silent for longer than any client tries again.
+// ledger remembers the outcomes of changes, so that a client that lost an answer
+// can ask for it again. It forgets the outcomes that the client says it has, and
+// clients that were silent for longer than any client retries.
 type ledger struct {
 	now func() time.Time
 
@@ -22,23 +22,23 @@ type ledger struct {
 	swept   time.Time
 }
 
-// name is what tells clients apart. What one caller's client changed is nobody
-// else's to ask for.
+// name identifies a client. It includes the caller, so that no caller can ask for the
+// outcome of another's change.
 type name struct{ caller, client string }
 
 const (
-	keepClient    = 3 * time.Minute // of silence; a client tries for one at most
-	maxClients    = 10_000          // of one caller
-	maxUnfinished = 10_000          // outcomes of one client
+	keepClient    = 3 * time.Minute // after its last request; a client retries for a minute at most
+	maxClients    = 10_000          // per caller
+	maxUnfinished = 10_000          // outcomes per client
 )
 
 type client struct {
-	finished uint64 // no number below it will be asked for again
+	finished uint64 // the client has the outcomes of all numbers below
 	outcomes map[uint64]*outcome
 	used     time.Time
 }
 
-// outcome is what became of one change, once known is closed.
+// outcome is the result of one change. It is valid once known is closed.
 type outcome struct {
 	request digest
 	known   chan struct{}
@@ -51,7 +51,7 @@ func (o *outcome) set(body []byte, err error) {
 	close(o.known)
 }
 
-// digest tells requests apart.
+// digest is the SHA-256 of a request: its path and its body.
 type digest [sha256.Size]byte
 
 func digestOf(path string, body []byte) (d digest) {
@@ -62,7 +62,7 @@ func digestOf(path string, body []byte) (d digest) {
 	return d
 }
 
-// number names a change: see [remote.HeaderChange].
+// number identifies a client's change: see [remote.HeaderChange].
 type number struct {
 	client      string
 	n, finished uint64
@@ -80,11 +80,12 @@ func newLedger(now func() time.Time) *ledger {
 	return &ledger{now: now, clients: make(map[name]*client), callers: make(map[string]int), swept: now()}
 }
 
-// enter returns the outcome of a caller's change; the first to ask has to set it.
-// Errors: ErrClosed for one that is new while draining, ErrUnavailable when the
-// caller has too many clients or the client too many changes, ErrConflict for a
-// late copy of a request whose client has got its answer, ErrInvalid for another
-// request under the number of an earlier one.
+// enter returns the outcome of a caller's change, and whether this is the first
+// request for it: then the caller of enter has to set it. Errors: ErrClosed for a new
+// change while draining, ErrUnavailable when the caller has too many clients or the
+// client too many unfinished changes, ErrConflict for a late copy of a request whose
+// answer the client already has, ErrInvalid for a number that an earlier, different
+// request had.
 func (l *ledger) enter(caller string, n number, request digest, draining bool) (_ *outcome, first bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +134,7 @@ func (c *client) finish(below uint64) {
 	}
 }
 
-// sweep forgets silent clients, now and then.
+// sweep forgets silent clients. It does so once in keepClient/3 at most.
 func (l *ledger) sweep(now time.Time) {
 	if now.Sub(l.swept) < keepClient/3 {
 		return

@@ -15,15 +15,15 @@ import (
 	"github.com/thole-dev/thole/journal/problem"
 )
 
-// Operation is one of the calls that a Server answers.
+// Operation is one kind of call that a Server answers.
 type Operation struct {
 	Name, Method, Path, Summary string
 	Takes, Gives                string // media types of the body and the answer; "": none
-	// Serve answers a call. An error that it returns was not answered yet.
+	// Serve answers a call. If it returns an error, it has written no answer.
 	Serve func(*Server, *Call) error
 }
 
-// Operations is all that there is.
+// Operations returns all operations.
 func Operations() []Operation {
 	const root, message, events = remote.Root, remote.MediaType, "text/event-stream"
 	return []Operation{
@@ -46,8 +46,8 @@ func oneSpace(r *remote.Request) []string     { return []string{r.Space} }
 func spacesByName(r *remote.Request) []string { return r.Names }
 func allSpaces(*remote.Request) []string      { return []string{everything} }
 
-// everything is the space to be admin of for what the kernel keeps in any space:
-// see [thole.Reserved].
+// everything stands for all spaces. Access to what the kernel keeps, in whatever
+// space, takes admin of it: see [thole.Reserved].
 const everything = "*"
 
 func spacesOfBatch(r *remote.Request) []string {
@@ -67,7 +67,8 @@ func spacesOfLoad(r *remote.Request) []string {
 	return []string{r.Space}
 }
 
-// spacesOfPurge: global holds the tokens, and is removed by no narrower grant.
+// spacesOfPurge returns the spaces that a purge needs admin of: all, if it removes
+// streams of the kernel or from global, which holds the tokens.
 func spacesOfPurge(r *remote.Request) []string {
 	if slices.ContainsFunc(r.Purge.Streams, thole.Reserved) || r.Space == "global" {
 		return []string{r.Space, everything}
@@ -91,10 +92,10 @@ func distinct(n int, name func(int) string) []string {
 	return names
 }
 
-// does is what an operation does with a request.
+// does carries out a request.
 type does func(s *Server, ctx context.Context, r *remote.Request) (*remote.Answer, error)
 
-// question answers what may be asked twice.
+// question returns a handler for a request that changes nothing.
 func question(spaces func(*remote.Request) []string, do does) func(*Server, *Call) error {
 	return func(s *Server, c *Call) error {
 		req, _, err := s.request(c, spaces)
@@ -113,7 +114,7 @@ func question(spaces func(*remote.Request) []string, do does) func(*Server, *Cal
 	}
 }
 
-// request reads the body and asks whether the caller may.
+// request reads the body and checks that the caller may use its spaces.
 func (s *Server) request(c *Call, spaces func(*remote.Request) []string) (*remote.Request, []byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(c.W, c.R.Body, remote.MaxRequest))
 	var tooLarge *http.MaxBytesError
@@ -123,7 +124,7 @@ func (s *Server) request(c *Call, spaces func(*remote.Request) []string) (*remot
 	case err != nil:
 		return nil, nil, fmt.Errorf("%w: the request could not be read: %v", journal.ErrInvalid, err)
 	}
-	http.NewResponseController(c.W).SetReadDeadline(time.Time{}) // the store may take its time
+	http.NewResponseController(c.W).SetReadDeadline(time.Time{}) // the store may take longer
 	req, err := remote.DecodeRequest(body)
 	if err != nil {
 		return nil, nil, err
@@ -137,17 +138,17 @@ func (s *Server) request(c *Call, spaces func(*remote.Request) []string) (*remot
 	return req, body, nil
 }
 
-// answer writes a message. A client that takes nothing of it for Options.Stall
-// is given up.
+// answer writes a message. It gives up when the client reads nothing for
+// Options.Stall.
 func (s *Server) answer(c *Call, body []byte) error {
 	c.W.Header().Set("Content-Type", remote.MediaType)
 	c.W.Header().Set("Content-Length", fmt.Sprint(len(body)))
 	rc := http.NewResponseController(c.W)
 	for len(body) > 0 {
 		part := body[:min(len(body), 1<<20)]
-		rc.SetWriteDeadline(time.Now().Add(s.opts.Stall)) // not every writer can: then there is no bound
+		rc.SetWriteDeadline(time.Now().Add(s.opts.Stall)) // best effort: not every writer has deadlines
 		if _, err := c.W.Write(part); err != nil {
-			return nil // the client is gone
+			return nil // the client has disconnected
 		}
 		body = body[len(part):]
 	}
@@ -160,9 +161,9 @@ func (s *Server) commit(ctx context.Context, r *remote.Request) (*remote.Answer,
 		failed, space := results[i].Err, r.Batch[i].Space
 		switch {
 		case failed == nil:
-		case !r.Partial: // the client would take it for success
+		case !r.Partial: // else the client would take it for success
 			return nil, fmt.Errorf("%w: %s does not take commits: %v", journal.ErrUnavailable, space, failed)
-		case problem.Of(failed).Status >= http.StatusInternalServerError: // who can help reads the log here
+		case problem.Of(failed).Status >= http.StatusInternalServerError: // the operators of this server can help, not those of the client
 			s.opts.Logger.Error("a commit of another store failed", "space", space, "error", failed)
 		}
 	}

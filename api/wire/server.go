@@ -1,7 +1,6 @@
-// Package wire is the server's half of backend/remote: it offers a store to the
-// Stores of other programs, as their backend. What they commit goes through this
-// store's group commit, caches and hubs, so that whoever watches here sees it at
-// once.
+// Package wire is the server's half of backend/remote: it serves a store to the
+// Stores of other programs, as their backend. Their commits go through this store's
+// group commit, caches and fan-out, so watchers here see them at once.
 package wire
 
 import (
@@ -20,18 +19,19 @@ import (
 
 // Options tune a Server. The zero value is the default.
 type Options struct {
-	// Version of the program, for people.
+	// Version is the program's version, for people.
 	Version string
 	// Heartbeat is how often an idle event stream carries a comment. Default 15 s.
 	Heartbeat time.Duration
 	// Stall is how long a client may take to read a part of an answer before its
 	// connection is dropped. Default 30 s.
 	Stall time.Duration
-	// Draining ends event streams and refuses changes that are new. Nil: never.
+	// Draining is done when the server shuts down: event streams then end, and new
+	// changes are refused. Nil: never.
 	Draining context.Context
-	// Logger is told which commits failed here. Default slog.Default().
+	// Logger logs commits that failed on this server. Default slog.Default().
 	Logger *slog.Logger
-	// Now is the clock by which outcomes are forgotten. Default time.Now.
+	// Now is the clock that decides when outcomes are forgotten. Default time.Now.
 	Now func() time.Time
 }
 
@@ -44,7 +44,7 @@ type Server struct {
 	mux      *http.ServeMux
 }
 
-// New returns a Server that offers store. A nil opts means the defaults.
+// New returns a Server of store. A nil opts means the defaults.
 func New(store *thole.Store, opts *Options) *Server {
 	var o Options
 	if opts != nil {
@@ -76,22 +76,22 @@ func New(store *thole.Store, opts *Options) *Server {
 	return s
 }
 
-// ServeHTTP implements http.Handler for a server without tokens; package rest
-// serves the operations one by one.
+// ServeHTTP implements http.Handler for a server without tokens. Package rest does
+// not use it: it serves the operations one by one.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 // Call is one request.
 type Call struct {
 	W http.ResponseWriter
 	R *http.Request
-	// Caller tells those apart who must not learn of each other's changes; "" if
-	// nobody is told apart.
+	// Caller identifies the caller. One caller cannot ask for the outcome of another's
+	// changes. "": all callers are one.
 	Caller string
-	// May reports why the caller may not use a space as a store does, "*" being
-	// all of them. Nil: they may.
+	// May returns an error if the caller may not use a space as a store does; "*"
+	// stands for all spaces. Nil: everything is allowed.
 	May func(space string) error
-	// Again reports why the caller may no longer do what they could. It is asked
-	// with every heartbeat of a stream. Nil: they may.
+	// Again returns an error if the caller has lost the right to a stream. It is
+	// called with every heartbeat. Nil: the right never ends.
 	Again func() error
 }
 
@@ -107,7 +107,7 @@ func (c *Call) may(spaces ...string) error {
 	return nil
 }
 
-// hello says who the server is.
+// hello answers with the protocol, the server's instance and its store's durability.
 func (s *Server) hello(c *Call) error {
 	c.W.Header().Set("Content-Type", "application/json")
 	return json.NewEncoder(c.W).Encode(remote.Hello{
@@ -115,8 +115,8 @@ func (s *Server) hello(c *Call) error {
 	})
 }
 
-// ElsewhereError is a change that another process of the server was meant to
-// carry out. Its status is 421.
+// ElsewhereError reports a change that was addressed to another process of the
+// server. Its status is 421.
 type ElsewhereError struct{ Instance string }
 
 func (e *ElsewhereError) Error() string {
@@ -126,7 +126,7 @@ func (e *ElsewhereError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *ElsewhereError) Unwrap() error { return journal.ErrConflict }
 
-// writeProblem answers with err where no REST API does.
+// writeProblem answers with err, for a Server that is used without package rest.
 func writeProblem(w http.ResponseWriter, err error) {
 	p := problem.Of(err)
 	if isElsewhere(err) {

@@ -11,23 +11,23 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// watch streams hints until the client goes or the server drains.
+// watch streams hints until the client disconnects or the server drains.
 func (s *Server) watch(c *Call) error {
 	return s.stream(c, func(ctx context.Context, put func(string, any)) error {
 		return s.store.Hints(ctx, func(space string) { put(remote.EventWake, space) })
 	})
 }
 
-// receive streams broadcasts.
+// receive streams broadcasts until the client disconnects or the server drains.
 func (s *Server) receive(c *Call) error {
 	return s.stream(c, func(ctx context.Context, put func(string, any)) error {
 		return s.store.ReceiveBroadcasts(ctx, func(sig journal.Broadcast) { put(remote.EventBroadcast, sig) })
 	})
 }
 
-// stream writes what feed puts, and heartbeats between. feed is called with a
-// context that ends when the client goes, does not read, or may no longer, or
-// when the server drains. It puts from one goroutine and may be held up.
+// stream writes what feed puts, and heartbeats in between. feed's context ends when
+// the client disconnects, stops reading or loses the right to the stream, and when
+// the server drains. feed calls put from one goroutine; put may block.
 func (s *Server) stream(c *Call, feed func(ctx context.Context, put func(event string, v any)) error) error {
 	if err := c.may("*"); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (s *Server) stream(c *Call, feed func(ctx context.Context, put func(event s
 	}
 }
 
-// sink sends parts of an answer at once.
+// sink sends each part of an answer without buffering.
 type sink struct {
 	rc    *http.ResponseController
 	w     http.ResponseWriter
@@ -97,7 +97,7 @@ type sink struct {
 }
 
 func (s *sink) write(b []byte) error {
-	s.rc.SetWriteDeadline(time.Now().Add(s.stall)) // not every writer can: then there is no bound
+	s.rc.SetWriteDeadline(time.Now().Add(s.stall)) // best effort: not every writer has deadlines
 	if _, err := s.w.Write(b); err != nil {
 		return err
 	}

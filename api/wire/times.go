@@ -6,10 +6,10 @@ import (
 	"github.com/thole-dev/thole/backend/remote"
 )
 
-// clamp keeps the times that an admin of some spaces gives from lying beyond the
-// server's own: a time in the store moves the clock of all spaces, see decision
-// 0004. Earlier ones stay: the commit that ends an expired record carries the last
-// moment of the record's life, and what is imported keeps its past.
+// clamp sets times that lie ahead of the server's clock to its time: an admin of some
+// spaces cannot date anything ahead of the server (see decision 0004). Earlier times
+// stay: the commit that ends an expired record carries the last moment of the
+// record's life, and an import keeps its past.
 func (s *Server) clamp(r *remote.Request) {
 	now := s.store.Now()
 	until := func(t *time.Time) {
