@@ -4,37 +4,37 @@ import (
 	"context"
 )
 
-// Backend keeps spaces. Implementations know bytes and order; everything else
+// Backend stores spaces. Implementations handle bytes and order; everything else
 // (validation, batching, leases, expiry, fan-out) happens once, in package thole.
 //
-// Base: the state of a space is what its committed commits made of it, in
-// order. All methods see one state per space; each is safe for concurrent use
-// and copies bytes at the border: the caller may change what it passed once a
-// method returned, and may change what it was given.
+// Base: the state of a space is the result of its commits, applied in order. All
+// methods see the same state of a space and are safe for concurrent use. They copy
+// bytes at the border: once a method has returned, the caller may change its arguments
+// and its results.
 //
-// Order: seqs are dense per space, in commit order; each event takes one, a
-// commit without events takes one. Once a reader saw a seq it will never see a
-// smaller one appear. Clocks order nothing.
+// Order: seqs are dense per space, in commit order; each event takes one, a commit
+// without events takes one. Once a reader has seen a seq, no smaller one appears.
+// Clocks order nothing.
 //
-// Durability: when Commit returns, its successful commits have the durability
-// that the backend declares (see [Capabilities]).
+// Durability: when Commit returns, its successful commits have the durability that the
+// backend declares in its [Capabilities].
 //
 // Package backend/backendtest checks every line of this contract.
 type Backend interface {
-	// Commit applies each commit of the batch on its own, in order, and returns
-	// one Result for each: an earlier one is visible to the checks of a later
-	// one, and a failed one changes nothing and fails no other. A space is
-	// created by its first successful commit, with a new epoch of generation 1.
-	// A commit that cannot be taken (its space is damaged or has no positions left, a
-	// name is none that the engine keeps) is such a failed one: it has that error in
-	// its Result's Err. When one of several backends as one fails, its commits have
-	// its error there, and it is unknown which of them were applied.
+	// Commit applies each commit of the batch independently, in order, and returns one
+	// Result for each. The checks of a commit see the commits before it. A commit that
+	// fails changes nothing and does not affect the others. The first successful commit
+	// to a space creates it, with a new epoch of generation 1. A commit that the
+	// backend cannot apply (the space is damaged or has no positions left, or the
+	// engine cannot store a name) has the error in its Result's Err. If a Backend
+	// consists of several and one fails, the Results of that one's commits have its
+	// error, and it is unknown which of them were applied.
 	//
-	// Checks are evaluated in order; the first that does not hold is the
-	// Result's Conflict. A check or a write that touches a Notify record with
-	// Expires ≤ Commit.Now is a conflict with Expired set (checks come first).
-	// Any other record with Expires ≤ Commit.Now counts as absent to a check.
-	// Deleting an absent key does nothing.
+	// Checks are evaluated in order; the first that does not hold is the Result's
+	// Conflict. A check or a write that touches a Notify record with Expires ≤
+	// Commit.Now is a conflict with Expired set (checks come first). To a check, any
+	// other record with Expires ≤ Commit.Now is absent. Deleting an absent key does
+	// nothing.
 	//
 	// Every event gets Commit.Now, Actor and Cause and the next position; every
 	// written record gets the commit's Last position as its version and
@@ -42,8 +42,8 @@ type Backend interface {
 	// the batch were applied.
 	Commit(ctx context.Context, batch []Commit) ([]Result, error)
 
-	// Get returns one Record for each key, in the order of the keys; an absent
-	// one is the zero Record. Expired records are returned as they are.
+	// Get returns one Record for each key, in the order of the keys; an absent record
+	// is the zero Record. Expired records are returned like others.
 	Get(ctx context.Context, space string, keys ...string) ([]Record, error)
 
 	// List returns records in the byte order of their keys.
@@ -53,31 +53,31 @@ type Backend interface {
 	// Head.Resume, with q.After) is a *TrimmedError.
 	Read(ctx context.Context, space string, q ReadQuery) (Page, error)
 
-	// Heads returns one Head for each space, in order. A space that does not
-	// exist has only its name. Several backends as one give the Heads of those
-	// that answer, for the others the zero Head, and an *UnreachableError.
+	// Heads returns one Head for each space, in order. A space that does not exist has
+	// only its name. A Backend that consists of several returns the Heads from those
+	// that answer, the zero Head for the other spaces, and an *UnreachableError.
 	Heads(ctx context.Context, spaces ...string) ([]Head, error)
 
-	// Spaces lists the names of spaces that exist, in byte order. Several
-	// backends as one list those of the ones that answer, and return an
+	// Spaces lists the names of spaces that exist, in byte order. A Backend that
+	// consists of several lists the spaces of those that answer and returns an
 	// *UnreachableError that names the others.
 	Spaces(ctx context.Context, q SpacesQuery) ([]string, error)
 
-	// Load imports a part of a space with its positions, versions and times.
-	// The space must not exist before the first chunk; nothing of it is
-	// visible in any other method before the chunk with Done. A chunk whose
-	// Head differs from the first one's starts the import over. A chunk that
-	// [Chunk.Validate] refuses is ErrInvalid and changes nothing.
+	// Load imports a part of a space with its positions, versions and times. The space
+	// must not exist before the first chunk, and no other method shows anything of it
+	// before the chunk with Done. A chunk whose Head differs from that of the first
+	// starts the import over. A chunk that [Chunk.Validate] rejects is ErrInvalid and
+	// changes nothing.
 	Load(ctx context.Context, space string, c Chunk) error
 
-	// Purge removes what p names, durably, and does not take a position. It is
-	// ErrNotFound for a space that does not exist.
+	// Purge durably removes what p names. It takes no position. It returns ErrNotFound
+	// if the space does not exist.
 	Purge(ctx context.Context, space string, p Purge) error
 
-	// Capabilities says what else the backend can do, now.
+	// Capabilities returns what else the backend can do at this time.
 	Capabilities() Capabilities
 
-	// Close is idempotent, waits for what the backend started and leaves no
-	// goroutine. Methods called afterwards return ErrClosed.
+	// Close is idempotent, waits for what the backend started and leaves no goroutine
+	// behind. Afterwards all methods return ErrClosed.
 	Close() error
 }

@@ -5,47 +5,46 @@ import (
 	"time"
 )
 
-// Capabilities say what a [Backend] can do beyond what all can. A function that is
-// nil is a capability that the backend does not have.
+// Capabilities describes what a [Backend] can do beyond its methods. If a function is
+// nil, the backend does not have that capability.
 //
-// A Backend around Backends makes its own from the zero value and decides on each
-// field: what it does not pass on, its users do not have. A test of this module
-// fails until it does.
+// A Backend that wraps other Backends builds its Capabilities from the zero value and
+// sets each field: its users do not have what it does not pass on. A test of this
+// module fails until every field is set.
 type Capabilities struct {
-	// Durability is what an acknowledged commit survives. Every backend says it.
+	// Durability is what an acknowledged commit survives. Every backend sets it.
 	Durability Durability
 
-	// Hints calls wake when another process may have committed to a space, until
-	// ctx ends; then it returns nil. Hints may repeat, coalesce or be lost; they
-	// come only after the commit can be read. An empty space means "check all".
+	// Hints calls wake when another process may have committed to a space, and returns
+	// nil when ctx ends. Hints may be repeated, merged or lost. A hint comes only once
+	// the commit can be read. An empty space means "check all".
 	Hints func(ctx context.Context, wake func(space string)) error
 
-	// SendBroadcasts passes broadcasts on to the other processes that share the
-	// backend, and may pass them to this one. They may get lost. It is called by
-	// one goroutine at a time. A backend has this and ReceiveBroadcasts, or neither.
+	// SendBroadcasts sends broadcasts to the other processes that share the backend,
+	// and possibly to this one. They may be lost. One goroutine at a time calls it. A
+	// backend has this and ReceiveBroadcasts, or neither.
 	SendBroadcasts func(ctx context.Context, list []Broadcast) error
 
-	// ReceiveBroadcasts calls hear with what is sent from now on, one at a time and
-	// in the order of each sender, until ctx ends; then it returns nil.
+	// ReceiveBroadcasts calls hear with each broadcast sent from now on, one at a time
+	// and in the order of each sender, and returns nil when ctx ends.
 	ReceiveBroadcasts func(ctx context.Context, hear func(Broadcast)) error
 
-	// Shards is how many backends this one consists of, each with spaces of its
-	// own; 0 counts as 1. A Store makes batches for each, so that a slow shard does
-	// not hold up the others, nor fail with them. Shard returns the shard of a
-	// space, 0…Shards−1. Both always say the same.
+	// Shards is the number of backends that this one consists of, each with its own
+	// spaces; 0 counts as 1. A Store makes separate batches for each shard, so that a
+	// slow or failing shard does not affect the others. Shard returns the shard of a
+	// space, 0…Shards−1. Neither ever changes.
 	Shards int
 	Shard  func(space string) int
 
 	// Check examines the stored bytes and returns what is wrong with them.
 	Check func(ctx context.Context) error
 
-	// Stopped waits until the backend stopped because its disk failed, and returns
-	// why; nil when ctx ends or the backend is closed before. One that stopped refuses
-	// everything with that error: it is for the next process to open it.
+	// Stopped waits until the backend stops because its disk failed, and returns why.
+	// It returns nil if ctx ends or the backend is closed first. A stopped backend
+	// fails every call with that error until another process opens it.
 	Stopped func(ctx context.Context) error
 
-	// Report returns what was repaired and adopted since the backend was opened, a
-	// line for each.
+	// Report returns one line for each repair or adoption since the backend was opened.
 	Report func() []string
 }
 
@@ -62,14 +61,14 @@ const (
 
 // Broadcast is a live-only message on its way between processes.
 type Broadcast struct {
-	Origin string `json:"origin"` // names the Store that sent it, then those that passed it on
+	Origin string `json:"origin"` // the Store that sent it, then those that forwarded it
 	Space  string `json:"space"`
 	Event  Event  `json:"event"` // without a position
 }
 
-// HintsByCount makes [Capabilities].Hints for a backend that can only count what
-// others were seen to do: it asks at every interval and calls wake("") when the
-// count is another one. It returns nil when ctx ends or closed is closed.
+// HintsByCount implements [Capabilities].Hints for a backend that can only count the
+// changes of others. It calls count at every interval, and wake("") when the count has
+// changed. It returns nil when ctx ends or closed is closed.
 func HintsByCount(ctx context.Context, closed <-chan struct{}, interval time.Duration, count func() uint64, wake func(space string)) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

@@ -2,20 +2,20 @@ package journal
 
 import "iter"
 
-// Purge names what to remove from a space. Only one of its fields is set, but for
-// UpTo, which bounds Streams: a stream with later events keeps them and its version.
-// Nothing is removed from a space that never had the position, such as one that was
-// made anew meanwhile.
+// Purge names what to remove from a space. Exactly one field is set, except that UpTo
+// may accompany Streams: a stream with events after UpTo keeps those and its version.
+// If the space never had the position UpTo, for example because it was deleted and
+// created again, nothing is removed.
 type Purge struct {
 	All     bool       // the whole space; committing to it again starts a new epoch
 	Before  Position   // events before it; it becomes the head's Oldest
-	Streams []string   // all events of these streams; their version becomes absent
-	UpTo    Position   // of Streams: only events up to it; zero: all
+	Streams []string   // all events of these streams, which then count as absent
+	UpTo    Position   // for Streams: only events up to this position; zero: all
 	Events  []Position // the data, actor, cause, subject and refs of these events; position, type, stream and time stay
 }
 
-// Chunk is a part of an imported space. Events come in order over all chunks;
-// records in any order.
+// Chunk is a part of an imported space. Events are in order within and across chunks;
+// records may be in any order.
 type Chunk struct {
 	Head    Head
 	Events  []Event
@@ -23,8 +23,8 @@ type Chunk struct {
 	Done    bool
 }
 
-// Through returns the sequence number up to which p removes the events of its
-// Streams from the space with head h; 0: nothing goes.
+// Through returns the sequence number up to which p removes the events of its Streams
+// from the space with head h; 0: none are removed.
 func (p *Purge) Through(h Head) uint64 {
 	switch {
 	case p.UpTo.IsZero():
@@ -35,14 +35,14 @@ func (p *Purge) Through(h Head) uint64 {
 	return 0
 }
 
-// maxLoaded is the largest sequence number that is imported: half of all, so that
-// those left last for as long as a space may be committed to.
+// maxLoaded is the largest sequence number that can be imported. It leaves half of all
+// sequence numbers for later commits.
 const maxLoaded = MaxSeq / 2
 
-// Validate returns ErrInvalid for a chunk that no backend loads: its epochs are not
-// well-formed, in order and one behind the other, its head does not end where the
-// newest one does or begins in none, an event or a record has a position that lies
-// in none or before the head's oldest, or events are not in order.
+// Validate returns ErrInvalid unless the epochs of c are well-formed, in order and
+// contiguous, its head ends where the newest epoch ends and begins inside one, every
+// event is inside an epoch, not before the head's oldest position and after the event
+// before it, and the version of every record is inside an epoch.
 func (c *Chunk) Validate() error {
 	if err := c.Head.validate(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *Chunk) Validate() error {
 	return nil
 }
 
-// Names returns every key and stream that c names.
+// Names iterates over every key and stream that c names.
 func (c *Chunk) Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range c.Events {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Check is a condition on one stream or one record: that its version is At.
-// A stream's version is the position of its last event. A zero At means that
-// it must be absent: no such record, no event in the stream.
+// Check requires that the version of one stream or one record is At. A stream's version
+// is the position of its last event. A zero At requires that the record does not exist,
+// or that the stream has no events.
 type Check struct {
 	Stream string   `json:"stream,omitempty"` // exactly one of Stream and Key is set
 	Key    string   `json:"key,omitempty"`
@@ -22,14 +22,14 @@ type Write struct {
 	Value   json.RawMessage `json:"value" optional:"the record is deleted"` // nil deletes
 	Schema  int             `json:"schema,omitempty"`
 	Expires time.Time       `json:"expires,omitzero"` // zero: never
-	Notify  bool            `json:"notify,omitempty"` // its expiry becomes an event, and nothing touches it between
+	Notify  bool            `json:"notify,omitempty"` // its expiry emits an event; until then no commit can touch the expired record
 }
 
-// Commit is what is applied together or not at all. It holds at least one
-// event or write; the keys of its writes are distinct.
+// Commit is a set of changes that is applied completely or not at all. It has at least
+// one event or write. The keys of its writes are distinct.
 type Commit struct {
 	Space  string
-	Now    time.Time // from the Store's one clock, never decreasing in a process
+	Now    time.Time // from the Store's clock, never decreasing in a process
 	Actor  string
 	Cause  string
 	Checks []Check
@@ -37,19 +37,19 @@ type Commit struct {
 	Writes []Write
 }
 
-// Result is what became of one Commit.
+// Result is the outcome of one Commit.
 type Result struct {
 	First    Position // position of the first event
-	Last     Position // position of the last event, and version of what was written
+	Last     Position // position of the last event, and version of the written records
 	Conflict *ConflictError
-	Err      error // why it was not acknowledged. Of a Backend and of Store.Apply only
-	Repeated bool  // set by the Store: an earlier call under the same idempotency key did it
+	Err      error // why it was not acknowledged; set only by a Backend and by Store.Apply
+	Repeated bool  // set by the Store: an earlier call under the same idempotency key made the commit
 }
 
-// Conflict evaluates the commit's checks, then its writes, against what is
-// there: nil when all of them hold, else the first that does not. The two
-// functions look up a stream's version and a record (zero when absent; expired
-// ones as they are); an error of theirs is returned as it is.
+// Conflict evaluates the commit's checks, then its writes, and returns the first
+// conflict, or nil. The function stream returns a stream's version, record returns a
+// record, expired or not; both return zero if it is absent. Their errors are returned
+// unchanged.
 func (c *Commit) Conflict(stream func(name string) (Position, error), record func(key string) (Record, error)) (*ConflictError, error) {
 	for _, k := range c.Checks {
 		conflict := &ConflictError{Space: c.Space, Check: k}
@@ -87,7 +87,8 @@ func (c *Commit) Conflict(stream func(name string) (Position, error), record fun
 	return nil, nil
 }
 
-// Event returns the i-th event of c as it is in the journal once c has the result r.
+// Event returns the i-th event of c as the journal has it after c was applied with
+// result r.
 func (c *Commit) Event(i int, r Result) Event {
 	e := c.Events[i]
 	e.Position = r.First
@@ -96,8 +97,8 @@ func (c *Commit) Event(i int, r Result) Event {
 	return e
 }
 
-// Record returns the record that the i-th write of c leaves once c has the result r;
-// of one that deletes, only the key is set.
+// Record returns the record that the i-th write of c leaves after c was applied with
+// result r. For a deletion only the key is set.
 func (c *Commit) Record(i int, r Result) Record {
 	w := &c.Writes[i]
 	if w.Value == nil {
@@ -122,7 +123,7 @@ func (c Commit) Clone() Commit {
 	return c
 }
 
-// Names returns every key and stream that c names.
+// Names iterates over every key and stream that c names.
 func (c *Commit) Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, k := range c.Checks {

@@ -2,14 +2,14 @@ package journal
 
 import "sync/atomic"
 
-// Delivery is what a watch hands out: a durable event, or a broadcast, which has
-// no position. It is shared by all watchers and must not be changed.
+// Delivery is what a watch returns: a durable event, or a broadcast, which has no
+// position. All watchers share it, so it must not be changed.
 type Delivery struct {
 	Event
 	encoded atomic.Pointer[encoding]
 }
 
-// encoding is a delivery as one encoder wrote it, and those of other encoders.
+// encoding is a list of a delivery's encodings, one for each encoder.
 type encoding struct {
 	by    any
 	bytes []byte
@@ -19,9 +19,9 @@ type encoding struct {
 // IsBroadcast reports whether d is live only.
 func (d *Delivery) IsBroadcast() bool { return d.Position.IsZero() }
 
-// Encoded returns encode(d), computed once for all watchers of d that name the same
-// encoder. Like the key of a context's value, by is of a type that the encoder does
-// not share with others. The result must not be changed.
+// Encoded returns encode(d) and remembers it for other watchers that pass the same by.
+// Like the key of a context value, by has a type of the encoder's own, so that two
+// encoders never use equal ones. The result must not be changed.
 func (d *Delivery) Encoded(by any, encode func(*Delivery) []byte) []byte {
 	first := d.encoded.Load()
 	for e := first; e != nil; e = e.next {

@@ -1,8 +1,7 @@
-// Package journal holds the words of Thole and the contract of a backend: what a
-// position, an event, a record, a commit and a conflict are, the rules that are the
-// same for all backends, and [Backend].
+// Package journal defines Thole's basic types (position, event, record, commit,
+// conflict), the rules that are the same for all backends, and the [Backend] interface.
 //
-// Programs meet these words through package thole, which aliases them. Packages
-// that keep spaces, or work on the way between a Store and its backend, import this
-// package and not the root.
+// Programs use these types through package thole, which aliases them. Backends, and the
+// packages that work between a Store and its backend, import this package instead of
+// the root.
 package journal

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The sentinel errors. Compare with errors.Is; package api/rest maps each to
-// one HTTP status and one stable code. What a store cannot do at all is
+// The sentinel errors. Compare with errors.Is. Package journal/problem maps each to one
+// HTTP status and one stable code. For what a store cannot do at all, the error is
 // errors.ErrUnsupported.
 var (
 	ErrNotFound  = errors.New("not found")
@@ -21,18 +21,18 @@ var (
 	ErrCancelled = errors.New("cancelled")
 	ErrCorrupt   = errors.New("corrupt")
 	ErrClosed    = errors.New("closed")
-	ErrFull      = errors.New("full") // no space is left where the store is; nothing was lost
+	ErrFull      = errors.New("full") // the store's disk, quota or positions are used up; nothing was lost
 
-	// ErrUnavailable is a store that cannot be reached now, or did not answer in
-	// time. A commit that ends so may have happened: repeat it under an
+	// ErrUnavailable means that the store cannot be reached now or did not answer in
+	// time. A commit that returns it may have been applied: repeat it under an
 	// idempotency key.
 	ErrUnavailable = errors.New("unavailable")
 )
 
-// ConflictError is a check that did not hold. It unwraps to ErrConflict.
+// ConflictError reports a check that did not hold. It unwraps to ErrConflict.
 type ConflictError struct {
 	Space   string
-	Check   Check    // what was wanted; for Expired by a write, its key with a zero At
+	Check   Check    // what was wanted; if a write found an expired record, the write's key and a zero At
 	Actual  Position // what was there; zero: absent
 	Expired bool     // the record is an expired Notify record and must be swept first
 }
@@ -60,9 +60,9 @@ func (e *ConflictError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// TrimmedError is a cursor that cannot be resumed, or, if Adopted, a watch whose
-// space was changed by something else than commits. It unwraps to ErrTrimmed.
-// Read the state anew and go on from Last; if Adopted, from Cursor.
+// TrimmedError reports a cursor that cannot be resumed, or, if Adopted, that something
+// other than a commit changed the space. It unwraps to ErrTrimmed. Read the state again
+// and continue from Last; if Adopted, from Cursor.
 type TrimmedError struct {
 	Space        string
 	Cursor       Position
@@ -81,12 +81,11 @@ func (e *TrimmedError) Error() string {
 // Unwrap returns ErrTrimmed.
 func (e *TrimmedError) Unwrap() error { return ErrTrimmed }
 
-// UnreachableError says which of several stores did not answer a question to all
-// of them. What comes with it is what the others have. It unwraps to
-// ErrUnavailable.
+// UnreachableError names the stores that did not answer a call to several. The result
+// returned with it comes from the others. It unwraps to ErrUnavailable.
 type UnreachableError struct{ Stores []UnreachableStore }
 
-// UnreachableStore is one of several stores, and why it did not answer.
+// UnreachableStore is a store that did not answer, and why.
 type UnreachableStore struct {
 	Spaces []string // patterns of the spaces that live there
 	Err    error
@@ -106,7 +105,7 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns ErrUnavailable.
 func (e *UnreachableError) Unwrap() error { return ErrUnavailable }
 
-// Patterns returns those of all spaces that cannot be reached.
+// Patterns returns the patterns of all spaces that cannot be reached.
 func (e *UnreachableError) Patterns() (all []string) {
 	for _, s := range e.Stores {
 		all = append(all, s.Spaces...)
@@ -114,7 +113,7 @@ func (e *UnreachableError) Patterns() (all []string) {
 	return all
 }
 
-// invalidf returns an error that is ErrInvalid and says what to change.
+// invalidf formats an error that wraps ErrInvalid.
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }

@@ -32,31 +32,31 @@ type Record struct {
 	Expires time.Time       `json:"expires,omitzero"` // zero: never. Microseconds, UTC
 	Notify  bool            `json:"notify,omitempty"`
 
-	Pending bool `json:"-"` // put by the transaction that reads it, not committed yet
+	Pending bool `json:"-"` // written by the transaction that reads it and not committed yet
 }
 
-// Exists reports whether there is a record.
+// Exists reports whether the record exists.
 func (r Record) Exists() bool { return r.Pending || !r.Version.IsZero() }
 
-// Expired reports whether the record's time was up at now.
+// Expired reports whether the record has expired at now.
 func (r Record) Expired(now time.Time) bool {
 	return !r.Expires.IsZero() && !r.Expires.After(now)
 }
 
-// Redact removes from e what may say something about a person. Position,
-// stream, type, time and schema stay.
+// Redact removes from e everything that may be about a person. Position, stream, type,
+// time and schema stay.
 func (e *Event) Redact() {
 	e.Actor, e.Cause, e.Subject, e.Refs, e.Data = "", "", "", nil, nil
 }
 
-// As reads a record's value into v. See [Decode].
+// As decodes a record's value into v. See [Decode].
 func (r Record) As(v any) error { return Decode("record "+r.Key, r.Value, v) }
 
-// As reads an event's data into v. See [Decode].
+// As decodes an event's data into v. See [Decode].
 func (e Event) As(v any) error { return Decode("event "+e.Type+" at "+e.Position.String(), e.Data, v) }
 
-// Decode unmarshals stored JSON into v. A failure is ErrCorrupt and names what
-// was read, never a panic.
+// Decode unmarshals stored JSON into v. If that fails it returns ErrCorrupt, with what
+// as the name of the data. It never panics.
 func Decode(what string, data json.RawMessage, v any) error {
 	if err := jsonv1.Unmarshal(data, v); err != nil {
 		return fmt.Errorf("%w: %s: %v", ErrCorrupt, what, err)
@@ -64,7 +64,7 @@ func Decode(what string, data json.RawMessage, v any) error {
 	return nil
 }
 
-// Size is about how many bytes e takes in a journal.
+// Size returns the approximate number of bytes that e takes in a journal.
 func (e *Event) Size() int {
 	n := len(e.Stream) + len(e.Type) + len(e.Subject) + len(e.Data)
 	for _, ref := range e.Refs {

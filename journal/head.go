@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// Epoch is one stretch of a space's history without a lost tail. A cursor that
-// names it resumes at any sequence from First−1 to Last.
+// Epoch is a part of a space's history in which no acknowledged commit was lost. A
+// cursor in it can resume at any sequence from First−1 to Last.
 type Epoch struct {
 	Name    string `json:"epoch"`
 	First   uint64 `json:"first"`             // sequence of its first commit
 	Last    uint64 `json:"last"`              // sequence of its newest commit
-	Adopted bool   `json:"adopted,omitempty"` // it began because something else than commits changed the space
+	Adopted bool   `json:"adopted,omitempty"` // it began because something other than a commit changed the space
 }
 
-// Head describes a space: what is kept of its journal and where it ends. A
-// space that does not exist has a Head with a zero Last.
+// Head says where a space's journal begins and ends. For a space that does not exist,
+// Last is zero.
 type Head struct {
 	Space  string   `json:"space"`
-	Oldest Position `json:"oldest"` // the first position that is kept; cursors before it are trimmed
+	Oldest Position `json:"oldest"` // the first position that is kept; cursors that need earlier ones are trimmed
 	Last   Position `json:"last"`   // position of the newest commit
 	Epochs []Epoch  `json:"epochs"` // in order; the last one is current
 }
 
-// Adopted is the name of the newest epoch that was adopted; "": there is none.
+// Adopted returns the name of the newest adopted epoch, or "".
 func (h Head) Adopted() string {
 	for _, e := range slices.Backward(h.Epochs) {
 		if e.Adopted {
@@ -33,9 +33,9 @@ func (h Head) Adopted() string {
 	return ""
 }
 
-// Resume reports whether a reader that has seen everything up to p can go on
-// without a gap: nil, or a *TrimmedError that says why not. The zero Position
-// is the start of whatever is kept and always resumes.
+// Resume returns nil if a reader that has seen everything up to p can continue without
+// a gap, else a *TrimmedError that says why not. The zero Position stands for the start
+// of what is kept and can always be resumed.
 func (h Head) Resume(p Position) error {
 	if p.IsZero() {
 		return nil
@@ -60,10 +60,10 @@ func (h Head) Resume(p Position) error {
 	return trimmed("of an epoch that is not kept")
 }
 
-// Advance moves the head over a commit of c and returns the commit's positions.
-// A head without epochs gets a first one of generation 1. ErrFull for a commit
-// beyond the last position, up to MaxSeq, that the engine has for a space: the head
-// stays as it is.
+// Advance moves the head past the commit c and returns the commit's positions. A head
+// without epochs gets its first one, of generation 1. The engine's largest sequence
+// number for a space is last, at most MaxSeq; for a commit beyond it Advance returns
+// ErrFull and leaves the head unchanged.
 func (h *Head) Advance(c *Commit, last uint64) (Result, error) {
 	if n := uint64(max(1, len(c.Events))); h.Last.Seq > last || n > last-h.Last.Seq {
 		return Result{}, fmt.Errorf("%w: the space has room for %d positions and no more; go on in another space", ErrFull, last)
@@ -84,8 +84,8 @@ func (h *Head) Advance(c *Commit, last uint64) (Result, error) {
 	return Result{First: first, Last: end}, nil
 }
 
-// Trim moves Oldest up to before, for [Purge]. A position that is older than
-// Oldest changes nothing; one that the head does not resume is a TrimmedError.
+// Trim moves Oldest forward to before, for [Purge]. A position before Oldest changes
+// nothing. A position that cannot be resumed is a *TrimmedError.
 func (h *Head) Trim(before Position) error {
 	if before.Seq <= h.Oldest.Seq {
 		return nil
@@ -121,8 +121,8 @@ func (h *Head) validate() error {
 		if i > 0 && (e.Name <= h.Epochs[i-1].Name || e.First != h.Epochs[i-1].Last+1) {
 			return invalidf("the head's epoch %s does not follow %s", e.Name, h.Epochs[i-1].Name)
 		}
-		// Trim leaves a position from before the first commit of an epoch to its last;
-		// of the newest one the position after the last, too.
+		// Trim sets Oldest to a position from just before an epoch's first commit to
+		// its last one; in the newest epoch also to the one after the last.
 		end := e.Last
 		if i == len(h.Epochs)-1 {
 			end++
@@ -135,7 +135,7 @@ func (h *Head) validate() error {
 	return nil
 }
 
-// Holds reports whether a commit of the space had the position.
+// Holds reports whether a commit of the space took the position p.
 func (h *Head) Holds(p Position) bool {
 	return slices.ContainsFunc(h.Epochs, func(e Epoch) bool {
 		return e.Name == p.Epoch && e.First <= p.Seq && p.Seq <= e.Last

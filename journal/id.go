@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// NewID returns prefix + "_" + 32 hex digits of a UUIDv7 (RFC 9562), so ids of
-// one process sort by the time they were made. The prefixes are in the design's
+// NewID returns prefix + "_" + 32 hex digits of a UUIDv7 (RFC 9562), so the ids of one
+// process sort by the time of their creation. The prefixes are in the design's
 // glossary: thrd, sess, run, msg, turn, blk, todo, dec, task.
 func NewID(prefix string) string {
 	id := uuid.Must(uuid.NewV7())
@@ -18,8 +18,8 @@ func NewID(prefix string) string {
 	return string(hex.AppendEncode(b, id[:]))
 }
 
-// CheckID reports, as ErrInvalid, an id that is not prefix + "_" + 32 lower-case
-// hex digits. Ids from outside are checked before they become part of a key.
+// CheckID returns ErrInvalid unless id is prefix + "_" + 32 lower-case hex digits.
+// Check an id from outside before using it in a key.
 func CheckID(prefix, id string) error {
 	digits, ok := strings.CutPrefix(id, prefix+"_")
 	if !ok || len(digits) != 32 || strings.Trim(digits, "0123456789abcdef") != "" {

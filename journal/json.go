@@ -6,41 +6,42 @@ import (
 	"unicode/utf8"
 )
 
-// How deep JSON may nest: in a record, and in what comes from outside; in an
-// event. What a record holds is told in events, and kept in receipts and other
-// records of the kernel, with a few levels around it. These have the room for
-// that, so a record that was taken can always go on and end.
+// How deep JSON may nest. MaxDepth holds for records and for input from outside.
+// Events, and the kernel's own records such as receipts, contain values of records with
+// a few levels around them, so they may nest up to MaxEventDepth: an operation on a
+// valid record never fails because its event nests too deep.
 const (
 	MaxDepth      = 128
 	MaxEventDepth = MaxDepth + 8
 )
 
-// CheckJSON returns ErrInvalid for data that is not one JSON value in UTF-8, escapes half
-// of a surrogate pair, nests deeper than MaxDepth, or holds a number beyond
-// MaxNumberBytes or MaxNumberExponent; ErrTooLarge for more than MaxValueBytes.
+// CheckJSON returns ErrInvalid if data is not one JSON value in UTF-8, escapes half of
+// a surrogate pair, nests deeper than MaxDepth, or contains a number beyond
+// MaxNumberBytes or MaxNumberExponent. It returns ErrTooLarge if data is longer than
+// MaxValueBytes.
 func CheckJSON(what string, data []byte) error {
 	_, err := CompactJSON(what, "", data, MaxDepth)
 	return err
 }
 
-// CompactJSON is CheckJSON with another bound of the depth, up to MaxEventDepth, and
-// returns data without the white space between its tokens: data itself if there is
-// none. All other bytes stay as they are. Errors call the data "<what> <name>".
+// CompactJSON is CheckJSON with the given limit of nesting, at most MaxEventDepth. It
+// returns data without the white space between its tokens, or data itself if there is
+// none; all other bytes stay the same. Errors call the data "<what> <name>".
 func CompactJSON(what, name string, data []byte, depth int) (json.RawMessage, error) {
 	s := scanner{in: data, depth: depth}
 	return s.compact(), s.failure(what, name)
 }
 
-// CheckStoredJSON checks, like CompactJSON, what a store holds already: earlier
-// versions had no bounds of numbers, and took half a surrogate pair.
+// CheckStoredJSON is like CompactJSON for data that a store already contains: it allows
+// numbers of any size and half a surrogate pair, as earlier versions did.
 func CheckStoredJSON(what, name string, data []byte, depth int) error {
 	s := scanner{in: data, depth: depth, stored: true}
 	s.compact()
 	return s.failure(what, name)
 }
 
-// JSONDepth is the deepest nesting in data, exact for valid JSON. Ask before a
-// parser sees the data, so that no parser can be made to recurse.
+// JSONDepth returns the deepest nesting in data; it is exact for valid JSON. Call it
+// before a recursive parser reads the data.
 func JSONDepth(data []byte) int {
 	depth, deepest := 0, 0
 	inString := false
@@ -64,20 +65,20 @@ func JSONDepth(data []byte) int {
 // scanner reads a JSON value (RFC 8259) once, from its first byte to its last.
 type scanner struct {
 	in     []byte
-	depth  int  // how deep it may nest
+	depth  int  // the limit of nesting
 	stored bool // see CheckStoredJSON
 
-	at      int    // of the next byte
-	out     []byte // what was copied of in, once there was something to leave out
-	copied  int    // the part of in that is in out, or was left out
-	problem string // what is wrong; "": nothing
+	at      int    // index of the next byte
+	out     []byte // the compacted copy of in; nil until the first white space
+	copied  int    // how much of in is in out or was left out
+	problem string // what is wrong, or ""
 	large   bool
 
-	stack [MaxEventDepth]byte // the brackets that close what is open
+	stack [MaxEventDepth]byte // closing brackets of the open arrays and objects
 	open  int
 }
 
-// failure returns the error for what is wrong.
+// failure returns the scan's error, or nil.
 func (s *scanner) failure(what, name string) error {
 	if s.problem == "" {
 		return nil
@@ -92,7 +93,7 @@ func (s *scanner) failure(what, name string) error {
 	return fmt.Errorf("%w: %s %s", kind, what, s.problem)
 }
 
-// fail stops the scan.
+// fail stops the scan. Only the first failure is kept.
 func (s *scanner) fail(format string, args ...any) {
 	if s.problem == "" {
 		s.problem = fmt.Sprintf(format, args...)
@@ -100,7 +101,7 @@ func (s *scanner) fail(format string, args ...any) {
 	s.at = len(s.in)
 }
 
-// compact scans the whole and returns it without white space.
+// compact scans the input and returns it without white space.
 func (s *scanner) compact() []byte {
 	if len(s.in) > MaxValueBytes {
 		s.large = true
@@ -123,7 +124,7 @@ func (s *scanner) compact() []byte {
 	return append(s.out, s.in[s.copied:]...)
 }
 
-// space leaves out white space.
+// space skips white space.
 func (s *scanner) space() {
 	start := s.at
 	for s.at < len(s.in) && (s.in[s.at] == ' ' || s.in[s.at] == '\n' || s.in[s.at] == '\t' || s.in[s.at] == '\r') {
@@ -138,7 +139,7 @@ func (s *scanner) space() {
 	}
 }
 
-// next leaves out white space and returns the byte after it; 0 at the end.
+// next skips white space and returns the byte after it; 0 at the end.
 func (s *scanner) next() byte {
 	if s.at < len(s.in) && s.in[s.at] > ' ' {
 		return s.in[s.at]
@@ -149,7 +150,7 @@ func (s *scanner) next() byte {
 	return 0
 }
 
-// value reads a value that is no array or object, or opens one with its first member.
+// value reads a scalar, or opens an array or object and reads its first member.
 func (s *scanner) value() {
 	switch c := s.next(); c {
 	case '{', '[':
@@ -180,8 +181,7 @@ func (s *scanner) value() {
 	}
 }
 
-// member reads what follows a member of the innermost array or object: its end, or the
-// next member.
+// member reads the end of the innermost array or object, or its next member.
 func (s *scanner) member() {
 	closing := s.stack[s.open-1]
 	switch s.next() {

@@ -1,7 +1,7 @@
 package journal
 
-// Limits of what a commit may carry. The Store enforces them (ErrTooLarge), so
-// a Backend never sees more. Larger content is a blob.
+// Limits of a commit and of a page. The Store enforces them (ErrTooLarge), so a Backend
+// never sees more. Store larger content as a blob.
 const (
 	MaxNameBytes   = 256       // of a key, a stream or a type
 	MaxValueBytes  = 512 << 10 // of an event's data or a record's value

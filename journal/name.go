@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// CheckSpaceName returns ErrInvalid for what is no name of a space: "global", or
-// kind:id. A kind is a–z, 0–9, - and _, starting with a letter. An id is any text
-// without white space, control characters, /, * and a comma: patterns and lists of
-// spaces need the last two. The whole has at most MaxNameBytes (ErrTooLarge).
+// CheckSpaceName returns ErrInvalid unless name is "global" or kind:id. A kind consists
+// of a–z, 0–9, - and _, and starts with a letter. An id is any text without white
+// space, control characters, /, * and commas: patterns use *, and lists of spaces use
+// commas. A name longer than MaxNameBytes is ErrTooLarge.
 func CheckSpaceName(name string) error {
 	if err := CheckAnySpaceName(name); err != nil {
 		return err
@@ -22,8 +22,8 @@ func CheckSpaceName(name string) error {
 	return nil
 }
 
-// CheckSpacePattern returns ErrInvalid for what is no pattern of spaces: a space's
-// name, "kind:*" for all spaces of a kind, or "*" for all.
+// CheckSpacePattern returns ErrInvalid unless pattern is the name of a space, "kind:*"
+// for all spaces of a kind, or "*" for all spaces.
 func CheckSpacePattern(pattern string) error {
 	if pattern == "*" {
 		return nil
@@ -38,8 +38,8 @@ func CheckSpacePattern(pattern string) error {
 	return nil
 }
 
-// CheckAnySpaceName is CheckSpaceName as it was in earlier versions, whose spaces can
-// still be opened. No new ones can be made.
+// CheckAnySpaceName is CheckSpaceName with the rules of earlier versions. Spaces with
+// such names can still be opened, but new ones cannot be created.
 func CheckAnySpaceName(name string) error {
 	if name == "global" {
 		return nil
@@ -59,7 +59,9 @@ func CheckAnySpaceName(name string) error {
 	return CheckName("space", name)
 }
 
-// CheckName is what holds for every name: of spaces, keys, streams and types.
+// CheckName checks the name of a space, key, stream or type: it returns ErrInvalid
+// unless name is non-empty UTF-8 without control characters, and ErrTooLarge beyond
+// MaxNameBytes. Errors call it "<what>".
 func CheckName(what, name string) error {
 	switch {
 	case name == "":
@@ -77,7 +79,7 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// CheckOptionalName is CheckName for what may be empty.
+// CheckOptionalName is CheckName for a name that may be empty.
 func CheckOptionalName(what, name string) error {
 	if name == "" {
 		return nil
@@ -85,7 +87,7 @@ func CheckOptionalName(what, name string) error {
 	return CheckName(what, name)
 }
 
-// CheckPrefix is CheckName for the prefix of a list, which may be empty.
+// CheckPrefix is CheckName for the prefix of a list, which is empty or ends in /.
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil

@@ -2,15 +2,15 @@ package journal
 
 import "bytes"
 
-// Bounds of a number in JSON. Whatever computes with a number that was let in,
-// here or in a program that reads it, has at most a few thousand digits to hold.
+// Bounds of a number in JSON. They keep exact arithmetic on accepted numbers, here and
+// in programs that read them, to a few thousand digits.
 const (
 	MaxNumberBytes    = 1000 // of its text
-	MaxNumberExponent = 1000 // of the power of ten behind e, in either direction
+	MaxNumberExponent = 1000 // absolute value of the exponent
 )
 
-// FitNumber reports whether a number, as JSON writes it, is within
-// MaxNumberBytes and MaxNumberExponent.
+// FitNumber reports whether text, a JSON number, is within MaxNumberBytes and
+// MaxNumberExponent.
 func FitNumber(text []byte) bool {
 	if len(text) > MaxNumberBytes {
 		return false

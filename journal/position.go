@@ -25,7 +25,7 @@ const (
 // order. The zero Position means "none": before the first event, or absent.
 type Position struct {
 	Epoch string // 4-digit generation + 8 hex digits; "" only in the zero Position
-	Seq   uint64 // dense per space, from 1; 0 is the start of an epoch's space
+	Seq   uint64 // dense per space, from 1; 0: before the first event
 }
 
 // NewEpoch returns a fresh epoch of the given generation (1…9999).
@@ -35,8 +35,8 @@ func NewEpoch(generation int) string {
 	return fmt.Sprintf("%04d", generation) + hex.EncodeToString(b[:])
 }
 
-// ParsePosition reads the text form. The empty string is the zero Position.
-// Anything else that [Position.String] does not print is ErrInvalid.
+// ParsePosition parses the text form. The empty string is the zero Position. Text that
+// [Position.String] never returns is ErrInvalid.
 func ParsePosition(s string) (Position, error) {
 	if s == "" {
 		return Position{}, nil
@@ -66,7 +66,7 @@ func ParsePosition(s string) (Position, error) {
 	return Position{Epoch: epoch, Seq: seq}, nil
 }
 
-// Check returns ErrInvalid for a Position that its text form cannot hold.
+// Check returns ErrInvalid if p has no valid text form.
 func (p Position) Check() error {
 	if p == (Position{}) {
 		return nil

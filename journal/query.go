@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// This file holds what every backend would otherwise decide for itself: which
-// event, record or check matches, how a head moves, and how to watch by polling.
+// This file has the queries, and the rules of matching that all backends share.
 
 // PageLimit returns how many items a page with the given Limit may hold: 1…MaxPage.
 func PageLimit(limit int) int {
@@ -17,8 +16,8 @@ func PageLimit(limit int) int {
 	return limit
 }
 
-// Match reports whether e is selected by all fields of q but After, Backward
-// and Limit. Before compares whole positions.
+// Match reports whether q selects e, ignoring After, Backward and Limit. Before
+// compares whole positions.
 func (q ReadQuery) Match(e Event) bool {
 	switch {
 	case q.Stream != "" && q.Stream != e.Stream,
@@ -32,8 +31,8 @@ func (q ReadQuery) Match(e Event) bool {
 	return MatchType(q.Types, e.Type)
 }
 
-// MatchType reports whether typ is one of types, of which "noun.*" stands for
-// any verb. No types match everything.
+// MatchType reports whether typ is one of types, where "noun.*" matches any verb. An
+// empty list matches every type.
 func MatchType(types []string, typ string) bool {
 	if len(types) == 0 {
 		return true
@@ -46,19 +45,19 @@ func MatchType(types []string, typ string) bool {
 	})
 }
 
-// Match reports whether r is selected by all fields of q but Limit.
+// Match reports whether q selects r, ignoring Limit.
 func (q ListQuery) Match(r Record) bool {
 	return strings.HasPrefix(r.Key, q.Prefix) &&
 		(q.After == "" || r.Key > q.After) &&
 		(q.DueBy.IsZero() || r.Expired(q.DueBy))
 }
 
-// ReadQuery selects events. Its zero value reads from the oldest. All set
-// fields must match.
+// ReadQuery selects events. The zero value reads all, from the oldest. An event must
+// match all fields that are set.
 type ReadQuery struct {
 	Stream   string    // exactly this stream; "": all
-	After    Position  // only events after it; it must be resumable
-	Before   Position  // only events before it; zero: no bound
+	After    Position  // only events after this position, which must be resumable
+	Before   Position  // only events before this position; zero: no bound
 	Backward bool      // newest first
 	Limit    int       // at most this many, 1…MaxPage; 0: MaxPage
 	Types    []string  // one of these; "noun.*" matches any verb. Empty: all
@@ -68,11 +67,11 @@ type ReadQuery struct {
 	Until    time.Time // Time < Until
 }
 
-// Page is a part of a journal. A backend bounds its work per page, so with a
-// filter it may return fewer events than the limit, even none, before the end.
+// Page is a part of a journal. A backend bounds its work per page, so with a filter a
+// page may have fewer events than the limit, even none, before the end.
 type Page struct {
 	Events []Event
-	Next   Position // pass as After (backward: as Before) to go on; zero: there is no more now
+	Next   Position // pass as After (backward: as Before) to continue; zero: there are no more now
 }
 
 // ListQuery selects records by key.
@@ -87,5 +86,5 @@ type ListQuery struct {
 type SpacesQuery struct {
 	After string
 	Limit int       // 1…MaxPage; 0: MaxPage
-	DueBy time.Time // only spaces that hold a record with Expires ≤ DueBy; may name too many, never too few
+	DueBy time.Time // only spaces with a record with Expires ≤ DueBy; the list may have too many, never too few
 }

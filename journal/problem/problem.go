@@ -1,6 +1,6 @@
-// Package problem says what errors are called outside: one table maps each to an
-// HTTP status and a stable code, and a code back to its error, so that errors.Is works
-// across HTTP. The server, the backend that speaks to one, and clients share it.
+// Package problem maps each error to an HTTP status and a stable code, and each code
+// back to its error, so that errors.Is works across HTTP. The server, the remote
+// backend and clients share this one table.
 package problem
 
 import (
@@ -13,10 +13,10 @@ import (
 
 // Errors that exist only at the border.
 var (
-	ErrUnauthorized = errors.New("unauthorized") // no token, or one that is not known
-	ErrForbidden    = errors.New("forbidden")    // a valid token without the grant
+	ErrUnauthorized = errors.New("unauthorized") // no token, or an unknown one
+	ErrForbidden    = errors.New("forbidden")    // a valid token without the necessary grant
 	ErrRateLimited  = errors.New("rate limited") // try again later
-	ErrInternal     = errors.New("internal")     // anything that is none of the others
+	ErrInternal     = errors.New("internal")     // any other error
 )
 
 // Kind is a row of the table.
@@ -26,8 +26,8 @@ type Kind struct {
 	Code   string
 }
 
-// Kinds is the table, in the order in which an error is looked up. A code stands for
-// the first error that has it.
+// Kinds returns the table, in the order in which errors are looked up. A code stands
+// for the first error that has it.
 func Kinds() []Kind {
 	return []Kind{
 		{journal.ErrNotFound, http.StatusNotFound, "not_found"},
@@ -42,7 +42,7 @@ func Kinds() []Kind {
 		{journal.ErrCorrupt, http.StatusInternalServerError, "corrupt"},
 		{journal.ErrClosed, http.StatusServiceUnavailable, "closed"},
 		{journal.ErrUnavailable, http.StatusServiceUnavailable, "unavailable"},
-		{context.Canceled, http.StatusServiceUnavailable, "closed"}, // by the server: a client that went away gets no answer
+		{context.Canceled, http.StatusServiceUnavailable, "closed"}, // cancelled by the server: a client that disconnected gets no response
 		{context.DeadlineExceeded, http.StatusServiceUnavailable, "closed"},
 		{journal.ErrFull, http.StatusInsufficientStorage, "full"},
 		{ErrUnauthorized, http.StatusUnauthorized, "unauthorized"},
@@ -53,7 +53,7 @@ func Kinds() []Kind {
 	}
 }
 
-// KindOf returns the row of err; that of ErrInternal if it has none.
+// KindOf returns the row of err, or that of ErrInternal.
 func KindOf(err error) Kind {
 	all := Kinds()
 	for _, k := range all {
@@ -67,8 +67,8 @@ func KindOf(err error) Kind {
 // Code returns the stable code of err.
 func Code(err error) string { return KindOf(err).Code }
 
-// Sentinel returns the error that a code stands for. An unknown code, and internal,
-// is nil.
+// Sentinel returns the error that a code stands for; nil for "internal" and for unknown
+// codes.
 func Sentinel(code string) error {
 	for _, k := range Kinds() {
 		if k.Code == code && k.Err != ErrInternal {
@@ -78,7 +78,7 @@ func Sentinel(code string) error {
 	return nil
 }
 
-// Problem is the body of every error, application/problem+json (RFC 9457).
+// Problem is the body of every error response, application/problem+json (RFC 9457).
 type Problem struct {
 	Type      string `json:"type"`
 	Title     string `json:"title"`
@@ -103,7 +103,7 @@ type Wait struct {
 	Lock  string `json:"lock"`
 }
 
-// Of describes err as far as the table and the kernel's errors tell.
+// Of describes err by the table and by the fields of the kernel's errors.
 func Of(err error) Problem {
 	k := KindOf(err)
 	p := Problem{
