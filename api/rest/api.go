@@ -1,7 +1,6 @@
 // Package rest serves a store over HTTP: JSON under /v1, events as Server-Sent
-// Events, an OpenAPI document made from the same table as the paths, and what
-// operators ask a process for. Paths, headers and codes are those of the
-// design, section 6.
+// Events, an OpenAPI document made from the same table as the routes, and the
+// endpoints for operators (health, readiness, metrics).
 package rest
 
 import (
@@ -28,45 +27,43 @@ import (
 	"github.com/thole-dev/thole/journal/problem"
 )
 
-// Authenticator finds out who holds a secret: auth.Tokens, or another source of
-// identities. A secret it does not know is problem.ErrUnauthorized.
+// Authenticator finds the token of a secret. It is auth.Tokens or another source of
+// identities. It returns problem.ErrUnauthorized for an unknown secret.
 type Authenticator interface {
 	Authenticate(ctx context.Context, secret string) (auth.Token, error)
 }
 
-// Options tune an API. The zero value is one without authentication, for
-// loopback only.
+// Options tune an API. The zero value means no authentication, on loopback only.
 type Options struct {
-	// Auth checks bearer tokens. Nil: everybody may do everything, so requests
-	// must name a loopback host and come from no other web page.
+	// Auth checks bearer tokens. Nil: everybody may do everything; requests must then
+	// name a loopback host and may not come from another origin's web page.
 	Auth Authenticator
 	// Origins are the web origins ("https://app.example") that may call from a
-	// browser. Empty: none but the server's own. What [CheckOrigin] refuses is left
-	// out.
+	// browser. Empty: only the server's own. Those that [CheckOrigin] refuses are
+	// ignored.
 	Origins []string
 	// MaxBody bounds a request's body in bytes. Default 5 MiB, which holds a
 	// commit of the largest size.
 	MaxBody int64
-	// Rate is how many requests a second one caller may make, in bursts of as
-	// many. 0: no bound.
+	// Rate is how many requests per second one caller may make, and the size of a
+	// burst. 0: no bound.
 	Rate int
 	// MaxWatchers bounds the event streams on one space. 0: no bound.
 	MaxWatchers int
 	// Heartbeat is how often an idle event stream carries a comment. Default
 	// 15 s.
 	Heartbeat time.Duration
-	// Stall is how long a client may take to read what is sent before its
+	// Stall is how long a client may take to read a part of an answer before its
 	// connection is dropped. Default 30 s.
 	Stall time.Duration
-	// Version is what the OpenAPI document and /healthz say.
+	// Version is the version in the OpenAPI document and at /healthz.
 	Version string
-	// Runner hears of runs that wait for a worker. Nil: they wait for workers
-	// elsewhere.
+	// Runner is notified of runs that wait for a worker. Nil: workers elsewhere claim
+	// them.
 	Runner Runner
-	// Metrics are served and counted to. Nil: an own set.
+	// Metrics counts requests and is served at /metrics. Nil: a new set.
 	Metrics *metrics.Set
-	// Logger hears of faults, and of each request at debug level. Nil:
-	// slog.Default().
+	// Logger logs faults, and each request at debug level. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -82,15 +79,16 @@ type API struct {
 	encode   func(*thole.Delivery) []byte // see [API.frame]
 	limiter  *limiter
 	wire     *wire.Server
-	holders  holders   // of tokens, in requests that last
-	starters starters  // of runs that stream
-	buffers  sync.Pool // of *[]byte: frames on their way out
+	holders  holders   // long requests by token
+	starters starters  // connections that started a run and stream it
+	buffers  sync.Pool // of *[]byte, for frames to write
 	drain    context.Context
 	stop     context.CancelFunc
-	retired  atomic.Bool // readiness is off
+	retired  atomic.Bool // /readyz says 503
 }
 
-// New returns a handler that serves store, which was given [Concepts]. A nil opts means the defaults.
+// New returns a handler that serves store, which was opened with [Concepts]. A nil
+// opts means the defaults.
 func New(store *thole.Store, opts *Options) *API {
 	var o Options
 	if opts != nil {
@@ -139,11 +137,11 @@ func New(store *thole.Store, opts *Options) *API {
 	return a
 }
 
-// Retire makes /readyz say 503, so that a load balancer sends what comes next
-// elsewhere. Everything goes on as before.
+// Retire makes /readyz answer 503, so that a load balancer sends new requests
+// elsewhere. Everything else goes on as before.
 func (a *API) Retire() { a.retired.Store(true) }
 
-// Drain is Retire, and ends every event stream, whose clients will come back to
+// Drain does what Retire does and ends every event stream; the clients reconnect to
 // another process or the next one. Other requests go on.
 func (a *API) Drain() {
 	a.Retire()
@@ -159,10 +157,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Request-Id", id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, id))
-	rec.body = boundBody(w, r) // of our copy of r
+	rec.body = boundBody(w, r) // replaces the body of our copy of r
 	defer func() {
 		fault := recover()
-		if fault == http.ErrAbortHandler { // a stream that must end here; net/http knows what to do
+		if fault == http.ErrAbortHandler { // a stream that must be cut off: net/http does it
 			a.finished(rec, r, id, start)
 			panic(fault)
 		}
@@ -191,8 +189,8 @@ func (a *API) finished(rec *recorder, r *http.Request, id string, start time.Tim
 	a.log.Debug("request", "request", id, "method", r.Method, "route", r.Pattern, "status", rec.status, "took", took)
 }
 
-// enter is what holds for every request before its route is known. It answers
-// preflights itself.
+// enter makes the checks that apply to every request, before its route is known. It
+// answers CORS preflights itself.
 func (a *API) enter(w http.ResponseWriter, r *http.Request) error {
 	if p := r.URL.EscapedPath(); p != path.Clean(p) {
 		return invalid("path", "has an empty segment, a trailing slash, or . or ..; write / in a name as %%2F and a dot as %%2E")
@@ -220,7 +218,7 @@ func (a *API) enter(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 	}
-	// A page of another origin can send simple requests without asking first.
+	// A page of another origin can send simple requests without a preflight.
 	var guard http.CrossOriginProtection
 	if err := guard.Check(r); err != nil && !trusted {
 		return fmt.Errorf("%w: a web page of another origin; allow it with --cors-origin", problem.ErrForbidden)
@@ -228,8 +226,8 @@ func (a *API) enter(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// loopback reports whether a Host header names this machine, so that a foreign
-// name that was made to point here gets nothing (DNS rebinding).
+// loopback reports whether a Host header names this machine. Another name may have
+// been made to point here (DNS rebinding).
 func loopback(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -265,7 +263,8 @@ func accepts(r *http.Request, mediaType string) bool {
 	return r.Method != http.MethodHead && strings.Contains(r.Header.Get("Accept"), mediaType)
 }
 
-// notFound answers what no route matches: 405 if another method would.
+// notFound answers a request that no route matches: 405 if one with another method
+// would match, else 404.
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	id, _ := r.Context().Value(requestKey{}).(string)
 	var allow []string
@@ -285,9 +284,9 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 		fmt.Errorf("%w: this path takes %s, not %s; /docs says what that does", errors.ErrUnsupported, strings.Join(allow, ", "), r.Method)})
 }
 
-// recorder remembers the status of a response, and gives the client a time to
-// read it. A response does not wait for what is left of the request's body: it
-// ends the connection.
+// recorder records the status of a response and sets the client a deadline to read
+// it. If the request's body was not read to its end, the response does not wait for
+// the rest but closes the connection.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -299,7 +298,7 @@ func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
 		rc := http.NewResponseController(w.ResponseWriter)
-		rc.SetWriteDeadline(time.Now().Add(w.stall)) // not every writer can: then there is no bound
+		rc.SetWriteDeadline(time.Now().Add(w.stall)) // best effort: not every writer has deadlines
 		if w.body != nil && !w.body.reached {
 			// Without it net/http reads on before it sends the response.
 			w.Header().Set("Connection", "close")

@@ -10,8 +10,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// backendOperations offer the store to the Stores of other programs, as their
-// backend: see package wire.
+// backendOperations returns the operations that serve the store to the Stores of
+// other programs, as their backend: see package wire.
 func backendOperations() []operation {
 	var all []operation
 	for _, op := range wire.Operations() {
@@ -28,7 +28,7 @@ func backendOperations() []operation {
 	return all
 }
 
-// backendIn is a message of package remote, which reads it itself.
+// backendIn is a message of package remote. Package wire reads it.
 type backendIn struct{ Body io.Reader }
 
 func backendFailures() []failure {
@@ -39,7 +39,7 @@ func backendFailures() []failure {
 	}
 }
 
-// backend answers an operation of package wire, which admin grants allow.
+// backend answers an operation of package wire. It needs admin grants.
 func (c *call) backend(op wire.Operation) error {
 	w := &wire.Call{W: c.w, R: c.r}
 	if c.token != nil {

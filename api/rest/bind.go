@@ -12,12 +12,11 @@ import (
 	"github.com/thole-dev/thole/internal/shape"
 )
 
-// What a request means is done or refused. Before a handler runs, everything that
-// the request gives is either bound to what the handler takes or refused by its
-// name.
+// Nothing in a request is ignored. Before a handler runs, everything that the request
+// gives is either bound to a field of the handler's input or refused by name.
 
-// checkQuery refuses parameters that the operation does not have, or that are given
-// twice or empty: a slip in one must not silently read something else.
+// checkQuery refuses query parameters that the operation does not have, or that are
+// given twice or empty: a typing error must not silently read something else.
 func (c *call) checkQuery() error {
 	if c.r.URL.RawQuery == "" {
 		return nil
@@ -44,8 +43,8 @@ func (c *call) checkQuery() error {
 	return nil
 }
 
-// checkHeaders refuses preconditions and cursors that the operation does not honour,
-// or that are given twice or empty.
+// checkHeaders refuses headers with preconditions and cursors that the operation does
+// not honour, or that are given twice or empty.
 func (c *call) checkHeaders() error {
 	for _, name := range []string{"If-Match", "If-None-Match", "Last-Event-ID", "Idempotency-Key"} {
 		values := c.r.Header[http.CanonicalHeaderKey(name)]
@@ -68,7 +67,7 @@ func (c *call) checkHeaders() error {
 	return nil
 }
 
-// bind sets v, what the handler takes, to what the request gives.
+// bind sets v, the handler's input, from the request.
 func (c *call) bind(v reflect.Value) error {
 	for _, p := range c.takes.params {
 		if err := c.bindParam(p, v.FieldByIndex(p.Index)); err != nil {
@@ -108,7 +107,7 @@ func (c *call) bindParam(p *param, v reflect.Value) error {
 		return invalid(p.Name, "is missing")
 	case len(values) == 0 && p.Default == "":
 		return nil
-	case text == "": // which it may be: see checkQuery
+	case text == "": // allowed: see checkQuery
 		if v.Kind() == reflect.Pointer {
 			v.Set(reflect.New(v.Type().Elem()))
 		}
@@ -120,7 +119,7 @@ func (c *call) bindParam(p *param, v reflect.Value) error {
 	return nil
 }
 
-// noBody refuses a body where none is taken.
+// noBody refuses a request that has a body.
 func (c *call) noBody() error {
 	if c.r.ContentLength == 0 || c.r.Body == nil || c.r.Body == http.NoBody {
 		return nil
@@ -151,13 +150,13 @@ func (c *call) bindBody(b *body, v reflect.Value) error {
 	return decodeShape(raw, v.Addr().Interface(), b.shape)
 }
 
-// ownBody is a body that is more than JSON of one shape.
+// ownBody is a body that is not just JSON of one shape, and decodes itself.
 type ownBody interface {
 	decodeBody(*call) error
-	content(*generator) object // by media type, for the document
+	content(*generator) object // the body's schemas by media type, for the OpenAPI document
 }
 
-// isJSON refuses a body that says it is something else.
+// isJSON refuses a body whose Content-Type is not JSON.
 func (c *call) isJSON() error {
 	if mediaType, err := c.mediaType(); err != nil || mediaType == "application/json" {
 		return err
@@ -165,8 +164,8 @@ func (c *call) isJSON() error {
 	return &statusError{http.StatusUnsupportedMediaType, invalid("Content-Type", "%.80q is not application/json", c.r.Header.Get("Content-Type"))}
 }
 
-// mediaType is that of the body: application/json if there is none said, or what
-// curl -d says of whatever it sends.
+// mediaType returns the media type of the body. It is application/json if the request
+// names none, or the type of forms, which curl -d names by default.
 func (c *call) mediaType() (string, error) {
 	values := c.r.Header["Content-Type"]
 	if len(values) == 0 {

@@ -29,10 +29,10 @@ type ofBlob struct {
 	Hash string `path:"sha256" doc:"the SHA-256 of the content, in hex" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
 }
 
-// bytesType is the media type of content that only its owner understands.
+// bytesType is the media type of opaque bytes.
 const bytesType = "application/octet-stream"
 
-// sent is the result of a handler that wrote its answer itself.
+// sent is the result of a handler that has written its answer itself.
 type sent struct{}
 
 type putBlobIn struct {
@@ -42,15 +42,15 @@ type putBlobIn struct {
 
 func putBlob(c *call, in putBlobIn) (thole.Blob, error) {
 	if _, _, err := c.space.HasBlob(c.ctx, in.Hash); errors.Is(err, thole.ErrInvalid) {
-		return thole.Blob{}, err // not a hash
+		return thole.Blob{}, err // a malformed hash
 	}
 	body := &blobBody{r: in.Body, rc: http.NewResponseController(c.w), sum: sha256.New(), want: in.Hash}
 	defer body.rc.SetReadDeadline(time.Time{})
 	return c.space.PutBlob(c.ctx, body, nil)
 }
 
-// blobBody is the body of a blob. It ends in an error if it is not what its
-// name says, so that nothing else is stored.
+// blobBody reads the content of a blob. At the end it returns an error if the content
+// does not have the hash that the request names, so that nothing is stored.
 type blobBody struct {
 	r    io.Reader
 	rc   *http.ResponseController
@@ -59,7 +59,7 @@ type blobBody struct {
 }
 
 func (b *blobBody) Read(p []byte) (int, error) {
-	b.rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // for each part: the whole may take long
+	b.rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // for each part, since the whole may take long
 	n, err := b.r.Read(p)
 	b.sum.Write(p[:n])
 	switch {
@@ -86,7 +86,7 @@ func getBlob(c *call, in getBlobIn) (sent, error) {
 	defer r.Close()
 	h := c.w.Header()
 	h.Set("Content-Type", bytesType)
-	h.Set("Content-Disposition", "attachment") // no browser takes it for a page of ours
+	h.Set("Content-Disposition", "attachment") // no browser shows it as a page of this origin
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
 	h.Set("ETag", etag(r.Blob().Hash))
@@ -99,8 +99,8 @@ func getBlob(c *call, in getBlobIn) (sent, error) {
 	return sent{}, nil
 }
 
-// patient gives the client a time to read each part, not the whole. It holds back
-// what [http.ServeContent] says of a range that it cannot serve.
+// patient sets the client a deadline to read each part, not the whole. It suppresses
+// the error that [http.ServeContent] writes for a range that it cannot serve.
 type patient struct {
 	http.ResponseWriter
 	stall   time.Duration

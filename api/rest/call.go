@@ -21,23 +21,24 @@ import (
 type call struct {
 	api    *API
 	op     *operation
-	takes  *input // what the handler takes
+	takes  *input // the handler's input
 	w      http.ResponseWriter
 	r      *http.Request
 	ctx    context.Context // the request's, with its idempotency key
 	id     string          // sess_…
 	actor  string
 	token  *auth.Token   // nil: everything is allowed
-	space  *thole.Space  // of {space}: acts as the caller, because of this request, under the fences
-	scope  auth.Scope    // what the caller may see of it
-	fences []thole.Fence // of the request
-	proven []thole.Fence // those whose leases the caller holds, or may have held: see [call.prove]
+	space  *thole.Space  // of {space}, with the caller as actor, this request as cause, and the fences
+	scope  auth.Scope    // the part of space that the caller may see
+	fences []thole.Fence // from Thole-Fence
+	proven []thole.Fence // the fences whose leases the caller holds, or may have held: see [call.prove]
 	hidden *privacy      // see [call.private]
 	query  url.Values    // see [call.checkQuery]
 	raw    []byte        // the body
 }
 
-// admit checks who calls and whether they may, and prepares the call.
+// admit authenticates the caller, checks that the request is allowed, and prepares
+// the call.
 func (c *call) admit() error {
 	if err := c.identify(); err != nil {
 		return err
@@ -77,8 +78,8 @@ func (c *call) readsBody() bool {
 	return c.takes.body != nil && c.takes.body.shape != nil
 }
 
-// underKey makes the request the operation of its idempotency key, with what stands
-// for the request: a key is for one request.
+// underKey makes the request the operation of its idempotency key, with a fingerprint
+// of the request: a key is for one request.
 func (c *call) underKey() error {
 	if key := c.r.Header.Get("Idempotency-Key"); c.keyed() {
 		if len(key) > 256 {
@@ -86,10 +87,10 @@ func (c *call) underKey() error {
 		}
 		sum := sha256.New()
 		fmt.Fprintf(sum, "%s %s\n", c.r.Method, c.r.URL.RequestURI())
-		for _, f := range c.fences { // with its secret: a repeat knows what the first knew
+		for _, f := range c.fences { // with their secrets: a repeat must prove the same
 			fmt.Fprintf(sum, "fence %s %s\n", f, f.Proof())
 		}
-		for _, name := range []string{"Content-Type", "If-Match", "If-None-Match"} { // what else changes the meaning
+		for _, name := range []string{"Content-Type", "If-Match", "If-None-Match"} { // headers that change the meaning
 			if v := c.r.Header.Get(name); v != "" && v != "application/json" {
 				fmt.Fprintf(sum, "%s: %s\n", name, v)
 			}
@@ -102,25 +103,26 @@ func (c *call) underKey() error {
 	return nil
 }
 
-// keyed reports whether the request has an idempotency key that counts.
+// keyed reports whether the request has an idempotency key and its operation honours
+// it.
 func (c *call) keyed() bool {
 	return c.r.Header.Get("Idempotency-Key") != "" && c.op.mutates() && !c.takes.isReader()
 }
 
-// keyOf returns the idempotency key that the caller's key stands for. What a run
-// took under a key and did not act on goes over to the run that resumes it, whose
-// worker may use the same key for the same step: there the key is another one.
+// keyOf returns the idempotency key that the caller's key stands for. A signal that a
+// run took under a key and did not act on goes to the run that resumes it. That run's
+// worker may use the same key for the same step, so there it stands for another key.
 func (c *call) keyOf(key string) string {
 	if c.op.waits {
 		r, err := run.In(c.space, nil).Peek(c.ctx, c.r.PathValue("run"))
 		if err == nil && r.ResumedFrom != "" {
-			return key + "\x00" + r.ID // no header holds that
+			return key + "\x00" + r.ID // no header can hold a zero byte
 		}
 	}
 	return key
 }
 
-// identify finds out who calls.
+// identify sets the call's token and actor.
 func (c *call) identify() error {
 	if c.api.opts.Auth == nil {
 		c.actor = "user:local"
@@ -146,8 +148,8 @@ func (c *call) identify() error {
 	return nil
 }
 
-// bearer is what only the caller knows. Without authentication a fence's secret keeps
-// nobody out: everyone may do everything.
+// bearer returns the caller's secret. Without authentication it is the same for all:
+// everyone may do everything, so a fence's secret protects nothing.
 func (c *call) bearer() string {
 	if c.token == nil {
 		return "none"
@@ -156,7 +158,7 @@ func (c *call) bearer() string {
 	return strings.TrimSpace(secret)
 }
 
-// authenticate returns the token that the request came with, as it is now.
+// authenticate returns the current state of the request's token.
 func (c *call) authenticate(ctx context.Context) (auth.Token, error) {
 	scheme, secret, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -165,7 +167,7 @@ func (c *call) authenticate(ctx context.Context) (auth.Token, error) {
 	return c.api.opts.Auth.Authenticate(ctx, strings.TrimSpace(secret))
 }
 
-// enter checks the grant on a space and makes c.space the handle on it.
+// enter checks the caller's grants on a space and sets c.space to a handle on it.
 func (c *call) enter(name string) error {
 	scope, err := c.allowed(name, auth.Access(c.op.access))
 	if err != nil {
@@ -189,7 +191,8 @@ func (c *call) handle(name string) *thole.Space {
 	return c.api.store.Space(name).As(c.actor).Because(cause(c.id, c.r.Header))
 }
 
-// allowed returns what the caller may see of a space, or problem.ErrForbidden.
+// allowed returns the part of a space that the caller may see, or
+// problem.ErrForbidden.
 func (c *call) allowed(space string, need auth.Access) (auth.Scope, error) {
 	if c.token == nil {
 		return auth.Scope{}, nil
@@ -201,8 +204,8 @@ func (c *call) allowed(space string, need auth.Access) (auth.Scope, error) {
 	return scope, nil
 }
 
-// isAdmin reports whether the caller has an admin grant on the space, and so sees
-// also what is private there.
+// isAdmin reports whether the caller has an admin grant on the space, and so also
+// sees private threads there.
 func (c *call) isAdmin(space string) bool {
 	_, err := c.allowed(space, auth.Admin)
 	return err == nil
@@ -219,7 +222,7 @@ func (c *call) callerKey() string {
 	return host
 }
 
-// answer writes what a handler returned.
+// answer writes the result of a handler.
 func (c *call) answer(v any) error {
 	if _, done := v.(sent); done {
 		return nil
@@ -248,7 +251,7 @@ func (c *call) answer(v any) error {
 	return nil
 }
 
-// marshal is JSON as we send it: without HTML escapes, with a final newline.
+// marshal returns JSON as the API sends it: without HTML escapes, with a final newline.
 func marshal(v any) ([]byte, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

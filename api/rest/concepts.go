@@ -6,6 +6,6 @@ import (
 	"github.com/thole-dev/thole/state/all"
 )
 
-// Concepts returns what the store of an [API] is given: those of package state/all,
-// and tokens.
+// Concepts returns the concepts that the store of an [API] must be opened with: those
+// of package state/all, and tokens.
 func Concepts() []*thole.Concept { return append(all.Concepts(), auth.Concept) }

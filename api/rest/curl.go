@@ -8,8 +8,8 @@ import (
 	"github.com/thole-dev/thole/internal/shape"
 )
 
-// curl is an example of the operation for the command line, made from the examples of
-// what it takes.
+// curl returns a curl command that calls the operation, made from the examples of its
+// input.
 func (op *operation) curl() string {
 	path := strings.ReplaceAll(strings.ReplaceAll(op.path, "...}", "}"), "{space}", "project:shop")
 	handler := &op.does
@@ -22,7 +22,7 @@ func (op *operation) curl() string {
 		example := p.Example
 		switch {
 		case p.in == "path":
-			if p.Name != "name" && p.Name != "path" && p.Name != "key" { // which may hold slashes
+			if p.Name != "name" && p.Name != "path" && p.Name != "key" { // those may hold slashes
 				example = url.PathEscape(example)
 			}
 			path = strings.ReplaceAll(path, "{"+p.Name+"}", example)
@@ -45,7 +45,7 @@ func (op *operation) curl() string {
 		flags += " --data-binary @FILE"
 	default:
 		body := sampleOf(b.shape, nil)
-		if b.shape.Lookup("") == nil && len(b.shape.Fields) == 0 { // one of several kinds of patches
+		if b.shape.Lookup("") == nil && len(b.shape.Fields) == 0 { // a patch of any kind
 			body = sampleOf(opsShape, nil)
 		}
 		if text, err := marshal(body); err == nil && !(b.optional && len(body.(*ordered).names) == 0) {
@@ -58,10 +58,11 @@ func (op *operation) curl() string {
 	return "curl" + flags + " \"http://127.0.0.1:7070" + path + "\""
 }
 
-// failsWithout reports whether the operation answers with event streams alone.
+// failsWithout reports whether the operation fails without Accept: text/event-stream.
 func (op *operation) failsWithout() bool { return op.answers() == nil }
 
-// sampleOf is JSON of a shape: what must be there, and what has an example.
+// sampleOf returns an example value of a shape, with its required members and those
+// that have an example.
 func sampleOf(s *shape.Shape, f *shape.Field) any {
 	switch {
 	case f != nil && f.Example != "" && s.Kind == shape.String:

@@ -28,7 +28,7 @@ func decisionOperations() []operation {
 	}
 }
 
-// NewDecision is what is about to be done, and why.
+// NewDecision says what is about to be done, and why.
 type NewDecision struct {
 	decision.Plan
 	Standing bool `json:"standing,omitempty" doc:"a rule that holds until it is retired with the outcome done"`
@@ -50,7 +50,7 @@ func planDecision(c *call, in planDecisionIn) (decision.Decision, error) {
 			return decision.Decision{}, err
 		}
 		if r, err := c.runs().Peek(c.ctx, plan.Run); err == nil && plan.Thread == "" {
-			plan.Thread = r.Thread // so that it is listed with the thread's
+			plan.Thread = r.Thread // so that it is listed with the thread's decisions
 		}
 	}
 	if in.Body.Standing {
@@ -83,15 +83,15 @@ func indexDecisions(c *call, in indexDecisionsIn) (decision.Index, error) {
 	return decision.Index{Standing: append([]decision.Decision{}, index.Standing...), Recent: append([]decision.Decision{}, index.Recent...)}, err
 }
 
-// mayReadDecision reports whether a decision is of no thread that is not for the
-// caller.
+// mayReadDecision reports whether the caller may read a decision: it does not belong
+// to a thread that is hidden from the caller.
 func (c *call) mayReadDecision(d decision.Decision) bool { return !c.private().hidesDecision(d.Plan) }
 
 type ofDecision struct {
 	Decision string `path:"decision" doc:"the id of the decision" example:"dec_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
 }
 
-// find returns the decision, if it is for the caller.
+// find returns the decision, or ErrNotFound if the caller may not read it.
 func (in ofDecision) find(c *call) (decision.Decision, error) {
 	d, err := decision.In(c.space).Get(c.ctx, in.Decision)
 	if errors.Is(err, thole.ErrNotFound) || err == nil && c.private().hidesDecision(d.Plan) {
@@ -102,7 +102,7 @@ func (in ofDecision) find(c *call) (decision.Decision, error) {
 
 func getDecision(c *call, in ofDecision) (decision.Decision, error) { return in.find(c) }
 
-// NewOutcome is what came of a decision.
+// NewOutcome is the outcome of a decision.
 type NewOutcome struct {
 	Outcome decision.Status `json:"outcome" enum:"done|failed|unknown"`
 	Result  json.RawMessage `json:"result,omitempty"`

@@ -16,23 +16,23 @@ import (
 // bodyTimeout bounds how long a client may take to send a body.
 const bodyTimeout = 30 * time.Second
 
-// boundBody begins that time and returns r's body, for which a response does not
-// wait; nil if r has none.
+// boundBody sets that deadline and wraps r's body, so that a response need not wait
+// for the rest of it. It returns nil if r has no body.
 func boundBody(w http.ResponseWriter, r *http.Request) *bodyEnd {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer can: then there is no bound
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // best effort: not every writer has deadlines
 	b := &bodyEnd{ReadCloser: r.Body}
 	r.Body = b
 	return b
 }
 
-// drainTimeout bounds how long the rest of a body may take to come, after a
-// response that did not wait for it.
+// drainTimeout bounds how long the server reads the rest of a body after a response
+// that did not wait for it.
 const drainTimeout = 2 * time.Second
 
-// bodyEnd is a request's body; it knows whether it was read to its end.
+// bodyEnd is a request's body that records whether it was read to its end.
 type bodyEnd struct {
 	io.ReadCloser
 	reached bool
@@ -62,12 +62,13 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	case err != nil:
 		return nil, fmt.Errorf("%w: the body could not be read: %v", thole.ErrInvalid, err)
 	}
-	http.NewResponseController(w).SetReadDeadline(time.Time{}) // the handler may take its time
+	http.NewResponseController(w).SetReadDeadline(time.Time{}) // the handler may take longer
 	return data, nil
 }
 
-// decodeShape reads a JSON body strictly into v, which is of the shape's type. What
-// is not as the shape has it is ErrInvalid and named by its JSON pointer.
+// decodeShape decodes a JSON body strictly into v, which points to the shape's type.
+// A part that does not match the shape is ErrInvalid; the error names it by its JSON
+// pointer.
 func decodeShape(data []byte, v any, s *shape.Shape) error {
 	if err := sane(data); err != nil {
 		return err
@@ -75,7 +76,7 @@ func decodeShape(data []byte, v any, s *shape.Shape) error {
 	return badPart(s.Decode(data, v))
 }
 
-// sane is what must hold before a parser sees data.
+// sane makes the checks that come before data is parsed.
 func sane(data []byte) error {
 	switch {
 	case len(data) == 0:
@@ -86,7 +87,7 @@ func sane(data []byte) error {
 	return nil
 }
 
-// badPart names the part of the body that err is about.
+// badPart returns err as an error that names the part of the body it is about.
 func badPart(err error) error {
 	var wrong *shape.Error
 	switch {

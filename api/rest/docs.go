@@ -9,9 +9,9 @@ import (
 )
 
 //go:embed docs.html docs.js docs.css
-var docsFiles embed.FS // read only
+var docsFiles embed.FS // read-only
 
-// docsPolicy lets the page load its own files and the document, nothing else.
+// docsPolicy lets the page load its own files and the OpenAPI document, nothing else.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // serveDocs serves the page that shows the OpenAPI document, and its two files.

@@ -44,7 +44,7 @@ type atPosition struct {
 	At journal.Position `query:"at" doc:"as of this position"`
 }
 
-// named is a document under its name, in its place.
+// named is a document of a space or a thread, with its name.
 type named struct {
 	in   *document.Documents
 	name string
@@ -52,7 +52,7 @@ type named struct {
 
 func (in ofDocument) document(c *call) named { return named{document.In(c.space), in.Name} }
 
-// state is the document state of the thread.
+// state returns the thread's document "state".
 func (in ofThread) state(c *call) named {
 	key := threadStream(in.Thread)
 	return named{document.Under(c.space, key, key), "state"}
@@ -85,7 +85,7 @@ func getState(c *call, in getStateIn) (document.Document, error) {
 	return in.state(c).get(c, in.atPosition)
 }
 
-// NewDocument is what a PUT of a document takes.
+// NewDocument is the body of a PUT of a document.
 type NewDocument struct {
 	Value json.RawMessage `json:"value" doc:"any JSON" example:"{\"theme\":\"dark\"}"`
 }
@@ -130,14 +130,14 @@ func deleteDocument(c *call, in deleteDocumentIn) (none, error) {
 	return none{}, err
 }
 
-// Ops is a change that is computed in the store.
+// Ops is a list of changes that the store computes.
 type Ops struct {
 	Ops []document.Op `json:"ops" min:"1"`
 }
 
-// change is a body of one of several media types that changes a document.
+// change is a body that changes a document, in one of several media types.
 type change struct {
-	mediaType string // of the two kinds of patches; else it is ops
+	mediaType string // of a JSON Patch or a merge patch; "": the body is ops
 	patch     []byte
 	ops       []document.Op
 }

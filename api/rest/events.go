@@ -37,7 +37,7 @@ func eventOperations() []operation {
 	}
 }
 
-// eventQuery says which events of a journal are wanted.
+// eventQuery selects events of a journal.
 type eventQuery struct {
 	Limit  int               `query:"limit" default:"100" min:"1" max:"1000" doc:"at most this many items"`
 	Cursor journal.Position  `query:"cursor" doc:"next_cursor of the page before"`
@@ -85,8 +85,8 @@ func listThreadEvents(c *call, in listThreadEventsIn) (page[event], error) {
 	return c.readEvents(in.query(), threadStream(in.Thread))
 }
 
-// readEvents answers with a page of the call's space: of one stream, or of all
-// that the caller may see.
+// readEvents returns a page of events of the call's space: of the given streams, or
+// of all that the caller may see.
 func (c *call) readEvents(q thole.ReadQuery, streams ...string) (page[event], error) {
 	privacy := c.private()
 	streams, err := visible(c.scope, streams)
@@ -95,7 +95,7 @@ func (c *call) readEvents(q thole.ReadQuery, streams ...string) (page[event], er
 	}
 	if len(streams) == 1 && !strings.HasSuffix(streams[0], "*") {
 		q.Stream = streams[0]
-		if privacy.hidesStream(q.Stream) { // not even how far it goes
+		if privacy.hidesStream(q.Stream) { // does not disclose even its length
 			return pageOf[event](nil, ""), nil
 		}
 	}
@@ -108,9 +108,9 @@ func (c *call) readEvents(q thole.ReadQuery, streams ...string) (page[event], er
 		if err != nil {
 			return page[event]{}, err
 		}
-		privacy.forget() // what was just read may have happened after a thread became private
+		privacy.forget() // an event just read may have come after its thread became private
 		if len(p.Events) < q.Limit {
-			// The store has looked at many that the query does not select.
+			// The store has read many events that the query does not select.
 			budget.Took(look.MaxItems/8, 0)
 		}
 		for i, e := range p.Events {
@@ -148,7 +148,7 @@ type NewEvent struct {
 	Schema  int             `json:"schema,omitempty" doc:"version of the shape of data"`
 }
 
-// Committed says where a commit is in the journal.
+// Committed holds the positions of a commit.
 type Committed struct {
 	First    thole.Position `json:"first,omitzero" doc:"position of the first event"`
 	Position thole.Position `json:"position" header:"ETag" doc:"of the last event; the version of what was written"`
@@ -196,7 +196,7 @@ func commit(c *call, body commitIn) (Committed, error) {
 		if err := c.ownGround(fmt.Sprintf("/writes/%d/key", i), w.Key); err != nil {
 			return Committed{}, err
 		}
-		// Only its concept knows how a record below another key ends.
+		// Only its concept knows what the expiry of a record outside app/ entails.
 		if !w.Expires.IsZero() && !strings.HasPrefix(w.Key, "app/") {
 			return Committed{}, invalid(fmt.Sprintf("/writes/%d/expires", i), "is for records below app/")
 		}
@@ -215,8 +215,8 @@ func (c *call) commit(commit thole.Commit) (Committed, error) {
 	return Committed{First: res.First, Position: res.Last}, nil
 }
 
-// applicationEvent checks that an event from outside can be mistaken for none
-// of Thole's own.
+// applicationEvent makes the event of an application. It refuses a type that could be
+// mistaken for one of Thole's own.
 func (c *call) applicationEvent(path string, in NewEvent) (thole.Event, error) {
 	noun, verb, dot := strings.Cut(in.Type, ".")
 	if !dot || noun == "" || verb == "" {
@@ -234,8 +234,8 @@ func (c *call) applicationEvent(path string, in NewEvent) (thole.Event, error) {
 	return thole.Event{Type: in.Type, Stream: in.Stream, Data: in.Data, Subject: in.Subject, Refs: in.Refs, Schema: in.Schema}, nil
 }
 
-// isOwn reports whether people may take an event of that type for one of Thole's
-// own: case and white space make no difference to them.
+// isOwn reports whether people could take an event of that type for one of Thole's
+// own. It ignores case and white space, as people do.
 func isOwn(typ string) bool {
 	noun, verb, _ := strings.Cut(typ, ".")
 	noun, verb = strings.TrimSpace(noun), strings.TrimSpace(verb)
@@ -243,15 +243,16 @@ func isOwn(typ string) bool {
 		strings.EqualFold(noun, "app") && strings.EqualFold(verb, "expired")
 }
 
-// ownNouns are what Thole's own event types begin with. The frames "error" and
-// "complete" have no dot, as no event from outside can.
+// ownNouns returns the nouns with which Thole's own event types begin. The frames
+// "error" and "complete" need no entry: they have no dot, and the type of an event
+// from outside must have one.
 func ownNouns() []string {
 	return []string{"thread", "message", "run", "tool", "file", "todo", "lock", "document", "kv",
 		"decision", "task", "memory", "credits", "agent", "space", "token", "outbox"}
 }
 
-// ownGround keeps commits from outside below app/, unless the caller is admin;
-// what the kernel acts on is for admins of everything.
+// ownGround refuses a name outside app/ in a raw commit, unless the caller is an
+// admin of the space. The kernel's own names need an admin of all spaces.
 func (c *call) ownGround(field, name string) error {
 	if thole.Reserved(name) {
 		if _, err := c.allowed("*", auth.Admin); err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// eventStream describes what comes with Accept: text/event-stream.
+// eventStream describes the answer to Accept: text/event-stream.
 const eventStream = "As text/event-stream (Server-Sent Events): each frame has `id`, the position to resume after " +
 	"(a broadcast has none), `event`, the type, and `data`, an event as JSON. A frame `error` holds a problem and is the last; " +
 	"so is the frame `complete`, with the end of a run, on a stream that started it."
 
-// events makes the schema of events: one alternative for each declared type, which a
-// client narrows by source and type to its data, and one for those of applications.
+// events makes the schema of events: one alternative for each declared type, and one
+// for the events of applications. A client finds the type of data by source and type.
 func (g *generator) events(types []thole.EventType) {
 	named := g.schemas.Named
 	g.given(reflect.TypeFor[event]())
@@ -44,7 +44,7 @@ func (g *generator) events(types []thole.EventType) {
 	named["Event"] = object{"oneOf": all, "description": "Narrow it by source, then by type"}
 }
 
-// eventName names the schema of a type of events: RunFinishedEvent.
+// eventName returns the name of the schema of a type of events: RunFinishedEvent.
 func eventName(typ string) string {
 	var b strings.Builder
 	for part := range strings.FieldsFuncSeq(typ, func(r rune) bool { return r == '.' || r == '_' }) {

@@ -16,7 +16,7 @@ type failure struct {
 	when string
 }
 
-// status is that of the table of errors, unless the failure has its own.
+// status returns the failure's own status, or that of the table of errors.
 func (f failure) status() int {
 	var own *statusError
 	if errors.As(f.err, &own) {
@@ -25,8 +25,8 @@ func (f failure) status() int {
 	return problem.KindOf(f.err).Status
 }
 
-// allFailures returns what may go wrong with an operation: what it lists, and what
-// follows from what it is. What may go wrong with every server is not said.
+// allFailures returns the failures of an operation: those it lists, and those that
+// follow from its access, path and input. It leaves out failures that any server has.
 func (op *operation) allFailures() []failure {
 	all := slices.Clone(op.failures)
 	add := func(holds bool, err error, when string) {

@@ -8,13 +8,12 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// feed is where a stream's deliveries come from: the watch of one space, or of
-// several.
+// feed is the source of a stream's deliveries: the watch of one space or of several.
 type feed interface {
-	// next waits for deliveries of one source; the slice is valid until the
-	// next call.
+	// next waits for deliveries and returns some of one source. The slice is valid
+	// until the next call.
 	next(ctx context.Context) (batch []*thole.Delivery, source int, err error)
-	cursor() string // where the feed stands
+	cursor() string // the position after the last delivery
 	close()
 }
 
@@ -35,7 +34,7 @@ type merged struct {
 	watches []*thole.Watch
 	start   []thole.Position
 	in      chan handover
-	taken   chan struct{} // what the last next returned; closed when it is used up
+	taken   chan struct{} // of the last batch; closed once its slice is no longer used
 	stop    context.CancelFunc
 	pumps   sync.WaitGroup
 }
@@ -66,7 +65,7 @@ func (m *merged) pump(ctx context.Context, i int, w *thole.Watch) {
 		case <-ctx.Done():
 			return
 		}
-		if err != nil && !errors.Is(err, thole.ErrTrimmed) { // behind which it goes on
+		if err != nil && !errors.Is(err, thole.ErrTrimmed) { // a trimmed watch goes on
 			return
 		}
 		select {

@@ -11,17 +11,17 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// A request proves by the tokens in Thole-Fence that its caller holds leases. A
-// token says nothing of what else the caller may do: grants and the privacy of
-// threads do. See docs/decisions/0018.
+// The tokens in Thole-Fence prove that the caller holds leases. They give no other
+// right: grants and the privacy of threads decide about those. See
+// docs/decisions/0018.
 
-// errLost is said of every fence that does not hold: a lease that has ended, a
-// wrong secret, no such lease at all.
+// errLost is the error of every fence that does not hold: the lease has ended or
+// never was, or the secret is wrong.
 var errLost = fmt.Errorf("%w: a lease of Thole-Fence has ended or has another holder", thole.ErrFenced)
 
-// enterWithFences checks the request's fences and the thread in its path. For a
-// caller that may not know of the thread the answer is the same whether or not
-// the fences hold, and whether or not there is such a thread.
+// enterWithFences checks the request's fences and the thread in its path. A caller
+// from whom the thread is hidden gets the same answer whether or not the fences hold
+// and whether or not there is such a thread.
 func (c *call) enterWithFences() error {
 	lost, ended := c.prove()
 	err := c.enterThread()
@@ -29,7 +29,7 @@ func (c *call) enterWithFences() error {
 		lost = errLost
 	}
 	if errors.Is(err, thole.ErrNotFound) && lost != nil && c.mayWork(c.space.Name(), c.r.PathValue("thread")) {
-		return lost // a worker is told to stop, in whatever thread
+		return lost // it tells a worker to stop, in any thread
 	}
 	if err != nil {
 		return err
@@ -37,9 +37,9 @@ func (c *call) enterWithFences() error {
 	return lost
 }
 
-// prove checks that the caller holds the leases of the request's fences. One that has
-// ended may only get a first answer: under an idempotency key the request goes on, and
-// unless it is a repeat the fence keeps it from committing anything.
+// prove checks that the caller holds the leases of the request's fences. With a lease
+// that has ended, a request under an idempotency key goes on, so that a repeat gets
+// its first answer; if it is not a repeat, the fence stops its commits.
 func (c *call) prove() (lost error, ended bool) {
 	for _, f := range c.fences {
 		err := c.space.Prove(c.ctx, f)
@@ -62,17 +62,17 @@ func (c *call) prove() (lost error, ended bool) {
 	return lost, ended
 }
 
-// mayWork reports whether a grant lets the caller do what the workers of runs in
-// the thread do, although the thread is private and not its own. A grant for a
-// thread is one for its sub-agents' threads.
+// mayWork reports whether a grant lets the caller act as a worker of runs in a
+// private thread of somebody else. A grant on a thread covers the threads of its
+// sub-agents.
 func (c *call) mayWork(space, thread string) bool {
 	scope, err := c.allowed(space, auth.Work)
 	return err == nil && c.within(space, thread, scope.Thread)
 }
 
 // worksIn reports whether the caller is the worker of a run in the thread or in one
-// above it: it may work there, and holds the run's lease. A call over several spaces
-// has no fences.
+// above it: it may work there and holds the run's lease. It is false for a call over
+// several spaces, which has no fences.
 func (c *call) worksIn(id string) bool {
 	return slices.ContainsFunc(c.proven, func(f thole.Fence) bool {
 		of, err := runOf(f)
@@ -85,7 +85,7 @@ func (c *call) worksIn(id string) bool {
 	})
 }
 
-// within reports whether is holds of the thread or of one above it.
+// within reports whether is returns true for the thread or one above it.
 func (c *call) within(space, id string, is func(id string) bool) bool {
 	for range thread.MaxDepth + 1 {
 		if is(id) {

@@ -7,8 +7,8 @@ import (
 	"github.com/thole-dev/thole/state/file"
 )
 
-// fileRoutes are what an editor outside needs so that nobody's edit is lost. A
-// path takes all the rest of a URL, so what is asked of it stands before it.
+// fileOperations returns the operations that an external editor needs so that no
+// edit is lost. A file's path takes the rest of the URL, so the verb stands before it.
 func fileOperations() []operation {
 	const all, one = "/v1/spaces/{space}/files", "/v1/spaces/{space}/files/{path...}"
 	unknown := failure{journal.ErrNotFound, "nothing is known of the file"}
@@ -40,15 +40,15 @@ func listFiles(c *call, in paging) (page[file.File], error) {
 
 func getFile(c *call, in ofFile) (file.File, error) { return file.In(c.space).Get(c.ctx, in.Path) }
 
-// NewFileChange says what a file was and became; hashes are the SHA-256 of the
-// content in hex.
+// NewFileChange describes a change of a file. Hashes are the SHA-256 of the content in
+// hex.
 type NewFileChange struct {
 	Before   string        `json:"before_hash,omitempty" doc:"of what the change was made from; empty: there was no file"`
 	After    string        `json:"after_hash,omitempty" doc:"empty: the file is gone"`
 	Contents *FileContents `json:"contents,omitempty" doc:"kept as blobs, so that the change can be undone"`
 }
 
-// FileContents are the bytes before and after a change.
+// FileContents holds the bytes before and after a change.
 type FileContents struct {
 	Before []byte `json:"before,omitempty"`
 	After  []byte `json:"after,omitempty"`
@@ -67,7 +67,7 @@ func changeFile(c *call, in changeFileIn) (file.File, error) {
 	return file.In(c.space).Changed(c.ctx, in.Path, in.Body.Before, in.Body.After, contents)
 }
 
-// FoundFile says what a file is.
+// FoundFile holds the hash of a file as it was found.
 type FoundFile struct {
 	Hash string `json:"hash,omitempty" doc:"empty: there is no file"`
 }
@@ -92,7 +92,7 @@ func fileHistory(c *call, in fileHistoryIn) (page[file.Entry], error) {
 	return pageOf(h.Entries, h.Next.String()), err
 }
 
-// NewConflict is an edit that did not fit what the file had become.
+// NewConflict is an edit that could not be applied because the file had changed.
 type NewConflict struct {
 	Base     string          `json:"base_hash" doc:"of what the edit was made from"`
 	Ours     string          `json:"ours_hash" doc:"of what it would have made"`

@@ -11,17 +11,17 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// An event travels as a frame of Server-Sent Events (WHATWG HTML, section 9.2):
+// An event is sent as a frame of Server-Sent Events (WHATWG HTML, section 9.2):
 //
 //	id: 00019f3a…-0000000000000042      not for a broadcast
 //	event: message.added
 //	data: {"position":…,"source":…,"stream":…,"type":…,"time":…,"actor":…,"cause":…,"data":…}
 //
-// followed by an empty line. When several spaces share a connection, the id is
-// a compound of all their positions and data begins with "space".
+// followed by an empty line. When one connection watches several spaces, the id is
+// a compound of their positions and data begins with "space".
 
-// event is the shape of an event on the wire, in streams and in pages. Its schema is
-// made of the declared types of events: see [generator.events].
+// event is the wire form of an event, in streams and in pages. Its schema is made
+// from the declared types of events: see [generator.events].
 type event struct {
 	Position thole.Position  `json:"position,omitzero"` // a broadcast has none
 	Source   string          `json:"source"`
@@ -38,12 +38,12 @@ type event struct {
 
 // The sources of events.
 const (
-	ofThole = "thole" // a concept told it, with data of its declared type
-	ofApp   = "app"   // an application did
+	ofThole = "thole" // written by a concept, with data of its declared type
+	ofApp   = "app"   // written by an application
 )
 
-// source says whose an event is. What an admin wrote to a stream of the applications
-// is theirs, whatever its type.
+// source returns the source of an event. Every event in a stream below app/ is an
+// application's, whatever its type.
 func (a *API) source(e *thole.Event) string {
 	if a.declared[e.Type] && (e.Type == "app.expired" || !strings.HasPrefix(e.Stream, "app/")) {
 		return ofThole
@@ -61,7 +61,7 @@ func (a *API) event(e *thole.Event) event {
 
 var newline = []byte("\n") // never changed
 
-// frame encodes a delivery, once for all who watch its space.
+// frame encodes a delivery, once for all watchers of its space.
 func (a *API) frame(d *thole.Delivery) []byte { return a.frameEvent(&d.Event, d.IsBroadcast()) }
 
 func (a *API) frameEvent(e *thole.Event, isBroadcast bool) []byte {
@@ -75,17 +75,17 @@ func (a *API) frameEvent(e *thole.Event, isBroadcast bool) []byte {
 	b.WriteString("event: ")
 	b.WriteString(oneLine(e.Type))
 	b.WriteString("\ndata: ")
-	enc := json.NewEncoder(&b) // compacts raw JSON, so that data is one line, and ends it
+	enc := json.NewEncoder(&b) // compacts raw JSON into one line and ends the line
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(a.event(e)); err != nil {
-		return nil // not JSON: cannot be, it was checked when it was committed
+		return nil // cannot happen: data was checked to be JSON when it was committed
 	}
 	b.WriteByte('\n')
 	return b.Bytes()
 }
 
-// oneLine returns a name as a line of a frame can hold it. New names hold no control
-// characters, but an old store may have some.
+// oneLine returns a name without line breaks, for a line of a frame. New names hold no
+// control characters, but an old store may have some that do.
 func oneLine(name string) string {
 	return strings.Map(func(c rune) rune {
 		if c < 0x20 || c == 0x7f {
@@ -95,7 +95,8 @@ func oneLine(name string) string {
 	}, name)
 }
 
-// frameOf makes the frame of one space among several from the shared one.
+// frameOf makes the frame for a connection that watches several spaces from the
+// shared frame.
 func frameOf(space string, id string, shared []byte) []byte {
 	if bytes.HasPrefix(shared, []byte("id: ")) {
 		_, shared, _ = bytes.Cut(shared, newline)
@@ -118,7 +119,7 @@ func frameOf(space string, id string, shared []byte) []byte {
 	return b.Bytes()
 }
 
-// eventFrame is a frame that is no event of a journal.
+// eventFrame returns a frame that does not come from a journal.
 func eventFrame(typ string, data any) []byte {
 	body, err := marshal(data)
 	if err != nil {
@@ -127,7 +128,7 @@ func eventFrame(typ string, data any) []byte {
 	return slices.Concat([]byte("event: "+typ+"\ndata: "), body, newline)
 }
 
-// A compound cursor holds the position in each of several spaces. Version 1 is
+// A compound cursor holds a position in each of several spaces. In version 1 it is
 // "1", then base64url of "<space>=<position>" lines.
 
 func formatCompound(spaces []string, at []thole.Position) string {
@@ -138,8 +139,8 @@ func formatCompound(spaces []string, at []thole.Position) string {
 	return "1" + base64.RawURLEncoding.EncodeToString([]byte(b.String()))
 }
 
-// parseCompound returns the position of each space. One that the cursor does
-// not know was not watched then and starts now: its position is zero.
+// parseCompound returns the position in each space. A space that is not in the cursor
+// was not watched then: its position is zero, and its watch starts now.
 func parseCompound(cursor string) (map[string]thole.Position, error) {
 	bad := invalid("after", "%.40q… is not a cursor over several spaces", cursor)
 	encoded, ok := strings.CutPrefix(cursor, "1")

@@ -9,11 +9,11 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// etag is the ETag of a version in text form.
+// etag returns the ETag of a version in text form.
 func etag(version string) string { return `"` + version + `"` }
 
-// entityTag is what an If-Match header names: a version, or any by *. The zero
-// entityTag asks for nothing.
+// entityTag is the value of an If-Match header: a version, or * for any. The zero
+// entityTag sets no condition.
 type entityTag struct {
 	any bool
 	at  thole.Position
@@ -32,7 +32,7 @@ func (t *entityTag) UnmarshalText(text []byte) (err error) {
 }
 
 func parseEntityTag(s string) (thole.Position, error) {
-	s = strings.TrimPrefix(s, "W/") // added by proxies that compress
+	s = strings.TrimPrefix(s, "W/") // proxies that compress add it
 	inner, open := strings.CutPrefix(s, `"`)
 	inner, closed := strings.CutSuffix(inner, `"`)
 	if !open || !closed {
@@ -41,8 +41,8 @@ func parseEntityTag(s string) (thole.Position, error) {
 	return thole.ParsePosition(inner)
 }
 
-// checkTags reports an If-None-Match of a read that is neither * nor a list of tags
-// in quotes (RFC 9110, section 13.1.2).
+// checkTags returns an error if the If-None-Match of a read is neither * nor a list
+// of tags in quotes (RFC 9110, section 13.1.2).
 func checkTags(header string) error {
 	if header == "*" {
 		return nil
@@ -56,19 +56,19 @@ func checkTags(header string) error {
 	return nil
 }
 
-// ifMatch is embedded by operations on what is there already: If-Match: * asks for
-// nothing more.
+// ifMatch is embedded by operations on something that exists, for which If-Match: *
+// always holds.
 type ifMatch struct {
 	IfMatch entityTag `header:"If-Match" doc:"the ETag that must still hold, or *; else 412 with the current one"`
 }
 
-// condition is what a write asks that may find nothing there.
+// condition returns the condition for a write that may create what it writes.
 func (m ifMatch) condition() thole.Condition {
 	return thole.Condition{At: m.IfMatch.at, Exists: m.IfMatch.any}
 }
 
-// precondition is embedded by operations that may make what they write. It is handed
-// on to the commit, which decides it, behind the receipt of an idempotency key.
+// precondition is embedded by operations that may create what they write. The commit
+// decides it, after it has looked for the receipt of the idempotency key.
 type precondition struct {
 	ifMatch
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"it must not exist yet"`
@@ -80,7 +80,8 @@ func (p precondition) condition() thole.Condition {
 	return when
 }
 
-// matchesTag is If-None-Match on a read (RFC 9110, section 13.1.2).
+// matchesTag reports whether the If-None-Match of a read names the tag (RFC 9110,
+// section 13.1.2).
 func matchesTag(header, tag string) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		if part = strings.TrimPrefix(strings.TrimSpace(part), "W/"); part == "*" || part == tag {
@@ -90,8 +91,8 @@ func matchesTag(header, tag string) bool {
 	return false
 }
 
-// parseFence reads a lease's token, as [thole.Fence.Proof] writes it. The error
-// does not repeat it: it may hold a secret.
+// parseFence parses a lease's token as [thole.Fence.Proof] formats it. The error does
+// not quote the token, which may hold a secret.
 func parseFence(s string) (thole.Fence, error) {
 	f, err := thole.ParseFence(strings.TrimSpace(s))
 	if err != nil || !strings.HasSuffix(f.Key, "/owner") {
@@ -100,8 +101,8 @@ func parseFence(s string) (thole.Fence, error) {
 	return f, nil
 }
 
-// parseFences reads headers that may hold several tokens, separated by commas:
-// a run's and a lock's.
+// parseFences parses headers that may hold several tokens, separated by commas, such
+// as a run's and a lock's.
 func parseFences(headers []string) ([]thole.Fence, error) {
 	var fences []thole.Fence
 	for _, h := range headers {
@@ -116,8 +117,8 @@ func parseFences(headers []string) ([]thole.Fence, error) {
 	return fences, nil
 }
 
-// requestID is the id of a request: the client's X-Request-Id if that is one of
-// ours, else a new one.
+// requestID returns the id of a request: the client's X-Request-Id if it has the form
+// of Thole's own, else a new one.
 func requestID(h http.Header) string {
 	if id := h.Get("X-Request-Id"); thole.CheckID("sess", id) == nil {
 		return id
@@ -125,8 +126,8 @@ func requestID(h http.Header) string {
 	return thole.NewID("sess")
 }
 
-// cause is what a request's events name as theirs: its id, and what the client
-// gave to find it by: "sess_… request=<X-Request-Id> trace=<trace id>".
+// cause returns the cause of a request's events: the request's id and the ids that the
+// client gave it, "sess_… request=<X-Request-Id> trace=<trace id>".
 func cause(id string, h http.Header) string {
 	c := id
 	if given := h.Get("X-Request-Id"); given != id && isToken(given) {

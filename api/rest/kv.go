@@ -42,7 +42,7 @@ func getValue(c *call, in ofValue) (kv.Entry, error) {
 	return kv.In(c.space).Get(c.ctx, in.Namespace, in.Key)
 }
 
-// NewValue is what a PUT of a value takes.
+// NewValue is the body of a PUT of a value.
 type NewValue struct {
 	Data json.RawMessage `json:"data" doc:"any JSON" example:"\"dark\""`
 }

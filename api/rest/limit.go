@@ -9,10 +9,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxCallers bounds how many callers' rates are remembered.
+// maxCallers bounds how many callers a limiter remembers.
 const maxCallers = 10_000
 
-// limiter bounds how many requests a second each caller makes.
+// limiter bounds how many requests per second each caller makes.
 type limiter struct {
 	rate int
 
@@ -20,12 +20,13 @@ type limiter struct {
 	m  map[string]*rate.Limiter
 }
 
-// newLimiter returns a limiter; a rate of 0 has no bound.
+// newLimiter returns a limiter; 0 per second means no bound.
 func newLimiter(perSecond int) *limiter {
 	return &limiter{rate: perSecond, m: make(map[string]*rate.Limiter)}
 }
 
-// allow counts a request of caller, or is problem.ErrRateLimited.
+// allow counts a request of caller. It returns problem.ErrRateLimited if the caller
+// has used up its allowance.
 func (l *limiter) allow(caller string) error {
 	if l.rate <= 0 {
 		return nil
@@ -46,7 +47,7 @@ func (l *limiter) allow(caller string) error {
 	return nil
 }
 
-// forgetIdle drops callers with a full allowance: they start with one anyway.
+// forgetIdle drops callers with a full allowance, since a new caller starts with one.
 func (l *limiter) forgetIdle() {
 	now := time.Now()
 	for caller, lim := range l.m {

@@ -37,7 +37,7 @@ type NewLock struct {
 	Again bool      `json:"again,omitempty" doc:"take anew what owner itself holds, such as after a restart: as the same actor, or with the lock's token in Thole-Fence"`
 }
 
-// HeldLock is a lock that the caller has.
+// HeldLock is a lock that the caller holds.
 type HeldLock struct {
 	Name  string    `json:"name"`
 	Owner string    `json:"owner"`
@@ -66,8 +66,9 @@ func acquireLock(c *call, in acquireLockIn) (HeldLock, error) {
 	return HeldLock{Name: l.Name, Owner: l.Owner, Mode: l.Mode, TTL: l.TTL.Seconds(), Token: token}, nil
 }
 
-// tokenOf returns the token of a lease that the caller took, in this request or in one
-// that this one repeats with the same bearer token: no other opens what was kept of it.
+// tokenOf returns the token of a lease that the caller acquired, in this request or in
+// the first one that it repeats. A repeat with another bearer token is ErrFenced: the
+// receipt's secret is encrypted with the first one.
 func tokenOf(f thole.Fence) (token string, err error) {
 	if token = f.Proof(); token == "" {
 		err = fmt.Errorf("%w: the lease was taken with another bearer token, for which alone it is kept", thole.ErrFenced)
@@ -75,14 +76,14 @@ func tokenOf(f thole.Fence) (token string, err error) {
 	return token, err
 }
 
-// whileServing is the call's context, which also ends when the server goes
-// away: waiting is not worth holding it up. So it does when the caller's token ends.
+// whileServing returns the call's context, which also ends when the server drains, so
+// that waits do not hold up its shutdown, and when the caller's token ends.
 func (c *call) whileServing() (context.Context, context.CancelFunc) {
 	known, forget := c.whileKnown(c.ctx)
 	ctx, cancel := context.WithCancelCause(known)
 	end := func() { cancel(fmt.Errorf("%w: %w", thole.ErrClosed, errDraining)) }
 	if c.api.drain.Err() != nil {
-		end() // now, not in a while
+		end() // at once: AfterFunc calls it in a goroutine
 	}
 	stop := context.AfterFunc(c.api.drain, end)
 	return ctx, func() { stop(); cancel(nil); forget() }
@@ -90,14 +91,15 @@ func (c *call) whileServing() (context.Context, context.CancelFunc) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// LockHolder is who holds or announced a lock. Its token is its own.
+// LockHolder is the holder of a lock, or one that announced an intent. It does not
+// show the lease's token.
 type LockHolder struct {
 	Owner   string    `json:"owner"`
 	Since   time.Time `json:"acquired_at"`
 	Expires time.Time `json:"expires_at,omitzero" doc:"absent: its time is up"`
 }
 
-// LockInfo is a lock as others see it.
+// LockInfo is a lock as callers other than the holder see it.
 type LockInfo struct {
 	Name    string            `json:"name"`
 	Holder  *LockHolder       `json:"holder,omitempty" doc:"absent: nobody has it"`
@@ -137,13 +139,13 @@ func getLock(c *call, in ofLock) (LockInfo, error) {
 	return lockInfo(l), err
 }
 
-// ofLease is embedded by operations on a lease itself. The token is not a fence of
-// what they do: they have to end what is lost.
+// ofLease is embedded by operations on a lease itself. They do not use the token as a
+// fence of their commits, since they must also handle a lease that is lost.
 type ofLease struct {
 	Fence thole.Fence `header:"Thole-Fence" doc:"the token of the lease"`
 }
 
-// Renewal says for how long.
+// Renewal says for how long a lock is renewed.
 type Renewal struct {
 	TTL float64 `json:"ttl,omitempty" default:"30" min:"0.001" max:"86400" doc:"seconds from now"`
 }

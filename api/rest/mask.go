@@ -2,13 +2,13 @@ package rest
 
 import "strings"
 
-// maxMasked is how many ids are looked up to mask the texts of one answer, besides
-// the first one of each text and those that are known already.
+// maxMasked bounds how many ids are looked up to mask the texts of one answer. The
+// first id of each text and those that are already known do not count.
 const maxMasked = 256
 
-// nextID returns where the first id of a thread or a run in text[from:] begins and
-// ends: (?i)(?:thrd|run)_[0-9a-f]{32}. Case does not matter: who reads an id in
-// capitals knows it. It returns 0, 0 if there is none.
+// nextID returns the begin and the end in text of the first id of a thread or a run in
+// text[from:], (?i)(?:thrd|run)_[0-9a-f]{32}, or 0, 0 if there is none. It ignores
+// case: an id in capitals discloses as much.
 func nextID(text string, from int) (begin, end int) {
 	const digits = 32
 	for at := from; ; at++ {
@@ -37,8 +37,8 @@ func allHex(s string) bool {
 	return true
 }
 
-// mask returns text with zeros for the digits of the ids that are hidden. Its
-// length stays, so that JSON stays JSON.
+// mask returns text with the digits of hidden ids replaced by zeros. The length stays
+// the same, so JSON stays valid.
 func (p *privacy) mask(text string) string {
 	if p == nil {
 		return text
@@ -51,8 +51,8 @@ func (p *privacy) mask(text string) string {
 	})
 }
 
-// maskProblem is mask for an error's text. What the request itself named is
-// left: the caller knows it.
+// maskProblem is mask for an error's text. It leaves ids that the request itself
+// named: the caller knows them.
 func (c *call) maskProblem(text string) string {
 	p := c.private()
 	if p == nil {
@@ -61,8 +61,8 @@ func (c *call) maskProblem(text string) string {
 	return zeroIDs(text, func(id string) bool { return !p.isNamed(id) && p.masks(id, false) })
 }
 
-// zeroIDs returns text with zeros for the digits of the ids that hidden reports;
-// they are given in lower case.
+// zeroIDs returns text with the digits of ids for which hidden returns true replaced
+// by zeros. It passes ids to hidden in lower case.
 func zeroIDs(text string, hidden func(id string) bool) string {
 	var out []byte
 	for begin, end := nextID(text, 0); end > 0; begin, end = nextID(text, end) {
@@ -83,8 +83,9 @@ func zeroIDs(text string, hidden func(id string) bool) string {
 	return string(out)
 }
 
-// masks reports whether an id in a text is hidden, or cannot be looked up since too
-// many were. The first one of a text is always looked up: most are a name alone.
+// masks reports whether an id in a text is to be masked: it is hidden, or too many
+// have been looked up already. The first id of a text is always looked up, since most
+// texts are one name.
 func (p *privacy) masks(id string, first bool) bool {
 	isRun := strings.HasPrefix(id, "run_")
 	_, known := p.threads[id]

@@ -19,7 +19,7 @@ import (
 // object is an OpenAPI 3.1 document, or a part of one.
 type object = map[string]any
 
-// ordered is an object whose members stay in the order in which they came.
+// ordered is an object that keeps its members in the order of insertion.
 type ordered struct {
 	names  []string
 	values object
@@ -53,8 +53,8 @@ func (o *ordered) MarshalJSON() ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// OpenAPI returns the API's description, made from its operations and the Go types
-// that they take and give.
+// OpenAPI returns the API's OpenAPI document, made from its operations and the Go
+// types of their inputs and answers.
 func (a *API) OpenAPI() ([]byte, error) {
 	g := newGenerator()
 	g.events(a.store.Concepts().EventTypes())
@@ -106,7 +106,7 @@ func (a *API) OpenAPI() ([]byte, error) {
 }
 
 func (a *API) serveOpenAPI() http.HandlerFunc {
-	document := sync.OnceValues(a.OpenAPI) // it takes longer than all the rest of New
+	document := sync.OnceValues(a.OpenAPI) // made on first use: it takes longer than the rest of New
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := document()
 		if err != nil {
@@ -132,7 +132,7 @@ func newGenerator() *generator {
 	return g
 }
 
-// newShapes returns a set of shapes that knows our types.
+// newShapes returns a set of shapes that knows Thole's types.
 func newShapes() *shape.Set {
 	return shape.NewSet(&shape.Shape{
 		Type: reflect.TypeFor[thole.Position](), Kind: shape.String,
@@ -140,7 +140,7 @@ func newShapes() *shape.Set {
 	})
 }
 
-// name is typeName; two types of one name are an error.
+// name returns typeName(t). It sets g.err if another type has the same name.
 func (g *generator) name(t reflect.Type) string {
 	name := typeName(t)
 	if other := g.types[name]; name != "" && other != nil && other != t {
@@ -172,7 +172,7 @@ func (g *generator) operation(op *operation) object {
 	return out
 }
 
-// requestBody describes what the operation takes in the body; nil: nothing.
+// requestBody describes the operation's body; nil if it takes none.
 func (g *generator) requestBody(op *operation) any {
 	b := op.does.body
 	switch {
@@ -232,7 +232,7 @@ func (g *generator) responses(op *operation) object {
 	return all
 }
 
-// failures adds what may go wrong, by status and code.
+// failures adds the operation's failures to all, by status and code.
 func (g *generator) failures(op *operation, all object) {
 	byStatus := make(map[int][]failure)
 	for _, f := range op.allFailures() {
@@ -275,7 +275,7 @@ func (g *generator) parameters(op *operation) []any {
 		delete(schema, "description")
 		param := object{"name": p.Name, "in": p.in, "required": p.Required, "description": about, "schema": schema}
 		if p.Shape.Kind == shape.Array {
-			param["explode"] = false // one, separated by commas
+			param["explode"] = false // one value, separated by commas
 		}
 		if p.empty != "" {
 			param["allowEmptyValue"] = true
@@ -294,12 +294,12 @@ func (g *generator) parameters(op *operation) []any {
 	return params
 }
 
-// typeName names a schema: rest's own types by their name, a concept's with the
-// package before it, a page by its items.
+// typeName returns the name of a type's schema: rest's own types have their name, a
+// concept's have the package's before it, and a page has that of its items.
 func typeName(t reflect.Type) string {
 	name := t.Name()
 	if outer, inner, generic := strings.Cut(name, "["); generic {
-		// inner is such as *github.com/thole-dev/thole/state/run.Run]
+		// inner is like *github.com/thole-dev/thole/state/run.Run]
 		pkg, of, _ := strings.Cut(path.Base(strings.Trim(inner, "*]")), ".")
 		return schemaName(pkg, of) + title(outer)
 	}

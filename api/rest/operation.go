@@ -1,27 +1,28 @@
 package rest
 
-// An operation is one value: what it is called, who may do it, what it takes and
-// gives, and how it fails. The mux, the checks before a handler, the binding of
-// parameters, the OpenAPI document and the page /docs are all made from it.
+// An operation is one value: its name, who may call it, its input and its answer, and
+// how it fails. The mux, the checks before a handler, the binding of parameters, the
+// OpenAPI document and the page /docs are all made from it.
 //
 // How to write one; kv.go is a short example:
 //
-//  1. One struct for what it takes. Fields are tagged path:"thread",
+//  1. One struct for its input. Fields are tagged path:"thread",
 //     query:"limit" or header:"If-Match"; the body is the field Body, of a type
 //     with json tags (body:"optional" if it may be left out). The words default,
 //     min, max, enum, example and doc are tags of their own, read by package
 //     shape; they are checked before the handler runs and shown in the document.
-//     A parameter is refused if it is empty, unless its tag empty says what that
-//     means. What many take is embedded: ofThread, paging, ifMatch, precondition.
+//     An empty parameter is refused, unless its tag empty says what that means.
+//     Common parameters are embedded: ofThread, paging, ifMatch, precondition.
 //     {space} is c.space.
-//  2. One type for what it gives; nothing is none. Its member version, or the
-//     field tagged header:"ETag", becomes the ETag, and a GET that has one
-//     honours If-None-Match. location says where what was made is.
+//  2. One type for its answer; the type none means no answer. The answer's member
+//     version, or its field tagged header:"ETag", becomes the ETag, and a GET that
+//     has one honours If-None-Match. location is the path of a new resource.
 //  3. The handler is func(*call, In) (Out, error), wrapped by does; one that
 //     answers with an event stream is func(*call, In) error, wrapped by streams,
 //     with a struct of its own. It reads nothing else of the request.
-//  4. failures lists the errors that mean something particular here; the usual
-//     ones (no token, no grant, no thread, a failed precondition, …) are added.
+//  4. failures lists the errors that mean something particular in this operation;
+//     the usual ones (no token, no grant, no thread, a failed precondition, …) are
+//     added.
 
 import (
 	"fmt"
@@ -37,32 +38,32 @@ import (
 	"github.com/thole-dev/thole/internal/shape"
 )
 
-// operation is one thing that the API does. The table of operations is the only place
-// that says what there is.
+// operation is one operation of the API. The table of operations is the only list of
+// them.
 type operation struct {
 	id       string // as clients call it: createThread
 	method   string
 	path     string // as http.ServeMux takes it; {space} and {thread} mean the same everywhere
-	tag      string // the group that it is in, one of [tags]
+	tag      string // its group, one of [tags]
 	summary  string
 	access   access
-	scoped   bool // the handler itself keeps to the grant's threads; else a narrowed grant needs {thread}
-	works    bool // the worker of a run may do it in the run's private thread; reading it may always
-	ends     bool // it gives a lease back: one that nobody holds any more is no error
-	waits    bool // it takes what may go over to the run that resumes: see [call.keyOf]
+	scoped   bool // the handler itself respects a narrowed grant; else such a grant needs {thread}
+	works    bool // the worker of a run may call it in the run's private thread, as it may all reads
+	ends     bool // it releases a lease: one that has already been released is no error
+	waits    bool // it takes a signal that may go to the run that resumes: see [call.keyOf]
 	status   int  // of success; 0: 200, or 204 without an answer
 	does     handler
 	streams  handler   // answers instead of does when the client accepts text/event-stream
-	failures []failure // beside those of all operations of its kind: see [operation.allFailures]
-	location string    // where what was made is: see [operation.compilePlace]
+	failures []failure // besides the usual ones: see [operation.allFailures]
+	location string    // the path of a new resource, for the header Location: see [operation.compilePlace]
 	takes    string    // media type of a body that is an io.Reader
 	gives    string    // media type of an answer that its handler writes
 
-	version []int // the field of the answer that is its ETag; nil: none
-	place   place // of location
+	version []int // index of the answer's field that becomes the ETag; nil: none
+	place   place // compiled from location
 }
 
-// access is what a route needs.
+// access is the access that an operation needs.
 type access string
 
 const (
@@ -73,14 +74,14 @@ const (
 	admin           = access(auth.Admin)
 )
 
-// handler is a function with the types of what it takes and gives.
+// handler is a function with the types of its input and its answer.
 type handler struct {
 	in, out reflect.Type
 	serve   func(*call) (any, error)
-	*input  // compiled of in
+	*input  // compiled from in
 }
 
-// does makes a handler of a function.
+// does makes a handler from a function.
 func does[In, Out any](fn func(*call, In) (Out, error)) handler {
 	return handler{
 		in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](),
@@ -94,14 +95,14 @@ func does[In, Out any](fn func(*call, In) (Out, error)) handler {
 	}
 }
 
-// streams makes a handler of a function that answers with an event stream.
+// streams makes a handler from a function that answers with an event stream.
 func streams[In any](fn func(*call, In) error) handler {
 	h := does(func(c *call, in In) (sent, error) { return sent{}, fn(c, in) })
 	h.out = nil
 	return h
 }
 
-// input is what a handler takes.
+// input describes what a handler takes from a request.
 type input struct {
 	params []*param
 	body   *body // nil: none
@@ -111,18 +112,18 @@ type input struct {
 type param struct {
 	*shape.Field
 	in    string // path, query or header
-	empty string // what its empty value means; "": it is refused
+	empty string // the meaning of an empty value; "": an empty value is refused
 }
 
-// body is what a handler takes beside its parameters.
+// body describes the body that a handler takes.
 type body struct {
 	index    []int
 	shape    *shape.Shape // nil: not JSON of a shape
 	optional bool         // an empty one stands for {}
-	media    string       // of what is not JSON; it is an io.Reader
+	media    string       // media type of a body that is not JSON but an io.Reader
 }
 
-// mistake is a mistake in the table of operations.
+// mistake panics because of a mistake in the table of operations.
 func (op *operation) mistake(format string, args ...any) {
 	panic(fmt.Sprintf("operation %s (%s %s): ", op.id, op.method, op.path) + fmt.Sprintf(format, args...))
 }
@@ -189,7 +190,7 @@ func (op *operation) addFields(in *input, set *shape.Set, t reflect.Type, index 
 // isReader reports whether the handler reads the body itself.
 func (in *input) isReader() bool { return in.body != nil && in.body.shape == nil }
 
-// param returns the parameter of that name; nil: there is none.
+// param returns the parameter of that name, or nil.
 func (in *input) param(where, name string) *param {
 	for _, p := range in.params {
 		if p.in == where && p.Name == name {
@@ -199,7 +200,7 @@ func (in *input) param(where, name string) *param {
 	return nil
 }
 
-// names are those of the parameters that are in the query or elsewhere.
+// names returns the names of the parameters in where: path, query or header.
 func (in *input) names(where string) (all []string) {
 	for _, p := range in.params {
 		if p.in == where {
@@ -209,8 +210,7 @@ func (in *input) names(where string) (all []string) {
 	return all
 }
 
-// versionOf returns the index of the field that holds a type's version; nil: it has
-// none.
+// versionOf returns the index of the field that holds a type's version, or nil.
 func versionOf(t reflect.Type) []int {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -227,7 +227,7 @@ func versionOf(t reflect.Type) []int {
 	return nil
 }
 
-// field returns a field of what a handler gave, which may be a pointer.
+// field returns a field of an answer, which may be a pointer.
 func field(v any, index []int) reflect.Value {
 	out := reflect.ValueOf(v)
 	for out.Kind() == reflect.Pointer {
@@ -236,17 +236,17 @@ func field(v any, index []int) reflect.Value {
 	return out.FieldByIndex(index)
 }
 
-// place is a path that is made of the request's and what a handler gave.
+// place is a path that is made from the request's path and the answer.
 type place []placePart
 
 type placePart struct {
-	text  string // as it is
-	path  string // else a parameter of the path
-	index []int  // else a field of the answer
+	text  string // literal text, or
+	path  string // a parameter of the path, or
+	index []int  // a field of the answer
 }
 
-// compilePlace reads location: a path whose {names} are those of the operation's
-// path or, if it has none of that name, members of what its handler gives.
+// compilePlace parses location: a path whose {names} are parameters of the operation's
+// path or, if there is none of that name, members of the answer.
 func (op *operation) compilePlace(set *shape.Set) (all place) {
 	given, rest := set.Of(op.does.out), op.location
 	for rest != "" {
@@ -269,7 +269,7 @@ func (op *operation) compilePlace(set *shape.Set) (all place) {
 	return all
 }
 
-// headersOf sets what an answer's headers say of it.
+// headersOf sets the headers ETag and Location of an answer.
 func (c *call) headersOf(v any) {
 	h := c.w.Header()
 	if index := c.op.version; index != nil {

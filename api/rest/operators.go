@@ -11,8 +11,8 @@ import (
 	"github.com/thole-dev/thole/journal/problem"
 )
 
-// operators are what operators and load balancers ask a process for, by the
-// pattern of their path.
+// operators returns the handlers for operators and load balancers, by the pattern of
+// their path.
 func (a *API) operators() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /healthz":      a.healthz,
@@ -25,14 +25,14 @@ func (a *API) operators() map[string]http.HandlerFunc {
 	}
 }
 
-// healthz says that the process lives.
+// healthz reports that the process is alive.
 func (a *API) healthz(w http.ResponseWriter, r *http.Request) {
 	a.status(w, http.StatusOK, "ok", nil)
 }
 
-// readyz says whether to send requests here: the store answers, and the process
-// is not about to end. Of several stores that of the space global has to, which
-// holds the tokens; others that do not are named.
+// readyz reports whether this process takes requests: its store answers, and it is not
+// draining. Of several stores the one with the space global has to answer, since it
+// holds the tokens; the response names others that do not.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if a.retired.Load() {
 		a.status(w, http.StatusServiceUnavailable, "draining", nil)
@@ -53,7 +53,7 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	a.status(w, http.StatusOK, "ready", away)
 }
 
-// status answers with a word and, if some of several stores are away, the
+// status answers with a word and, if some of several stores do not answer, the
 // patterns of their spaces.
 func (a *API) status(w http.ResponseWriter, status int, text string, away *thole.UnreachableError) {
 	say := struct {
@@ -71,7 +71,7 @@ func (a *API) status(w http.ResponseWriter, status int, text string, away *thole
 	w.Write(body)
 }
 
-// serveMetrics needs a token wherever there are tokens.
+// serveMetrics serves the metrics. It needs a token if the API checks tokens.
 func (a *API) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	if a.opts.Auth != nil {
 		_, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")

@@ -9,11 +9,11 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// CheckOrigin returns ErrInvalid for what is no web origin as browsers send it
-// (RFC 6454, section 6.2), so that it could never match: scheme://host or
-// scheme://host:port, in lower case, with http or https, without the scheme's own
-// port, a path or a slash at the end. "null" and "*" stand for pages that anybody
-// may make, and are not accepted.
+// CheckOrigin returns ErrInvalid for an origin that could never match, because no
+// browser sends it in that form (RFC 6454, section 6.2). The form is scheme://host or
+// scheme://host:port, in lower case, with http or https, without the scheme's default
+// port, a path or a final slash. "null" and "*" are refused too: anybody can make a
+// page with such an origin.
 func CheckOrigin(origin string) error {
 	bad := func(why string) error {
 		return fmt.Errorf("%w: origin %.80q %s; it is scheme://host[:port], such as https://app.example", thole.ErrInvalid, origin, why)

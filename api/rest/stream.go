@@ -211,7 +211,7 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 func (s *stream) write(b []byte) error {
 	for part := range slices.Chunk(b, 1<<20) {
 		s.wrote = time.Now()
-		s.rc.SetWriteDeadline(s.wrote.Add(s.c.api.opts.Stall)) // not every writer can: then there is no bound
+		s.rc.SetWriteDeadline(s.wrote.Add(s.c.api.opts.Stall)) // best effort: not every writer has deadlines
 		if _, err := s.c.w.Write(part); err != nil {
 			return &writeError{err}
 		}
