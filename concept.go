@@ -9,65 +9,67 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Concept declares what a package such as state/thread keeps in a space and what
-// it tells there. It is a value that never changes, given to [Open] in
-// [Options.Concepts]; whatever else must know of a concept is made from it: which
-// event types applications may not use, how what expires ends, who may hear of
-// what, what `thole doctor` checks, docs/events.md, and the schemas of events in
+// Concept declares the records that a package such as state/thread keeps in a space and
+// the events that it emits there. It never changes and is passed to [Open] in
+// [Options.Concepts]. Everything else that depends on a concept is derived from it:
+// which event types applications may not use, what happens to expired records, who may
+// read what, what `thole doctor` checks, docs/events.md, and the schemas of events in
 // the OpenAPI document.
 //
-// Patterns name streams and keys: parts between slashes, of which {name} stands for
-// any one, and ** at the end for one or more. A part {thread} is the id of the thread
-// to which whatever has that name belongs; the names of the others are for readers.
+// A pattern describes names of streams or keys: parts between slashes, where {name}
+// matches any one part and ** at the end matches one or more. A part {thread} is the id
+// of the thread that the stream or record belongs to; other names in braces are
+// documentation.
 type Concept struct {
-	Name  string // that of its package, such as "todo"
-	About string // what it is, in a line
+	Name  string // the package's name, such as "todo"
+	About string // what it is, in one line
 
-	Needs   []*Concept   // those it builds on; a Store that is given this one is given them too
-	Events  []EventType  // each type has one owner
-	Records []RecordType // their patterns do not overlap, also not with those of other concepts
+	Needs   []*Concept   // the concepts it builds on; a Store that has this one has them too
+	Events  []EventType  // each type belongs to one concept
+	Records []RecordType // no two patterns overlap, across all concepts
 	Leases  []LeaseType
-	Nouns   []string // more nouns that event types of applications may not begin with
+	Nouns   []string // additional nouns with which an application's event types may not begin
 
-	// Check reports what the concept keeps in sp that does not hold together. That
-	// records fit their types, and that nothing belongs to a record that is gone, is
-	// checked for every concept. Nil: there is no more to check. An error ends the
-	// examination of the space.
+	// Check reports inconsistencies in what the concept keeps in sp. For every concept,
+	// doctor already checks that records fit their types and that no record belongs to
+	// a missing one. Nil: nothing else is checked. An error ends the examination of the
+	// space.
 	Check func(ctx context.Context, sp *Space, r *Report) error
 }
 
-// EventType declares a type of events.
+// EventType declares a type of event.
 type EventType struct {
 	Type    string   // noun.verb, such as "todo.changed"
-	About   string   // when it is told, in a line
-	Data    any      // the zero value of its data's Go type; nil: it has none, or any JSON
-	Streams []string // patterns of the streams that it goes to
+	About   string   // when it is emitted, in one line
+	Data    any      // the zero value of its data's Go type; nil: no data, or any JSON
+	Streams []string // patterns of the streams it is emitted to
 	Live    Live
 
-	// Upcast lifts data of an earlier schema: see [Schema]. Nil: its shape is as it was.
+	// Upcast converts data of an earlier schema: see [Schema]. Nil: the shape of the
+	// data has never changed.
 	Upcast Upcast[Event]
 
-	// OwnSchema says that the schema of its events is not [Schema] but that of what
-	// they hold, such as a document's shape.
+	// OwnSchema reports that Event.Schema is not [Schema] but the version of the
+	// content, such as a document's shape.
 	OwnSchema bool
 
-	// Of returns to what an event belongs, by its data, for streams without
-	// {thread}: see [RecordType]. Nil: to none. Data that it cannot read is an error,
-	// and the event is hidden.
+	// Of returns what an event in a stream without {thread} belongs to, from its data:
+	// see [RecordType]. Nil: nothing. If Of returns an error, because it cannot read
+	// the data, the event is hidden.
 	Of func(data json.RawMessage) ([]string, error)
 
-	// Names says that the data names threads, or records with an ID, which may belong
-	// to threads of which a reader may not know: their digits are shown to it as zeros.
+	// Names reports that the data may name threads, or records with an ID, that a
+	// reader must not know of. Such a reader sees zeros instead of their digits.
 	Names bool
 }
 
-// Live says whether a type is broadcast.
+// Live says whether events of a type are broadcast.
 type Live int
 
 // Whether events of a type are kept in the journal, broadcast, or both.
 const (
 	NotLive  Live = iota // in the journal
-	AlsoLive             // in the journal, and broadcast before
+	AlsoLive             // broadcast, and later in the journal
 	OnlyLive             // broadcast; never in the journal
 )
 
@@ -77,43 +79,45 @@ type RecordType struct {
 	About string
 	Value any // the zero value of its Go type; nil: any JSON
 
-	// Expire ends records whose time is up. Nil: [DeleteExpired].
+	// Expire ends expired records. Nil: [DeleteExpired].
 	Expire Expirer
 
-	// LivesOn declares that a record of a pattern noun/{name} that expires lives on
-	// while something is written that belongs to it: below its key, in the stream of
-	// that name, and below app/ and its key. It returns how long it lives after that.
-	// Whatever is committed through a Space moves the record's end if need be, in the
-	// same commit, at most once in a tenth of that time: so it may end up to a tenth
-	// later. The record's value stays as it is, its version does not.
+	// LivesOn returns the idle time after which rec expires. It is for patterns
+	// noun/{name}. Each write or event that belongs to the record (below its key, in
+	// the stream of that name, or below app/ and its key) extends the record's life if
+	// necessary, in the same commit. A commit extends it by a tenth more than the idle
+	// time, so that not every commit has to; the record may thus expire up to a tenth
+	// later. An extension changes the record's version but not its value.
 	LivesOn func(rec Record) time.Duration
 
-	// Of returns to what a record without {thread} belongs, by its value: ids of
-	// threads, and keys of records that belong to threads in their turn. Whoever may not
-	// know of one of them, or whose thread is gone without a trace, may not know of the
-	// record. Nil: it belongs to what the record above it in the key belongs to; if
-	// there is none, to no thread, and every reader of the space may know of it.
+	// Of returns what a record without {thread} belongs to, from its value: ids of
+	// threads, and keys of other records that belong to threads. A reader that may not
+	// know of one of them may not know of the record; nor may anyone if one of those
+	// threads no longer exists and left nothing that says who may read it. Nil: the
+	// record belongs to what the record above it in the key belongs to; if there is
+	// none, to no thread, so that every reader of the space may read it.
 	Of func(value json.RawMessage) ([]string, error)
 
-	// ID is the prefix, such as "run", of the ids that are the last part of the key.
-	// Texts that name one are masked for whoever may not know of the record.
+	// ID is the prefix, such as "run", of the ids in the last part of the key. In
+	// texts, such an id is masked for readers that may not know of the record.
 	ID string
 
-	// Upcast lifts values of an earlier schema: see [Schema]. Who writes them says the
-	// present one in [WriteOptions]. Nil: their shape is as it was.
+	// Upcast converts values of an earlier schema: see [Schema]. Writers of such
+	// records set WriteOptions.Schema to Schema. Nil: the shape of the values has never
+	// changed.
 	Upcast Upcast[Record]
 
-	Private bool // it is the engine's own, and shown to admins alone
+	Private bool // it is internal and only admins may read it
 }
 
-// LeaseType declares leases: see [Tx.Acquire]. Their two records are private.
+// LeaseType declares leases: see [Tx.Acquire]. The two records of a lease are private.
 type LeaseType struct {
 	Base   string  // pattern
 	About  string  //
-	Expire Expirer // ends the record base/beat when its time is up; nil: [DeleteExpired]
+	Expire Expirer // ends the expired record base/beat; nil: [DeleteExpired]
 }
 
-// records are the two records of a lease.
+// records returns the two records of a lease.
 func (l LeaseType) records() []RecordType {
 	return []RecordType{
 		{Key: l.Base + "/owner", About: l.About, Value: leaseOwner{}, Private: true},
@@ -121,7 +125,7 @@ func (l LeaseType) records() []RecordType {
 	}
 }
 
-// typeOf is the Go type of a declared value; nil: any JSON.
+// typeOf returns the Go type of a declared value; nil: any JSON.
 func typeOf(v any) reflect.Type {
 	if v == nil {
 		return nil
@@ -133,7 +137,7 @@ func typeOf(v any) reflect.Type {
 	return t
 }
 
-// Decode reports whether value fits the record's type. ErrCorrupt: it does not.
+// Decode returns ErrCorrupt if value does not fit the record's type.
 func (r *RecordType) Decode(key string, value json.RawMessage) error {
 	t := typeOf(r.Value)
 	if t == nil {
@@ -142,11 +146,11 @@ func (r *RecordType) Decode(key string, value json.RawMessage) error {
 	return journal.Decode("record "+key, value, reflect.New(t).Interface())
 }
 
-// GoType returns the Go type of the data of events of the type; nil: any JSON.
+// GoType returns the Go type of the event's data; nil: any JSON.
 func (e *EventType) GoType() reflect.Type { return typeOf(e.Data) }
 
-// Report collects what a [Concept]'s Check finds.
+// Report collects the findings of a [Concept]'s Check.
 type Report struct {
 	Problem func(format string, args ...any) // something is wrong
-	Note    func(format string, args ...any) // nothing is wrong, but people may want to know
+	Note    func(format string, args ...any) // nothing is wrong, but people should know
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Concepts are the concepts that a Store was given, those that they need, and what
-// the kernel declares itself.
+// Concepts is the set of a Store's concepts: those it was given, those that they need,
+// and the kernel's own.
 type Concepts struct {
-	all     []*Concept // the kernel first, and each behind those that it needs
+	all     []*Concept // the kernel first, and each after those it needs
 	names   map[string]*Concept
 	events  map[string]*EventType
 	streams map[string][]pattern // by their first part
@@ -18,7 +18,7 @@ type Concepts struct {
 	lives   map[string]*RecordType
 	ids     map[string]*RecordType
 	nouns   []string
-	upcasts map[string]bool // by the first part of their keys: records whose shape has changed
+	upcasts map[string]bool // first parts of keys under which some records have an Upcast
 }
 
 // record is a declared RecordType.
@@ -26,11 +26,12 @@ type record struct {
 	RecordType
 	pattern pattern
 	owner   *Concept
-	above   *record // the nearest record above it in the key; nil: there is none
+	above   *record // the nearest record above it in the key, or nil
 }
 
-// NewConcepts returns what declared and those that they need declare together.
-// ErrInvalid: a declaration is malformed, or two of them contradict each other.
+// NewConcepts returns the set of the declared concepts, those that they need, and the
+// kernel's own. It returns ErrInvalid if a declaration is malformed or two contradict
+// each other.
 func NewConcepts(declared ...*Concept) (*Concepts, error) {
 	cs := &Concepts{
 		names: make(map[string]*Concept), events: make(map[string]*EventType),
@@ -46,7 +47,7 @@ func NewConcepts(declared ...*Concept) (*Concepts, error) {
 	return cs, nil
 }
 
-// add declares c behind those that it needs.
+// add adds the concepts that c needs, then c.
 func (cs *Concepts) add(c *Concept, above []*Concept) error {
 	if c == nil || c.Name == "" {
 		return invalidf("a concept has no name")
@@ -114,7 +115,7 @@ func (cs *Concepts) event(e *EventType) error {
 		}
 	}
 	cs.events[e.Type] = e
-	if noun != "app" { // which belongs to applications
+	if noun != "app" { // app belongs to applications
 		cs.nouns = append(cs.nouns, noun)
 	}
 	return nil
@@ -152,7 +153,7 @@ func (cs *Concepts) record(c *Concept, r RecordType) error {
 	return nil
 }
 
-// join finds the record above each.
+// join sets above for each record, and sorts nouns.
 func (cs *Concepts) join() {
 	for _, records := range cs.records {
 		for _, r := range records {
@@ -167,11 +168,10 @@ func (cs *Concepts) join() {
 	cs.nouns = slices.Compact(cs.nouns)
 }
 
-// All returns the concepts, each behind those that it needs. The first is the
-// kernel's own.
+// All returns the concepts, each after those it needs. The first is the kernel's own.
 func (cs *Concepts) All() []*Concept { return slices.Clone(cs.all) }
 
-// EventTypes returns all types of events, sorted.
+// EventTypes returns all event types, sorted by name.
 func (cs *Concepts) EventTypes() []EventType {
 	var out []EventType
 	for _, e := range cs.events {
@@ -181,11 +181,11 @@ func (cs *Concepts) EventTypes() []EventType {
 	return out
 }
 
-// Nouns returns what the types of the concepts' events begin with, sorted.
+// Nouns returns the nouns with which the concepts' event types begin, sorted.
 func (cs *Concepts) Nouns() []string { return slices.Clone(cs.nouns) }
 
-// Record returns how the record under key is declared, and by which concept; nil:
-// it is not.
+// Record returns the declaration of the record under key and its concept, or nil if it
+// is not declared.
 func (cs *Concepts) Record(key string) (*RecordType, *Concept) {
 	r := cs.recordOf(key)
 	if r == nil {
@@ -204,8 +204,8 @@ func (cs *Concepts) recordOf(key string) *record {
 	return nil
 }
 
-// Above returns the key of the record to which the one under key belongs by its
-// name, such as that of a thread; "": there is none.
+// Above returns the key of the nearest declared record above key, such as that of its
+// thread, or "".
 func (cs *Concepts) Above(key string) string {
 	r := cs.recordOf(key)
 	if r == nil || r.above == nil {
@@ -214,8 +214,8 @@ func (cs *Concepts) Above(key string) string {
 	return firstParts(key, len(r.above.pattern.parts))
 }
 
-// strange returns the highest key above the one given, or that key itself, below which
-// nothing is declared; "": there is none.
+// strange returns the shortest prefix of key, in whole parts, at or below which no
+// record is declared, or "".
 func (cs *Concepts) strange(key string) string {
 	noun, _, _ := strings.Cut(key, "/")
 	for n := range strings.Count(key, "/") + 1 {
@@ -227,5 +227,5 @@ func (cs *Concepts) strange(key string) string {
 	return ""
 }
 
-// has reports whether the Store was given the concept.
+// has reports whether the Store has the concept.
 func (cs *Concepts) has(name string) bool { return cs.names[name] != nil }

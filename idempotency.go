@@ -11,36 +11,36 @@ import (
 	"time"
 )
 
-// receiptTTL is how long a repeat is recognised, counted from the newest time that
-// was seen in the space: by a machine whose clock is right, should this one's be
-// behind.
+// receiptTTL is how long a repeat is recognised. It counts from the newest time seen in
+// the space, in case this machine's clock is behind.
 const receiptTTL = 24 * time.Hour
 
 // once is an idempotency key on a context. Each call of an operation takes the
-// operation's next number when it enters, whatever comes of it, and has the
-// receipt of that number. So on a repeat each call finds its own receipt or none.
-// Before an operation has begun, each call through the context is an operation of
-// its own, and the next one is its repeat.
+// operation's next number when it begins, even if it fails later, and uses the receipt
+// with that number. So in a repeat each call finds its own receipt or none. Without an
+// [Operation], every call through the context has the number 0, so the second is a
+// repeat of the first.
 type once struct {
 	user, fingerprint string
 	secret            string     // see WithKeySecret
 	reread            any        // see Reread
-	operation         *operation // nil: none has begun
-	call              *call      // nil: between calls
+	operation         *operation // nil: outside of an Operation
+	call              *call      // nil: outside of a call
 }
 
-// operation numbers its calls.
+// operation numbers the calls of an Operation.
 type operation struct {
-	prefix string // of the numbers: that of the operation around it, if any
+	prefix string // of its calls' numbers; set in a nested operation
 	n      atomic.Int32
 }
 
 func (op *operation) enter() string { return op.prefix + strconv.Itoa(int(op.n.Add(1)-1)) }
 
-// call is one call. Its tries share its number until one of them commits.
+// call is one call of an operation. Its tries share its number until one of them
+// commits.
 type call struct {
 	number string
-	name   string // what it is and on what, for the receipt
+	name   string // the operation and a hash of its target, kept in the receipt
 	made   atomic.Int32
 }
 
@@ -51,25 +51,27 @@ func (c *call) next() string {
 	return c.number
 }
 
-// rawCall is the name of a Commit or Update that no [Call] names.
+// rawCall is the name of a Commit or Update outside of a [Call].
 const rawCall = "commit"
 
 type onceKey struct{}
 
-// WithIdempotencyKey makes the operation that is called with the returned context
-// happen at most once per actor and space, for 24 h: a repeat with the same key
-// and fingerprint, through the same context or another one, commits nothing and
-// gets the first Result with Repeated set; another fingerprint, or another call
-// (see [Call]), gets *ReusedKeyError. The fingerprint stands for the request, such as a hash of its
-// body. One key is for one operation: see [Operation] for those that you compose.
+// WithIdempotencyKey returns a context under which an operation takes effect at most
+// once per actor and space, for 24 hours. A repeat with the same key and fingerprint,
+// through this context or another, commits nothing and returns the first Result with
+// Repeated set. The same key with another fingerprint, or for another call (see
+// [Call]), returns *ReusedKeyError. The fingerprint identifies the request, for example
+// a hash of its body. A key covers one operation; to make one of several calls, see
+// [Operation].
 func WithIdempotencyKey(ctx context.Context, key, fingerprint string) context.Context {
 	return context.WithValue(ctx, onceKey{}, &once{user: key, fingerprint: fingerprint})
 }
 
-// WithKeySecret adds to ctx's idempotency key what only its caller knows, such as the
-// bearer token of a request. With it the secrets of fences in answers are sealed: see
-// [Fence.Proof]. Without it they are not kept, and a repeat's fence has none. Without
-// a key it returns ctx.
+// WithKeySecret adds to ctx's idempotency key a secret that only the caller knows, such
+// as the bearer token of a request. It encrypts the secrets of fences (see
+// [Fence.Proof]) in receipts. Without it receipts do not hold them, and a repeat
+// returns its fences without secrets. If ctx has no idempotency key, WithKeySecret
+// returns ctx.
 func WithKeySecret(ctx context.Context, secret string) context.Context {
 	o := onceFrom(ctx)
 	if o == nil {
@@ -80,13 +82,12 @@ func WithKeySecret(ctx context.Context, secret string) context.Context {
 	return context.WithValue(ctx, onceKey{}, &inner)
 }
 
-// Operation begins an operation of several calls under ctx's idempotency key: the
-// outermost one owns the key, and the n-th Commit, Update or [Call] under the
-// returned context has the n-th receipt, also when those before it changed nothing
-// or were refused. A repeat of the operation begins it again, and each of its
-// commits that was made before is repeated. The calls are made one after the
-// other, in the same order each time. An operation within another one counts as
-// one call of that. Without a key it returns ctx.
+// Operation begins an operation of several calls under ctx's idempotency key. The n-th
+// Commit, Update or [Call] under the returned context has the n-th receipt, even if
+// earlier calls changed nothing or failed. To repeat the operation, begin it again:
+// each call that committed before returns its first result. The calls must be made one
+// after the other, in the same order each time. An operation within another counts as
+// one call of the outer one. If ctx has no idempotency key, Operation returns ctx.
 func Operation(ctx context.Context) context.Context {
 	o := onceFrom(ctx)
 	if o == nil {
@@ -101,12 +102,12 @@ func Operation(ctx context.Context) context.Context {
 	return context.WithValue(ctx, onceKey{}, &inner)
 }
 
-// Call names one call under ctx's idempotency key: what it does ("kv.set"), and on
-// what. The key is for that call: under the same key, another name or target is
-// *ReusedKeyError. Whatever is tried under the returned context, until one try
-// commits, shares the call's number in its operation. Within a call, and without a
-// key, it returns ctx. A Commit or Update outside of a Call is a call without a
-// name: only the key's fingerprint tells it from others.
+// Call names a call under ctx's idempotency key: what it does ("kv.set"), and its
+// target. Using the key for another name or target returns *ReusedKeyError. All tries
+// under the returned context, until one commits, share the call's number in its
+// operation. Within another Call, or if ctx has no idempotency key, Call returns ctx. A
+// Commit or Update outside of a Call has no name of its own: only the fingerprint
+// distinguishes it from others.
 func Call(ctx context.Context, name string, on ...string) context.Context {
 	o := onceFrom(ctx)
 	if o == nil || o.call != nil {
@@ -122,7 +123,7 @@ func Call(ctx context.Context, name string, on ...string) context.Context {
 	return o.enter(ctx, name)
 }
 
-// enter returns ctx within a call of the given name.
+// enter returns ctx within a new call of the given name.
 func (o *once) enter(ctx context.Context, name string) context.Context {
 	c := &call{number: "0", name: name}
 	if o.operation != nil {
@@ -133,7 +134,7 @@ func (o *once) enter(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, onceKey{}, &inner)
 }
 
-// entered returns ctx within a call: the one that it is in, or a new one.
+// entered returns ctx if it is within a call, else ctx within a new one.
 func entered(ctx context.Context) context.Context {
 	if o := onceFrom(ctx); o != nil && o.call == nil {
 		return o.enter(ctx, rawCall)
@@ -141,14 +142,14 @@ func entered(ctx context.Context) context.Context {
 	return ctx
 }
 
-// WithoutIdempotencyKey undoes WithIdempotencyKey for work that goes on beside
-// the operation.
+// WithoutIdempotencyKey returns ctx without its idempotency key, for work that is not
+// part of the operation.
 func WithoutIdempotencyKey(ctx context.Context) context.Context {
 	return context.WithValue(ctx, onceKey{}, (*once)(nil))
 }
 
-// RefuseIdempotencyKey is ErrInvalid if ctx carries an idempotency key, for an
-// operation that cannot honour one. It says what to do instead.
+// RefuseIdempotencyKey returns ErrInvalid if ctx has an idempotency key. It is for
+// operations that cannot honour one; instead tells the caller what to do.
 func RefuseIdempotencyKey(ctx context.Context, operation, instead string) error {
 	if onceFrom(ctx) == nil {
 		return nil
@@ -161,8 +162,8 @@ func onceFrom(ctx context.Context) *once {
 	return o
 }
 
-// key is where the receipt of the current or else the next call is. It hashes what
-// the user gave, so that it may be long and secret.
+// key returns the key of the receipt of the current call, or, outside of one, of the
+// next. It hashes the user's key, which may be long and secret.
 func (o *once) key(sp *Space) string {
 	sum := sha256.Sum256([]byte(cmp.Or(sp.caller, sp.actor) + "\x00" + o.user))
 	number := "0"

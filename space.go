@@ -14,29 +14,29 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Space is a handle on one space: a name, and who acts there. Handles are
-// cheap and immutable; [Space.As], [Space.Because] and [Space.Under] derive
-// others.
+// Space is a handle on one space: its name, and the actor, cause and fences of its
+// commits. Handles are cheap and immutable; [Space.As], [Space.Because] and
+// [Space.Under] derive others.
 type Space struct {
 	store  *Store
 	name   string
 	actor  string
-	caller string // whose idempotency keys count; "": actor's
+	caller string // the actor that idempotency keys belong to; "": actor
 	cause  string
 	fences []Fence
-	asOf   *time.Time // of an expiry: commits carry this time; nil: now
-	err    error      // what is wrong with the name
-	old    bool       // only a space of an earlier version has such a name
+	asOf   *time.Time // the time of reads and commits, in a Tx or an expiry; nil: now
+	err    error      // why calls through the handle fail, such as a malformed name; or nil
+	old    bool       // only a space made by an earlier version may have this name
 }
 
 // Name returns the space's name.
 func (sp *Space) Name() string { return sp.name }
 
-// Store returns the store that the space is in.
+// Store returns the Store of the space.
 func (sp *Space) Store() *Store { return sp.store }
 
-// For returns sp for the concept of that name; if the Store was not given it, a handle
-// whose every call fails with ErrInvalid.
+// For returns sp if the Store has the named concept, else a handle on which every call
+// fails with ErrInvalid.
 func (sp *Space) For(concept string) *Space {
 	if sp.err != nil || sp.store.concepts.has(concept) {
 		return sp
@@ -46,33 +46,33 @@ func (sp *Space) For(concept string) *Space {
 	return &c
 }
 
-// Actor returns who acts through this handle.
+// Actor returns the actor of the handle's commits.
 func (sp *Space) Actor() string { return sp.actor }
 
-// As returns a handle through which actor acts ("user:42", "agent:coder").
+// As returns a handle whose commits are made by actor ("user:42", "agent:coder").
 func (sp *Space) As(actor string) *Space {
 	c := *sp
 	c.actor, c.caller = actor, ""
 	return &c
 }
 
-// InNameOf is As for what sp's actor does in the name of another: the
-// idempotency keys stay its own.
+// InNameOf is like As, but idempotency keys still belong to sp's actor. It is for an
+// actor that acts on behalf of another.
 func (sp *Space) InNameOf(actor string) *Space {
 	c := *sp
 	c.actor, c.caller = actor, cmp.Or(sp.caller, sp.actor)
 	return &c
 }
 
-// Because returns a handle whose commits name cause as what they came from: a
-// request (sess_…), a run or an event.
+// Because returns a handle whose commits have the given cause: the id of a request
+// (sess_…), a run or an event.
 func (sp *Space) Because(cause string) *Space {
 	c := *sp
 	c.cause = cause
 	return &c
 }
 
-// Under returns a handle whose commits fail with ErrFenced once f's lease has
+// Under returns a handle whose commits also fail with ErrFenced once f's lease has
 // another holder.
 func (sp *Space) Under(f Fence) *Space {
 	c := *sp
@@ -80,20 +80,19 @@ func (sp *Space) Under(f Fence) *Space {
 	return &c
 }
 
-// WithoutFences returns a handle whose commits are under no fence: for a fact that must
-// be known even if the lease was lost meanwhile.
+// WithoutFences returns a handle without fences, for a fact that must be recorded even
+// if the lease was lost.
 func (sp *Space) WithoutFences() *Space {
 	c := *sp
 	c.fences = nil
 	return &c
 }
 
-// Commit applies c, which needs neither Space nor Now, Actor or Cause. It
-// returns the positions that were taken, or: *ConflictError for the first check
-// that did not hold, ErrFenced, ErrInvalid, ErrTooLarge, ErrClosed, or the
-// backend's error, after which it is unknown whether c was applied. The same
-// holds when ctx ends. With an idempotency key on ctx (see [WithIdempotencyKey])
-// the caller may safely try again.
+// Commit applies c and returns its positions. It sets Space, Now, Actor and Cause and
+// does not change c. Errors: *ConflictError for the first check that does not hold,
+// ErrFenced, ErrInvalid, ErrTooLarge, ErrClosed, or the backend's error. After a
+// backend's error, or when ctx ends, it is unknown whether c was applied; with an
+// idempotency key on ctx (see [WithIdempotencyKey]) the caller may safely try again.
 func (sp *Space) Commit(ctx context.Context, c Commit) (Result, error) {
 	ctx = entered(ctx)
 	if d, err := sp.receipt(ctx); err != nil || d.kept != nil {
@@ -102,14 +101,14 @@ func (sp *Space) Commit(ctx context.Context, c Commit) (Result, error) {
 	return sp.commit(ctx, c.Clone())
 }
 
-// commit is Commit for bytes that belong to the Store already.
+// commit is Commit without the copy of c and without looking for a receipt.
 func (sp *Space) commit(ctx context.Context, c Commit) (Result, error) {
 	d, err := sp.commitWith(ctx, c, keep{}, nil)
 	return d.Result, err
 }
 
-// commitWith is commit with what the receipt keeps, and with records that the commit
-// checks.
+// commitWith is commit with the content of the receipt and with the records that an
+// Update has read and c checks.
 func (sp *Space) commitWith(ctx context.Context, c Commit, k keep, seen []sighting) (done, error) {
 	if sp.err != nil {
 		return done{}, sp.err
@@ -160,11 +159,11 @@ func (sp *Space) commitWith(ctx context.Context, c Commit, k keep, seen []sighti
 		case once != nil && res.Conflict.Check.Key == once.key(sp):
 			if d, err := sp.receipt(ctx); err != nil || d.kept != nil {
 				return d, err
-			} // else the receipt expired just now
+			} // else the receipt has just expired: try again
 		case sp.isFence(res.Conflict.Check):
 			return done{}, sp.fencedBy(res.Conflict.Check.Key)
 		case len(whole.Checks) > len(c.Checks) && !slices.Contains(c.Checks, res.Conflict.Check):
-			apart = true // a record that lives on by c was changed, which is not c's concern
+			apart = true // a record whose life c extends has changed: extend it in a commit of its own
 		default:
 			return done{}, res.Conflict
 		}
@@ -175,8 +174,8 @@ func (sp *Space) fencedBy(key string) error {
 	return fmt.Errorf("%s: %w: the lease %s has another holder", sp.name, ErrFenced, key)
 }
 
-// unfenced returns ErrFenced if one of the handle's fences does not hold now: for
-// what is not a commit, which checks them itself.
+// unfenced returns ErrFenced if one of the handle's fences does not hold now. It is for
+// actions other than commits, which check the fences themselves.
 func (sp *Space) unfenced(ctx context.Context) error {
 	for _, f := range sp.fences {
 		actual, err := sp.version(ctx, Check{Key: f.Key})
@@ -190,7 +189,7 @@ func (sp *Space) unfenced(ctx context.Context) error {
 	return nil
 }
 
-// version is what a check looks at: the version of a record or a stream.
+// version returns the current version of the record or stream that c names.
 func (sp *Space) version(ctx context.Context, c Check) (Position, error) {
 	if c.Key != "" {
 		rec, err := sp.Get(ctx, c.Key)
@@ -207,9 +206,9 @@ func (sp *Space) isFence(c Check) bool {
 	return slices.ContainsFunc(sp.fences, Fence{Key: c.Key, Token: c.At}.Is)
 }
 
-// readable returns what is wrong with the space's name for a read: a name that no new
-// space can have must be that of an old one, for else it is a mistake, such as a
-// pattern, and would be read as empty.
+// readable returns an error if the handle is invalid, or if its name is one that only
+// an old space may have and there is no such space: the name is then a mistake, such as
+// a pattern, that would otherwise read as an empty space.
 func (sp *Space) readable(ctx context.Context) error {
 	if sp.err != nil || !sp.old {
 		return sp.err
@@ -217,8 +216,8 @@ func (sp *Space) readable(ctx context.Context) error {
 	return sp.store.admit(ctx, sp.name)
 }
 
-// Get returns the record under key. One that is absent or expired is the zero
-// Record: see [Record.Exists].
+// Get returns the record under key. If it is absent or has expired, Get returns the
+// zero Record: see [Record.Exists].
 func (sp *Space) Get(ctx context.Context, key string) (Record, error) {
 	recs, err := sp.GetAll(ctx, key)
 	if err != nil {
@@ -227,8 +226,8 @@ func (sp *Space) Get(ctx context.Context, key string) (Record, error) {
 	return recs[0], nil
 }
 
-// GetAll returns one Record for each key, in their order; one that is absent or
-// expired is the zero Record.
+// GetAll returns one Record for each key, in the order of the keys; the zero Record for
+// one that is absent or has expired.
 func (sp *Space) GetAll(ctx context.Context, keys ...string) ([]Record, error) {
 	if err := sp.readable(ctx); err != nil {
 		return nil, err
@@ -252,9 +251,9 @@ func (sp *Space) GetAll(ctx context.Context, keys ...string) ([]Record, error) {
 	return recs, nil
 }
 
-// List returns records in the byte order of their keys, without expired ones
-// (unless q.DueBy asks for them). Fewer than q.Limit means that there are no
-// more; go on by setting q.After to the last key.
+// List returns records in the byte order of their keys, without expired ones (unless
+// q.DueBy asks for them). If it returns fewer than q.Limit, there are no more; to
+// continue, set q.After to the last key.
 func (sp *Space) List(ctx context.Context, q ListQuery) ([]Record, error) {
 	if err := sp.readable(ctx); err != nil {
 		return nil, err
@@ -289,8 +288,8 @@ func (sp *Space) List(ctx context.Context, q ListQuery) ([]Record, error) {
 	}
 }
 
-// Records iterates over all records under prefix in key order, a page at a
-// time. What is committed meanwhile may or may not be seen.
+// Records iterates over all records under prefix in key order, a page at a time. It may
+// or may not see commits made meanwhile.
 func (sp *Space) Records(ctx context.Context, prefix string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for q := (ListQuery{Prefix: prefix}); ; {
@@ -312,8 +311,7 @@ func (sp *Space) Records(ctx context.Context, prefix string) iter.Seq2[Record, e
 	}
 }
 
-// Read returns a page of the journal, or *TrimmedError for a cursor that cannot
-// be resumed.
+// Read returns a page of the journal, or *TrimmedError if q.After cannot be resumed.
 func (sp *Space) Read(ctx context.Context, q ReadQuery) (Page, error) {
 	if err := sp.readable(ctx); err != nil {
 		return Page{}, err
@@ -333,8 +331,8 @@ func (sp *Space) Read(ctx context.Context, q ReadQuery) (Page, error) {
 	return p, nil
 }
 
-// Events iterates over the journal as q selects, a page at a time, until there
-// is no more.
+// Events iterates over the events that q selects, a page at a time, until there are no
+// more.
 func (sp *Space) Events(ctx context.Context, q ReadQuery) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -360,8 +358,8 @@ func (sp *Space) Events(ctx context.Context, q ReadQuery) iter.Seq2[Event, error
 	}
 }
 
-// Head returns where the space's journal begins and ends. A space that does not
-// exist has a zero Last.
+// Head returns where the space's journal begins and ends. If the space does not exist,
+// Last is zero.
 func (sp *Space) Head(ctx context.Context) (Head, error) {
 	if err := sp.readable(ctx); err != nil {
 		return Head{}, err
@@ -373,16 +371,16 @@ func (sp *Space) Head(ctx context.Context) (Head, error) {
 	return heads[0], nil
 }
 
-// Purge removes what p names from the space for good, without a trace in the
-// journal. Watchers whose place is gone get ErrTrimmed. The snapshots of removed
-// streams, and of the streams of redacted events, are deleted too, and once Purge
-// has returned no Store on the backend answers from memory what was removed; a
-// watcher of another process may hear it until that polls next. The handle's
-// fences must hold when it begins: a purge is not a commit, so a lease that is
-// lost while it goes on does not stop it. After an error part of p may have been
-// removed: repeat it. A removal of streams or events that began, and whose process
-// died or backend failed, is finished by a sweep. Whoever does it, and whenever, what is
-// committed to the streams once Purge has returned stays.
+// Purge permanently removes what p names from the space and leaves no trace in the
+// journal. It also deletes the snapshots of removed streams and of the streams of
+// redacted events. Watchers whose position was removed get ErrTrimmed. Once Purge has
+// returned, no Store on the backend serves removed data from memory, except that a
+// watcher of another process may still receive it until that process polls next. The
+// handle's fences must hold when Purge begins; a lease that is lost later does not stop
+// it. After an error, part of p may have been removed: call Purge again. If the process
+// dies or the backend fails while streams or events are being removed, a sweep finishes
+// the removal. It never removes what is committed to the streams after Purge has
+// returned.
 func (sp *Space) Purge(ctx context.Context, p Purge) error {
 	if sp.err != nil {
 		return sp.err
@@ -402,7 +400,7 @@ func (sp *Space) Purge(ctx context.Context, p Purge) error {
 	return nil
 }
 
-// marshal turns v into JSON without HTML escapes. RawMessages pass unchanged.
+// marshal encodes v as JSON without HTML escapes. It copies a RawMessage as it is.
 func marshal(v any) (json.RawMessage, error) {
 	if raw, ok := v.(json.RawMessage); ok {
 		if raw == nil {

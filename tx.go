@@ -9,50 +9,49 @@ import (
 	"time"
 )
 
-// Tx is a commit in the making: what its function read, and what it wants to
-// change. Reading a record through Get also checks, at commit, that it is still
-// the same, so a Tx is either applied to exactly what it saw or runs again.
+// Tx is a transaction of [Space.Update]: what its function has read, and the commit it
+// builds. A record read through Get is checked at commit, so the Tx is either applied
+// to exactly what it read or runs again.
 type Tx struct {
 	ctx      context.Context
-	sp       *Space // as of now, so that reads, deadlines and the commit are of one time
+	sp       *Space // with asOf set to now, so that reads, deadlines and the commit have the same time
 	now      time.Time
-	cached   bool       // Get may answer from memory
-	fromMem  bool       // and did
-	seen     []sighting // what Get read, before this Tx's own writes
+	cached   bool       // Get may read from memory
+	fromMem  bool       // Get has read from memory
+	seen     []sighting // what Get has read, before this Tx's own writes
 	commit   Commit
-	explicit int      // how many of the checks are the caller's own, at the front
-	sent     []string // keys of what Send put
-	keep     keep     // for the receipt
+	explicit int      // the number of checks, at the front, that the caller added through Check
+	sent     []string // keys of the messages that Send put
+	keep     keep     // what goes into the receipt
 	err      error
 }
 
-// sighting is a record, or the absence of one, as a Tx read it.
+// sighting is a record as a Tx read it; zero if it was absent.
 type sighting struct {
 	key    string
 	record Record
 }
 
-// WriteOptions of [Tx.Put]. The zero value is a record that stays.
+// WriteOptions are options of [Tx.Put]. With the zero value, the record never expires.
 type WriteOptions struct {
 	Schema  int
 	Expires time.Time
 	Notify  bool
 }
 
-// Update runs fn and commits what it asked for, as one step. When something
-// that fn read through [Tx.Get] was changed meanwhile, fn runs again, so it
-// must have no effect outside its Tx; it may run any number of times until ctx
-// ends. When fn returns an error, nothing is committed and the error is
-// returned. When fn asks for no event and no write, nothing is committed but the
-// receipt of an idempotency key; the handle's fences and fn's own checks must hold
-// all the same.
+// Update runs fn and applies the events, writes and checks that it added to tx in one
+// commit. If a record that fn read through [Tx.Get] has changed meanwhile, fn runs
+// again, any number of times until ctx ends, so fn must have no effects outside its Tx.
+// If fn returns an error, nothing is committed and Update returns that error. If fn
+// adds no event and no write, only the receipt of an idempotency key is committed, if
+// there is one; the handle's fences and the checks of fn must still hold.
 //
-// Under contention the functions that touch one key take turns, first come
-// first served, within one process.
+// Under contention, the updates of one process that read the same key take turns, first
+// come, first served.
 //
-// Errors are fn's and those of [Space.Commit]; a *ConflictError only for what
-// fn itself asked for through [Tx.Check]. When ctx carries an idempotency key
-// that was used already, fn does not run and Result.Repeated is set.
+// Errors: those of fn and of [Space.Commit], but *ConflictError only for a check added
+// through [Tx.Check]. If ctx has an idempotency key that was used before, fn does not
+// run and Result.Repeated is set.
 func (sp *Space) Update(ctx context.Context, fn func(tx *Tx) error) (Result, error) {
 	d, err := sp.update(ctx, fn)
 	return d.Result, err
@@ -67,7 +66,7 @@ func (sp *Space) update(ctx context.Context, fn func(tx *Tx) error) (done, error
 	if d, err := sp.receipt(ctx); err != nil || d.kept != nil {
 		return d, err
 	}
-	var place *ticket // in the queue for a record that others contend for
+	var place *ticket // our place in the queue for a contended record
 	defer func() { place.leave() }()
 	for attempt := 0; ; attempt++ {
 		then := *sp
@@ -80,7 +79,7 @@ func (sp *Space) update(ctx context.Context, fn func(tx *Tx) error) (done, error
 		}
 		nothing := len(tx.commit.Events) == 0 && len(tx.commit.Writes) == 0
 		if err == nil && nothing && onceFrom(ctx) != nil {
-			// The receipt is committed all the same, but makes no space.
+			// The receipt is committed even so, unless that would create the space.
 			head, headErr := sp.Head(ctx)
 			if headErr != nil {
 				return done{}, headErr
@@ -93,22 +92,24 @@ func (sp *Space) update(ctx context.Context, fn func(tx *Tx) error) (done, error
 				return done{}, readErr
 			}
 			if changed == "" {
-				// The first try under the same idempotency key may have come between.
+				// Another call with the same idempotency key may have committed
+				// meanwhile.
 				if d, err := sp.receipt(ctx); err != nil || d.kept != nil {
 					return d, err
 				}
 				return done{}, tx.holds(err)
 			}
-			// It was concluded from what was not so, or not at one time.
+			// What fn decided, it decided on stale or inconsistent reads.
 			if place == nil && attempt > 0 && sp.asOf == nil {
 				place = sp.store.contention.enter(ctx, sp.name, changed)
 			}
 			continue
 		}
-		// What ends a record runs inside another commit, which may be first in the queue.
+		// An expirer (asOf is set) runs inside another commit, which may hold the
+		// queue: it must not wait.
 		if place == nil && sp.asOf == nil {
 			if place = sp.store.contention.join(ctx, sp.name, tx.seen); place != nil {
-				continue // it was not our turn: what was read is old by now
+				continue // we waited, so what fn read may be stale
 			}
 		}
 		res, err := then.commitWith(ctx, tx.commit, tx.keep, tx.seen)
@@ -124,7 +125,7 @@ func (sp *Space) update(ctx context.Context, fn func(tx *Tx) error) (done, error
 		if place == nil && sp.asOf == nil {
 			place = sp.store.contention.enter(ctx, sp.name, conflict.Check.Key)
 		} else if attempt > 2 {
-			// Another process is at it: stand back for about one commit.
+			// Another process contends: wait for about the time of a commit.
 			pause(ctx, time.Duration(rand.Int64N(int64(time.Millisecond)<<min(attempt, 5))))
 		}
 		if ctx.Err() != nil {
@@ -149,9 +150,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// holds evaluates, for a Tx that has nothing to commit, what its commit would
-// have checked: the fences, then the caller's own checks, unless fn failed with
-// err.
+// holds evaluates, for a Tx with nothing to commit, what a commit would check: the
+// fences, then, unless fn failed with err, the caller's own checks.
 func (tx *Tx) holds(err error) error {
 	if lost := tx.sp.unfenced(tx.ctx); lost != nil {
 		return lost
@@ -171,17 +171,17 @@ func (tx *Tx) holds(err error) error {
 	return nil
 }
 
-// Condition is what must be under a key for a change to be made. The zero
-// Condition is anything. A version and Absent exclude each other.
+// Condition is what a record must be for a change to be made. The zero Condition always
+// holds. At and Absent exclude each other.
 type Condition struct {
-	At     Position // this version
-	Exists bool     // some version
-	Absent bool     // nothing
+	At     Position // the record has this version
+	Exists bool     // the record exists
+	Absent bool     // the record does not exist
 }
 
-// Require is [Tx.Get] for a key with a condition: *ConflictError when that does
-// not hold. It is decided with the commit: one that would see another record
-// runs the function again.
+// Require is [Tx.Get] with a condition on the record: it returns *ConflictError if c
+// does not hold. Like all reads through Get it is checked at commit: if the record has
+// changed by then, fn runs again.
 func (tx *Tx) Require(key string, c Condition) (Record, error) {
 	rec, err := tx.Get(key)
 	if err != nil {
@@ -193,8 +193,8 @@ func (tx *Tx) Require(key string, c Condition) (Record, error) {
 	return rec, nil
 }
 
-// changed returns the key of a record that is no longer as tx read it, or "". One
-// record that was read from the store just now counts as unchanged.
+// changed returns the key of a record that has changed since tx read it, or "". A
+// single record that was read from the store, not from memory, counts as unchanged.
 func (tx *Tx) changed() (key string, err error) {
 	if len(tx.seen) == 0 || len(tx.seen) == 1 && !tx.fromMem {
 		return "", nil
@@ -219,14 +219,14 @@ func (tx *Tx) changed() (key string, err error) {
 // Context returns the context that Update was called with.
 func (tx *Tx) Context() context.Context { return tx.ctx }
 
-// Now returns the time of this Tx: its commit, events and records carry it, and
+// Now returns the time of this Tx. Its commit, events and records have this time, and
 // deadlines count from it.
 func (tx *Tx) Now() time.Time { return tx.now }
 
-// Get returns the record under key as this Tx sees it; absent or expired: the
-// zero Record. At commit it must be unchanged. What this Tx has put itself is
-// returned as put, with the version it replaces (zero: none, or not read) and
-// [Record.Exists]; what it has deleted is absent.
+// Get returns the record under key; the zero Record if it is absent or has expired. If
+// it has changed by the time of the commit, fn runs again. A record that this Tx has
+// put itself is returned as put: it exists, and Version is the version it replaces
+// (zero: none, or not read). A record that this Tx has deleted is absent.
 func (tx *Tx) Get(key string) (Record, error) {
 	seen := slices.IndexFunc(tx.seen, func(s sighting) bool { return s.key == key })
 	if w := tx.written(key); w != nil {
@@ -270,8 +270,8 @@ func (tx *Tx) Get(key string) (Record, error) {
 	return rec, nil
 }
 
-// Load is Get and Record.As: it reads the record's value into v and reports
-// whether there is one. At commit it must be unchanged.
+// Load is Get followed by Record.As: it decodes the record's value into v and reports
+// whether the record exists.
 func (tx *Tx) Load(key string, v any) (bool, error) {
 	rec, err := tx.Get(key)
 	if err != nil || rec.Value == nil {
@@ -280,8 +280,8 @@ func (tx *Tx) Load(key string, v any) (bool, error) {
 	return true, rec.As(v)
 }
 
-// Version returns the position of the last event of stream; zero: it has none. At
-// commit there must be no later one.
+// Version returns the position of the last event of stream, or zero if it has none. If
+// the stream has a later event by the time of the commit, fn runs again.
 func (tx *Tx) Version(stream string) (Position, error) {
 	at, err := tx.sp.version(tx.ctx, Check{Stream: stream})
 	if err != nil {
@@ -291,19 +291,19 @@ func (tx *Tx) Version(stream string) (Position, error) {
 	return at, nil
 }
 
-// List is [Space.List]. What it returns is not checked at commit, nor does it
-// see this Tx's own writes: Get what must be unchanged.
+// List is [Space.List]. Its result is not checked at commit and does not include this
+// Tx's own writes. Use Get for records that must not change.
 func (tx *Tx) List(q ListQuery) ([]Record, error) { return tx.sp.List(tx.ctx, q) }
 
-// Check adds a condition of the caller's own. When it does not hold, Update
-// returns its *ConflictError.
+// Check adds c to the commit. If it does not hold, Update returns its *ConflictError
+// instead of running fn again.
 func (tx *Tx) Check(c Check) {
 	tx.commit.Checks = slices.Insert(tx.commit.Checks, tx.explicit, c)
 	tx.explicit++
 }
 
-// Put writes v as JSON under key; a later Put or Delete of the key replaces it.
-// Nil opts mean the zero options.
+// Put writes v as JSON under key. A later Put or Delete of the key replaces it. Nil
+// opts are the zero WriteOptions.
 func (tx *Tx) Put(key string, v any, opts *WriteOptions) {
 	data, err := marshal(v)
 	if err != nil {
@@ -317,7 +317,7 @@ func (tx *Tx) Put(key string, v any, opts *WriteOptions) {
 	tx.write(w)
 }
 
-// Delete removes the record under key; one that is absent stays so.
+// Delete deletes the record under key. If there is none, it does nothing.
 func (tx *Tx) Delete(key string) { tx.write(Write{Key: key}) }
 
 func (tx *Tx) write(w Write) {
@@ -338,9 +338,8 @@ func (tx *Tx) written(key string) *Write {
 	return nil
 }
 
-// Emit adds an event of the given type, with data as JSON, to stream. It
-// returns the event, to which Refs, Subject and Schema may be added until the
-// next Emit.
+// Emit adds an event of the given type to stream, with data as JSON. It returns the
+// event, whose Refs, Subject and Schema the caller may set until the next Emit.
 func (tx *Tx) Emit(stream, typ string, data any) *Event {
 	raw, err := marshal(data)
 	if err != nil {
@@ -350,7 +349,7 @@ func (tx *Tx) Emit(stream, typ string, data any) *Event {
 	return &tx.commit.Events[len(tx.commit.Events)-1]
 }
 
-// answer keeps v for the receipt, if there will be one.
+// answer stores v as the answer in the receipt, if there will be one.
 func (tx *Tx) answer(v any) {
 	if _, nothing := v.(struct{}); nothing || onceFrom(tx.ctx) == nil {
 		return
