@@ -12,16 +12,15 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// Cancel asks the run and all runs below it to end, durably, and emits
-// run.cancel_requested for each. Nothing starts in them afterwards. A queued one
-// is cancelled at once; a running one when its worker finishes, or when its
-// lease runs out. It is one commit for a tree of some dozens of runs; a larger
-// one is done from the top down, and a sweep goes on where a crash cut it short. To
-// cancel again changes nothing.
+// Cancel durably asks the run and all runs below it to end, and emits
+// run.cancel_requested for each. No tool or sub-agent starts in them afterwards. A
+// queued run ends at once; a running one ends when its worker finishes it, or when its
+// lease runs out. A tree of some dozens of runs is one commit. A larger tree takes
+// several, from the top down; if the process crashes between them, a sweep continues.
+// A second cancel changes nothing.
 //
-// It returns the run as it is then; repeated under an idempotency key, too.
-// Errors: ErrNotFound; ErrConflict when the run has ended; ErrInvalid for an
-// unknown cause.
+// It returns the run as cancelled; so does a repeat under an idempotency key. Errors:
+// ErrNotFound; ErrConflict when the run has ended; ErrInvalid for an unknown cause.
 func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
 	ctx = thole.Call(ctx, "run.cancel", id)
 	if !slices.Contains([]string{ByUser, ByDisconnect, ByCredits, ByTimeout, BySuperseded, ByShutdown}, cause) {
@@ -36,7 +35,7 @@ func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
 		return asked{Run: now, Rest: []string{id}}, err
 	})
 	a, r, err := thole.Do(ctx, rs.sp, func(ctx context.Context) (asked, thole.Receipt, error) {
-		if _, err := rs.Get(ctx, id); err != nil { // which ends a run whose worker is dead
+		if _, err := rs.Get(ctx, id); err != nil { // Get ends a run whose lease has run out
 			return asked{}, thole.Receipt{}, err
 		}
 		return thole.Update(ctx, rs.sp, func(tx *thole.Tx) (a asked, err error) {
@@ -54,12 +53,12 @@ func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
 			}
 			a.Rest = c.rest
 			if a.Run, err = load(tx, id); !known && err == nil {
-				a.Run.Version = thole.Position{} // the commit's
+				a.Run.Version = thole.Position{} // set below to the commit's
 			}
 			return a, err
 		})
 	})
-	if err == nil { // on a repeat, too: the first call may not have come further
+	if err == nil { // on a repeat, too: the first call may have stopped here
 		err = cancelTree(thole.WithoutIdempotencyKey(ctx), rs.sp, a.Rest, cause)
 	}
 	if err != nil {
@@ -71,8 +70,7 @@ func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
 	return a.Run, nil
 }
 
-// cancelTree cancels the given runs and those below them, as many to a commit
-// as fit.
+// cancelTree cancels the given runs and those below them, as many per commit as fit.
 func cancelTree(ctx context.Context, sp *thole.Space, ids []string, cause string) error {
 	seen := make(map[string]bool)
 	for len(ids) > 0 {
@@ -98,8 +96,8 @@ func cancelTree(ctx context.Context, sp *thole.Space, ids []string, cause string
 	return nil
 }
 
-// What cancelling takes of a commit's items: to look at a run, to ask one, to end a
-// queued one. The tree is cut where maxItems is passed.
+// Bounds of the commit items that a cancel uses: to load a run, to ask it to end, to
+// end a queued one. Beyond maxItems, the remaining runs go into later commits.
 const (
 	lookItems   = 2
 	askItems    = 3
@@ -112,12 +110,12 @@ type canceller struct {
 	tx    *thole.Tx
 	cause string
 	items int
-	seen  map[string]bool // so that it ends where a commit from outside made a cycle
+	seen  map[string]bool // against cycles, which a raw commit can make
 	rest  []string        // what did not fit
 }
 
-// start is cancel of the run at the top of a tree. What does not fit into the commit
-// is noted in it: a sweep does it if this process dies before.
+// start is cancel for the run at the top of a tree. If the tree does not fit into the
+// commit, it writes a note, so that a sweep cancels the rest if this process dies.
 func (c *canceller) start(r *Run, rollback bool) error {
 	err := c.cancel(r, rollback)
 	if err == nil && len(c.rest) > 0 {
@@ -126,11 +124,11 @@ func (c *canceller) start(r *Run, rollback bool) error {
 	return err
 }
 
-// cancelling is the last part of the key of the note, which expires soon, that the
-// runs below a run are being cancelled.
+// cancelling is the last part of the key of the note that the runs below a run are
+// being cancelled. The note expires after cancelTTL.
 const cancelling = "cancelling"
 
-// cancelTTL is how long the process that cancels a tree is left to it.
+// cancelTTL is how long a process has to cancel a tree before a sweep takes over.
 const cancelTTL = 5 * time.Second
 
 type cancelNote struct {
@@ -141,8 +139,8 @@ func noteCancel(tx *thole.Tx, root, cause string) {
 	tx.Put(key(root)+"/"+cancelling, cancelNote{Cause: cause}, &thole.WriteOptions{Expires: tx.Now().Add(cancelTTL)})
 }
 
-// finishCancel cancels what a crash may have left of the tree below root. The note
-// goes through sp, its expirer's handle.
+// finishCancel cancels the runs below root that a crashed process may have left. It
+// deletes the note through sp, the sweep's handle.
 func finishCancel(ctx context.Context, sp *thole.Space, root string, note thole.Record) error {
 	var n cancelNote
 	if err := note.As(&n); err != nil {
@@ -154,7 +152,7 @@ func finishCancel(ctx context.Context, sp *thole.Space, root string, note thole.
 	return thole.DeleteExpired(ctx, sp, note)
 }
 
-// cancel asks r, which is as loaded in this Tx, and those below it to end.
+// cancel asks r, as loaded in this Tx, and the runs below it to end.
 func (c *canceller) cancel(r *Run, rollback bool) error {
 	if c.seen[r.ID] {
 		return nil
@@ -184,7 +182,7 @@ func (c *canceller) cancel(r *Run, rollback bool) error {
 	if r.own.Children == 0 {
 		return nil
 	}
-	// A child that starts now writes r's record, so this Tx would run again.
+	// A child that starts concurrently writes r's record, so this Tx would run again.
 	prefix := key(r.ID) + "/child/"
 	for after := ""; ; {
 		recs, err := c.tx.List(thole.ListQuery{Prefix: prefix, After: after})
@@ -221,8 +219,8 @@ func (c *canceller) child(id string) error {
 	return c.cancel(r, false)
 }
 
-// unusable reports that a run which a record names is not there, or cannot be read. It
-// ends nothing, and keeps nothing from ending.
+// unusable reports whether loading a run failed because it does not exist or cannot be
+// read. Callers that end runs skip it.
 func unusable(err error) bool {
 	return errors.Is(err, thole.ErrNotFound) || errors.Is(err, thole.ErrInvalid) || errors.Is(err, thole.ErrCorrupt)
 }

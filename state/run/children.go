@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Children returns the runs of the sub-agents that a run started, in the order
-// of their ids, which is that of their creation. Like [Runs.Get] it ends those
-// whose lease has run out. A run without children, or one that is not known, has
-// none.
+// Children returns the sub-agents' runs that a run started, in the order of their
+// ids, which is the order of their creation. Like [Runs.Get] it ends those whose
+// lease has run out. The result is empty for an unknown run.
 func (rs *Runs) Children(ctx context.Context, id string) ([]*Run, error) {
 	prefix := key(id) + "/child/"
 	children := []*Run{}

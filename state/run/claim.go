@@ -13,23 +13,23 @@ import (
 
 // ClaimOptions of [Runs.Claim].
 type ClaimOptions struct {
-	Agent  string        // whose runs; "": those that name no agent
-	Name   string        // the agent that takes it, for a run that names none
-	Wait   time.Duration // how long to wait for one; 0: not at all
-	Holder string        // who takes it, for people; default a new id
-	// May says whether the caller may work in a run's thread. To it, the runs of
-	// other threads are not there. Nil: it may work in all.
+	Agent  string        // the agent whose runs to claim; "": runs that name no agent
+	Name   string        // the agent recorded in a run that names none
+	Wait   time.Duration // how long to wait for a run; 0: not at all
+	Holder string        // name of the worker, shown to people; default a new id
+	// May reports whether the caller may work in a run's thread; Claim skips the runs
+	// of other threads. Nil: the caller may work in all threads.
 	May func(*thread.Thread) bool
 }
 
-// Claim takes the oldest run that waits for a worker of the agent and whose
-// turn has come, under a lease, and starts it: its prompt enters the history
-// and run.started is emitted in the same commit. Drive it with [Handle.Do], or
-// renew its lease and finish it by hand. Of many that claim at once each gets
-// another run; a repeat under an idempotency key gets the same one, and the same fence,
-// which may have been lost since. Errors: ErrNotFound when there is none in time; ErrClosed when
-// the group is being drained; ErrInvalid for a Name; ctx's. A claim that is on its
-// way when ctx ends is returned.
+// Claim takes the agent's oldest ready run under a lease and starts it: one commit
+// puts its prompt into the history and emits run.started. Drive the run with
+// [Handle.Do], or renew its lease and finish it by hand. Concurrent claims get
+// different runs. A repeat under an idempotency key gets the same run and the same
+// fence, whose lease may have been lost since. If ctx ends while a claim is being
+// committed, Claim still returns that run. Errors: ErrNotFound when no run became
+// ready within Wait; ErrClosed when the group is drained; ErrInvalid for an invalid
+// Agent, Name or Holder; ctx's cause.
 func (rs *Runs) Claim(ctx context.Context, opts *ClaimOptions) (*Handle, error) {
 	ctx = thole.Call(ctx, "run.claim")
 	ctx = thole.Reread(ctx, rs.rereadClaimed)
@@ -61,14 +61,14 @@ func (rs *Runs) Claim(ctx context.Context, opts *ClaimOptions) (*Handle, error) 
 	return h, nil
 }
 
-// claimed is the answer of the commit that takes a run. Its fence has no token yet.
+// claimed is the answer of the commit that claims a run. Its fence has no token yet.
 type claimed struct {
 	Run     *Run           `json:"run"`
 	Request []thread.Block `json:"request,omitempty"`
 	Fence   thole.Fence    `json:"fence"`
 }
 
-// await calls look until it finds a run or the wait is over.
+// await calls look until it finds a run, fails, or wait has passed.
 func (rs *Runs) await(ctx context.Context, wait time.Duration, look func() error) error {
 	if wait <= 0 {
 		return look()
@@ -77,7 +77,7 @@ func (rs *Runs) await(ctx context.Context, wait time.Duration, look func() error
 	defer cancel()
 	// Watch before looking, so that nothing is missed between.
 	w, err := rs.sp.Watch(waiting, &thole.WatchOptions{Types: []string{"run.queued", "run.finished"}, Durable: true})
-	if err != nil && ctx.Err() == nil && waiting.Err() != nil { // there was hardly time to look
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil { // wait was too short for the watch to open
 		return look()
 	} else if err != nil {
 		return fmt.Errorf("claim: %w", err)
@@ -97,7 +97,7 @@ func (rs *Runs) await(ctx context.Context, wait time.Duration, look func() error
 	}
 }
 
-// claim looks for a run once.
+// claim looks for a run once. It returns the run's place in the group.
 func (rs *Runs) claim(ctx context.Context, o *ClaimOptions) (c claimed, r thole.Receipt, at *place, err error) {
 	if at = rs.opts.Group.enter(); at == nil {
 		return c, r, nil, fmt.Errorf("claim: %w: workers are being drained", thole.ErrClosed)
@@ -108,8 +108,8 @@ func (rs *Runs) claim(ctx context.Context, o *ClaimOptions) (c claimed, r thole.
 	return c, r, at, err
 }
 
-// search takes the first run that it can. One that cannot begin as it is stored
-// ends as failed, and holds up no other.
+// search claims the first ready run that it can. A run whose stored record cannot
+// begin ends as failed, so that it does not block the others.
 func (rs *Runs) search(ctx context.Context, o *ClaimOptions) (c claimed, r thole.Receipt, _ error) {
 	prefix := readyPrefix(o.Agent)
 	for after := ""; ; {
@@ -133,18 +133,18 @@ func (rs *Runs) search(ctx context.Context, o *ClaimOptions) (c claimed, r thole
 	}
 }
 
-// Why a ready run is not taken.
+// Why take skips a ready run.
 var (
 	errLeftover = errors.New("leftover") // it cannot begin
 	errNotOurs  = errors.New("not ours") // the caller may not work in its thread
 )
 
-// take starts the run that is ready; none if somebody else was faster, the caller
-// may not work in its thread, or it cannot begin. It does so
-// in the name of who asked, whose message that puts into the history.
+// take starts the ready run. Its result has no run if another worker was faster, the
+// caller may not work in the run's thread, or the run cannot begin. The commit's
+// actor is whoever asked for the run, because it writes their message into the history.
 func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimOptions) (claimed, thole.Receipt, error) {
 	var by ready
-	_ = rec.As(&by) // one that cannot be read names nobody
+	_ = rec.As(&by) // an unreadable record names no actor
 	sp := rs.sp.Because(id)
 	if by.AskedBy != "" {
 		sp = sp.InNameOf(by.AskedBy)
@@ -170,7 +170,7 @@ func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimO
 		if r.Agent == "" {
 			r.Agent = o.Name
 		}
-		if err := r.begin(tx); errors.Is(err, thole.ErrNotFound) { // its thread is gone
+		if err := r.begin(tx); errors.Is(err, thole.ErrNotFound) { // its thread is destroyed
 			return c, errLeftover
 		} else if err != nil {
 			return c, err
@@ -193,16 +193,16 @@ func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimO
 	return c, receipt, err
 }
 
-// claimable reports whether a worker that comes by may have the run.
+// claimable reports whether any worker may claim the run.
 func (r *Run) claimable() bool { return r.Status == Queued && r.own.Ready && !r.own.Reserved }
 
-// isNone reports whether loading a run failed because there is none of the id.
+// isNone reports whether loading a run failed because no run has the id.
 func isNone(err error) bool {
 	return errors.Is(err, thole.ErrNotFound) || errors.Is(err, thole.ErrInvalid)
 }
 
-// discard removes the ready record of a run that cannot begin, and ends the run
-// if it is its thread that is gone.
+// discard deletes the ready record of a run that cannot begin, and cancels the run if
+// its thread is destroyed.
 func discard(ctx context.Context, sp *thole.Space, id, ready string) error {
 	return setAside(ctx, sp, id, ready, func(tx *thole.Tx, r *Run) error {
 		_, err := thread.Load(tx, r.Thread)
@@ -213,8 +213,7 @@ func discard(ctx context.Context, sp *thole.Space, id, ready string) error {
 	})
 }
 
-// setAside does what is to become of a run that waits for a worker, or removes the ready
-// record of one that does not.
+// setAside calls do for a claimable run. For any other it deletes the ready record.
 func setAside(ctx context.Context, sp *thole.Space, id, ready string, do func(tx *thole.Tx, r *Run) error) error {
 	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
 		r, err := load(tx, id)
@@ -230,15 +229,15 @@ func setAside(ctx context.Context, sp *thole.Space, id, ready string, do func(tx
 	return err
 }
 
-// sick reports whether an error of a commit is about what the commit reads and
-// writes, so that it would fail again.
+// sick reports whether a commit failed because of the data that it reads and writes,
+// so that it would fail again.
 func sick(err error) bool {
 	return !errors.As(err, new(*thole.ReusedKeyError)) &&
 		(errors.Is(err, thole.ErrInvalid) || errors.Is(err, thole.ErrTooLarge) || errors.Is(err, thole.ErrCorrupt))
 }
 
-// fail ends a run that cannot begin, for the given reason. One that cannot end
-// either stays as it is, for doctor and those who mend it.
+// fail ends a run that cannot begin as failed, with the given reason. A run that
+// cannot end either stays as it is, for doctor to report and people to repair.
 func fail(ctx context.Context, sp *thole.Space, id, ready string, reason error) error {
 	err := setAside(ctx, sp, id, ready, func(tx *thole.Tx, r *Run) error {
 		return r.finish(tx, Failed, brief(reason.Error()))

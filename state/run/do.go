@@ -12,11 +12,11 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// endTimeout bounds how long the end of a run is tried to be committed after
-// its function returned.
+// endTimeout bounds the attempts to commit a cancel, and to commit the end of a run
+// after its function returned.
 const endTimeout = 30 * time.Second
 
-// PanicError is a run whose function panicked.
+// PanicError reports that a run's function panicked.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -24,13 +24,13 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Do starts a run, waits for its turn to come if it is queued, and calls fn to
-// do the work: see [Handle.Do]. No other worker can claim the run. When ctx
-// ends while it waits, the run is cancelled.
+// Do starts a run, waits until no other run is active in its slot, and calls fn to do
+// the work: see [Handle.Do]. No other worker can claim the run. If ctx ends during the
+// wait, the run is cancelled.
 //
-// Under an idempotency key a repeat starts no run and does not call fn: it gives
-// the result of the first one, a failure with the reason that was recorded;
-// ErrConflict while that one has not ended. fn gets no key: what it does is the run's.
+// Under an idempotency key a repeat starts no run and does not call fn: it returns
+// the result of the first run, with the recorded reason if that failed; ErrConflict
+// while that has not ended. fn's context carries no key.
 //
 // Errors: those of [Runs.Start] and [Handle.Do]; ErrClosed when the group is being
 // drained.
@@ -39,8 +39,7 @@ func (rs *Runs) Do(ctx context.Context, threadID string, req Request, fn func(co
 	return err
 }
 
-// Run is [Runs.Do] that also returns the run as it is then, which is nil if none was
-// started.
+// Run is [Runs.Do] that also returns the run as it is afterwards; nil if none started.
 func (rs *Runs) Run(ctx context.Context, threadID string, req Request, fn func(context.Context, *Handle) error) (*Run, error) {
 	id, err := rs.do(ctx, threadID, req, fn)
 	if id == "" {
@@ -61,7 +60,7 @@ func (rs *Runs) do(ctx context.Context, threadID string, req Request, fn func(co
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("run in %s: %w", threadID, context.Cause(ctx))
 	}
-	// Not to be cut off: a run that began must be known here, to be ended.
+	// Without ctx's cancel: this call must learn of a run that began, to end it.
 	s, receipt, err := thole.Update(context.WithoutCancel(keyed), rs.sp, func(tx *thole.Tx) (started, error) {
 		return rs.start(tx, threadID, req, thole.NewID("worker"))
 	})
@@ -90,7 +89,7 @@ func (rs *Runs) do(ctx context.Context, threadID string, req Request, fn func(co
 	return r.ID, h.do(ctx, fn)
 }
 
-// result is how the run ended, as Do tells it who calls again.
+// result returns what a repeated Do returns for the run.
 func (r *Run) result() error {
 	switch {
 	case !r.Ended():
@@ -103,7 +102,7 @@ func (r *Run) result() error {
 	return fmt.Errorf("run %s %s: %s", r.ID, r.Status, r.Error)
 }
 
-// await keeps the lease of a queued run until its turn has come, and begins it.
+// await renews the lease of a queued run until it is ready, and begins it.
 func (h *Handle) await(ctx context.Context) error {
 	waiting, stop := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
@@ -121,7 +120,7 @@ func (h *Handle) await(ctx context.Context) error {
 
 // begin waits until the run is ready, and begins it.
 func (h *Handle) begin(ctx context.Context) error {
-	// In whichever thread the run before ends, that is told as run.finished.
+	// The run before it emits run.finished, perhaps in another thread.
 	w, err := h.sp.Watch(ctx, &thole.WatchOptions{Durable: true,
 		Types: []string{"run.finished", "thread.destroyed", "thread.expired"}})
 	if err != nil {
@@ -157,7 +156,7 @@ func (h *Handle) begin(ctx context.Context) error {
 			if err := r.begin(tx); err != nil {
 				return err
 			}
-			h.turn, h.request = r.Turn, r.asked // which may have been edited
+			h.turn, h.request = r.Turn, r.asked // the request may have been edited
 			return nil
 		})
 		if err == nil {
@@ -172,8 +171,8 @@ func (h *Handle) begin(ctx context.Context) error {
 	}
 }
 
-// news waits until w hears something. That the space was changed by other means
-// than commits is news, too.
+// news waits for w's next item. ErrTrimmed counts as one: the space has changed by
+// other means than commits.
 func news(ctx context.Context, w *thole.Watch) error {
 	if _, err := w.Next(ctx); !errors.Is(err, thole.ErrTrimmed) {
 		return err
@@ -181,21 +180,20 @@ func news(ctx context.Context, w *thole.Watch) error {
 	return nil
 }
 
-// Do calls fn to do the run's work and ends the run when it returns: succeeded
-// on nil; failed on an error or a panic, which is returned as *PanicError.
+// Do calls fn to do the run's work and ends the run when fn returns: as succeeded on
+// nil, as failed on an error or a panic, which Do returns as *PanicError.
 //
-// While fn works, the lease is renewed and streamed text committed. The context
-// that fn has ends, with a *CancelledError as its cause, as soon as the run is
-// cancelled, by anyone in any process; with ErrFenced, when another took the
-// run. When ctx ends, the run is cancelled, with the cause of a *CancelledError
-// if that is ctx's, or else "timeout" for a deadline and "disconnect". A
-// cancelled run ends as cancelled (or timed_out) whatever fn returns; what it
-// streamed is kept. A fn that returns a *CancelledError of its own cancels its
-// run.
+// While fn works, Do renews the lease and commits streamed text. fn's context ends as
+// soon as anyone in any process cancels the run, with a *CancelledError as its cause,
+// or when the run has ended or another worker has it, with ErrFenced. When ctx ends,
+// Do cancels the run: its cause is that of the *CancelledError that ended ctx, else
+// "timeout" after a deadline, else "disconnect". A cancelled run ends as cancelled (or
+// timed_out) whatever fn returns, and keeps what it streamed. A fn that returns a
+// *CancelledError for its own run, or for none, cancels the run.
 //
-// Errors: fn's; *CancelledError; ErrFenced; those of the commit that ends the
-// run. An idempotency key on ctx is ErrInvalid, before anything is done: what
-// claimed the run takes one.
+// Errors: fn's; *CancelledError; ErrFenced; those of the commit that ends the run;
+// ErrInvalid, before any work, for an idempotency key on ctx: give it to the call that
+// starts or claims the run.
 func (h *Handle) Do(ctx context.Context, fn func(context.Context, *Handle) error) error {
 	if err := thole.RefuseIdempotencyKey(ctx, "work on a run", "give it to the call that starts or claims the run"); err != nil {
 		return fmt.Errorf("run %s: %w", h.id, err)
@@ -205,7 +203,7 @@ func (h *Handle) Do(ctx context.Context, fn func(context.Context, *Handle) error
 		place = h.rs.opts.Group.enter()
 	}
 	ctx, ok := place.work(ctx)
-	if !ok { // the group has no more time for it
+	if !ok { // Drain's ctx has ended
 		h.persist(ctx, ByShutdown)
 		r, err := h.end(ctx, nil)
 		if err == nil && r.Cancel != nil {
@@ -218,7 +216,7 @@ func (h *Handle) Do(ctx context.Context, fn func(context.Context, *Handle) error
 }
 
 func (h *Handle) do(ctx context.Context, fn func(context.Context, *Handle) error) error {
-	// The work's context ends with a cause of ours, not with ctx's.
+	// The work's context ends with a cause set here, not with ctx's.
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := func(cause error) {
 		if gone(cause) {
@@ -232,7 +230,7 @@ func (h *Handle) do(ctx context.Context, fn func(context.Context, *Handle) error
 	wg.Go(func() { h.keep(helpers, stop) })
 	wg.Go(func() { h.obey(helpers, stop) })
 	wg.Go(func() { h.flushLoop(helpers) })
-	var late <-chan time.Time // a sweep ends the run too, somewhat later
+	var late <-chan time.Time // a sweep also ends the run, somewhat later
 	if h.timeout > 0 {
 		timer := time.NewTimer(h.timeout)
 		defer timer.Stop()
@@ -286,7 +284,7 @@ func call(ctx context.Context, h *Handle, fn func(context.Context, *Handle) erro
 	return fn(ctx, h)
 }
 
-// causeOf says why ctx ended.
+// causeOf returns the cancel cause for a ctx that has ended.
 func causeOf(ctx context.Context) string {
 	var c *CancelledError
 	switch err := context.Cause(ctx); {
@@ -298,7 +296,8 @@ func causeOf(ctx context.Context) string {
 	return ByDisconnect
 }
 
-// persist cancels the run and those below it; that it has ended is as good.
+// persist cancels the run and those below it. A run that has already ended counts as
+// success; other failures leave the cancel to the sweep.
 func (h *Handle) persist(ctx context.Context, cause string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
@@ -308,7 +307,7 @@ func (h *Handle) persist(ctx context.Context, cause string) {
 	})
 }
 
-// end commits the end of the run, text that is still pending included.
+// end commits the end of the run together with the pending text.
 func (h *Handle) end(ctx context.Context, err error) (*Run, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
@@ -324,7 +323,7 @@ func (h *Handle) end(ctx context.Context, err error) (*Run, error) {
 		return err
 	})
 	if tries > 1 && (errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced)) {
-		// A try that failed may have happened.
+		// An earlier attempt that failed may have been committed.
 		if r, getErr := h.rs.Peek(ctx, h.id); getErr == nil && r.Ended() && (r.Status == status || r.Cancel != nil) {
 			return r, nil
 		}
@@ -332,7 +331,8 @@ func (h *Handle) end(ctx context.Context, err error) (*Run, error) {
 	return r, err
 }
 
-// retry calls do until it succeeds, fails for good, or ctx ends.
+// retry calls do until it succeeds, returns an error that a retry cannot cure, or ctx
+// ends.
 func (h *Handle) retry(ctx context.Context, do func() error) error {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := do()
@@ -350,7 +350,7 @@ func (h *Handle) retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// sleep reports false when ctx ended first.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -362,9 +362,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// keep renews the lease until ctx ends, and stops the work when another has it.
-// Other failures are tried again: a late holder may still write. It does so while
-// work in a thread that is gone comes to its end, too.
+// keep renews the lease until ctx ends, and stops the work on ErrFenced. After other
+// errors it tries again, because a late holder may still write. It also renews while
+// work in a destroyed thread comes to its end.
 func (h *Handle) keep(ctx context.Context, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(h.rs.opts.Heartbeat)
 	defer tick.Stop()
@@ -381,8 +381,8 @@ func (h *Handle) keep(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// obey stops the work when the run is cancelled or ended by somebody else. It
-// watches the thread's stream: the news comes with the commit.
+// obey stops the work when the run is cancelled or somebody else ends it. It watches
+// the thread's stream, so it learns of either with the commit.
 func (h *Handle) obey(ctx context.Context, stop context.CancelCauseFunc) {
 	for ctx.Err() == nil {
 		if h.follow(ctx, stop) {
@@ -403,7 +403,7 @@ func (h *Handle) follow(ctx context.Context, stop context.CancelCauseFunc) bool 
 	}
 	defer w.Close()
 	for {
-		r, err := h.rs.Peek(ctx, h.id) // late is not lost: who is late must not end itself
+		r, err := h.rs.Peek(ctx, h.id) // Peek, not Get: a late worker must not end its own run
 		switch {
 		case errors.Is(err, thole.ErrNotFound) || err == nil && r.Ended():
 			stop(fmt.Errorf("run %s: %w: it has ended", h.id, thole.ErrFenced))

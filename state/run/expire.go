@@ -14,7 +14,8 @@ const crashReason = "its worker's lease ran out"
 
 func deadlineKey(id string) string { return key(id) + "/deadline" }
 
-// expire ends what a record run/<id>/… stood for.
+// expire handles an expired record run/<id>/…: a lease's beat, a deadline, a notice
+// or a note.
 func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	id, what, _ := strings.Cut(strings.TrimPrefix(rec.Key, "run/"), "/")
 	switch what {
@@ -52,12 +53,11 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	return cancelTree(ctx, sp.Store().Space(sp.Name()), rest, cause)
 }
 
-// maxEnded bounds how many runs that wait in a thread that is gone one commit
-// ends.
+// maxEnded bounds how many waiting runs of a destroyed thread one commit ends.
 const maxEnded = 8
 
-// endAll ends the runs of a thread that is gone: those that wait are cancelled, the
-// active one is asked to end. The notice goes last, through sp, its expirer's handle.
+// endAll ends the runs of a destroyed thread: it cancels those that wait and asks the
+// active one to end. It deletes the notice last, through sp, the sweep's handle.
 func endAll(ctx context.Context, sp *thole.Space, threadID string, notice thole.Record) error {
 	var gone thread.Gone
 	if err := notice.As(&gone); err != nil {
@@ -66,7 +66,7 @@ func endAll(ctx context.Context, sp *thole.Space, threadID string, notice thole.
 	slot := slotKey(&thread.Thread{ID: threadID, Owner: gone.Owner, RunScope: gone.RunScope})
 	fresh := sp.Store().Space(sp.Name())
 	var rest []string
-	done := make(map[string]bool) // a slot that is not theirs names them still
+	done := make(map[string]bool) // after drop, a slot other than the run's own may still name it
 	for more := true; more; {
 		var now []string
 		_, err := fresh.Update(ctx, func(tx *thole.Tx) error {
@@ -110,8 +110,8 @@ func endAll(ctx context.Context, sp *thole.Space, threadID string, notice thole.
 	return thole.DeleteExpired(ctx, sp, notice)
 }
 
-// endActive asks the run that is active in the slot to end, if it is one of the
-// thread's. It returns those below it that did not fit into the commit.
+// endActive asks the run that is active in the slot to end, if it belongs to the
+// thread. It returns the runs below it that did not fit into the commit.
 func endActive(tx *thole.Tx, slot, threadID string) (rest []string, _ error) {
 	s, err := loadSlot(tx, slot)
 	if err != nil || s.Active == "" {
@@ -128,8 +128,9 @@ func endActive(tx *thole.Tx, slot, threadID string) (rest []string, _ error) {
 	return c.rest, err
 }
 
-// crash ends the run, whose worker is dead, and asks those below it to end: nobody
-// waits any more for what they do. It returns those that did not fit into the commit.
+// crash ends the run, whose lease has run out, and asks the runs below it to end,
+// because nobody waits for their results. It returns those that did not fit into the
+// commit.
 func (r *Run) crash(tx *thole.Tx) (rest []string, err error) {
 	if err := r.finish(tx, Crashed, crashReason); err != nil {
 		return nil, err
@@ -139,9 +140,9 @@ func (r *Run) crash(tx *thole.Tx) (rest []string, err error) {
 	return c.rest, err
 }
 
-// reap ends the run if its worker is dead: what the sweep would do, for when it
-// ran in a process that knew nothing of runs. It also ends a queued run whose
-// thread is gone, which a worker would do.
+// reap ends the run if its lease has run out, as a sweep would; the sweeping process
+// may not have been given this concept. It also cancels a queued run whose thread is
+// destroyed, as a worker would.
 func (rs *Runs) reap(ctx context.Context, id string) error {
 	sp := rs.sp.Store().Space(rs.sp.Name())
 	ctx = thole.WithoutIdempotencyKey(ctx)
@@ -171,9 +172,8 @@ func (rs *Runs) reap(ctx context.Context, id string) error {
 	return cancelTree(ctx, sp, rest, ByShutdown)
 }
 
-// dead reports whether the worker that should be at r has let its lease run
-// out. What a sweep would find a moment later may be found first by whoever
-// needs the run's place.
+// dead reports whether r should have a worker and its lease has run out. Callers that
+// need the slot at once do not wait for the sweep.
 func (r *Run) dead(tx *thole.Tx) (bool, error) {
 	if r.Status == Queued && !r.own.Reserved {
 		return false, nil

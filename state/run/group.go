@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Group is the runs that a process works on, so that it can stop in good order:
-// those that [Runs.Do] and [Runs.Claim] begin, until [Runs.Do], [Handle.Do] or
-// [Handle.Finish] has ended them. The zero Group is ready; it is safe for
+// Group holds the runs that a process works on, so that the process can stop in good
+// order. [Runs.Do] and [Runs.Claim] add a run; it leaves when [Runs.Do], [Handle.Do]
+// or [Handle.Finish] has ended it. The zero Group is ready to use. It is safe for
 // concurrent use.
 type Group struct {
 	mu      sync.Mutex
@@ -16,14 +16,14 @@ type Group struct {
 	idle    chan struct{} // closed when the last place is left; made by Drain
 }
 
-// place is a run's in a group. It is taken before the run begins, so that a
-// drain finds either the run or nothing.
+// place is the membership of one run in a group. A run enters the group before it
+// begins, so that Drain misses no run.
 type place struct {
-	group  *Group                  // nil: of no group
-	cancel context.CancelCauseFunc // of Do's work; nil: that has not begun
+	group  *Group                  // nil: in no group
+	cancel context.CancelCauseFunc // cancels Do's work; nil: that has not begun
 }
 
-// enter takes a place; nil when the group takes no more.
+// enter adds a place to the group; nil if the group is drained.
 func (g *Group) enter() *place {
 	p := &place{group: g}
 	if g == nil {
@@ -41,8 +41,8 @@ func (g *Group) enter() *place {
 	return p
 }
 
-// work returns the context of Do's work at the place, which also ends when the
-// group's patience does. It is false when there is no place, or none any more.
+// work returns the context of Do's work, which Drain can cancel. It returns false if p
+// is nil or Drain has removed it.
 func (p *place) work(ctx context.Context) (context.Context, bool) {
 	if p == nil {
 		return ctx, false
@@ -62,7 +62,7 @@ func (p *place) work(ctx context.Context) (context.Context, bool) {
 	return ctx, true
 }
 
-// leave gives the place back, and may be called again.
+// leave removes the place from its group. It is idempotent.
 func (p *place) leave() {
 	if p.cancel != nil {
 		p.cancel(nil)
@@ -75,7 +75,8 @@ func (p *place) leave() {
 	p.group.remove(p)
 }
 
-// leaveUnlessAtWork is leave for who ends a run without Do.
+// leaveUnlessAtWork is leave for a run that ends without Do; if Do works on it, it
+// does nothing.
 func (p *place) leaveUnlessAtWork() {
 	if p.group == nil {
 		return
@@ -97,9 +98,9 @@ func (g *Group) remove(p *place) {
 	}
 }
 
-// Drain lets no more runs begin in the group and waits for those that have. When
-// ctx ends before them, they are cancelled with cause shutdown, and Drain waits
-// until those that Do works on have ended. It is called once.
+// Drain stops new runs from entering the group and waits until all have left. If ctx
+// ends first, Drain cancels the runs that Do works on, with cause shutdown, and waits
+// until they have ended. Call it only once.
 func (g *Group) Drain(ctx context.Context) {
 	g.mu.Lock()
 	g.closing, g.idle = true, make(chan struct{})
@@ -117,7 +118,7 @@ func (g *Group) Drain(ctx context.Context) {
 		if p.cancel != nil {
 			p.cancel(&CancelledError{Cause: ByShutdown})
 		} else {
-			g.remove(p) // its Do will find that, and end the run
+			g.remove(p) // a later Do cancels and ends the run
 		}
 	}
 	g.mu.Unlock()

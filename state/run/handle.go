@@ -14,10 +14,10 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// Handle is a worker's hold on a run that it works on. All it writes is in the
-// run's name, under its lease: once another has the run, or it has ended, that
-// is ErrFenced. A Handle is safe for concurrent use; its commits go one at a
-// time, in the order of the calls.
+// Handle is a worker's access to the run that it works on. Its writes have the run's
+// agent as actor and the run as cause, and are made under the run's fence: once another
+// worker has the run, or it has ended, they return ErrFenced. A Handle is safe for
+// concurrent use; its commits happen one at a time, in the order of the calls.
 type Handle struct {
 	rs      *Runs
 	sp      *thole.Space // under the fence
@@ -27,19 +27,19 @@ type Handle struct {
 	fence   thole.Fence
 	request []thread.Block
 	timeout time.Duration // 0: none
-	place   *place        // in the group of who claimed it; nil: attached
+	place   *place        // in the claimer's group; nil: attached
 	text    text
 	commit  chan struct{} // capacity 1: held by the call that commits
 	waits   waits
-	doubts  doubts       // signals of which it is not known whether they were taken
-	renewed atomic.Int64 // when the lease was last known to be whole, from epoch
+	doubts  doubts       // signals that a failed commit may have taken
+	renewed atomic.Int64 // start of the last successful renewal, since epoch
 
 	claimed  *Run // as it was when this handle claimed it; nil: attached, or begun by Do
 	attached bool // there may be other handles on the run
 	waited   bool // the run was waiting when this handle was attached
 }
 
-// epoch is what a Handle counts time from, by a clock that nobody sets.
+// epoch is the start of a Handle's times, which use Go's monotonic clock.
 var epoch = time.Now()
 
 func (rs *Runs) handle(r *Run, f thole.Fence) *Handle {
@@ -54,10 +54,10 @@ func (rs *Runs) handle(r *Run, f thole.Fence) *Handle {
 	return h
 }
 
-// Attach returns a handle on a run for the worker that holds fence, such as one
-// that claimed it in an earlier request. Errors: ErrNotFound; ErrFenced when the
-// fence is not that of the run's lease, unless what is to come repeats, under
-// ctx's idempotency key, what was done while it was.
+// Attach returns a handle on a run for the worker that holds fence, such as one that
+// claimed the run in an earlier request. Errors: ErrNotFound; ErrFenced when fence is
+// not the current one of the run's lease, unless the call on ctx repeats one made
+// under its idempotency key before.
 func (rs *Runs) Attach(ctx context.Context, id string, fence thole.Fence) (*Handle, error) {
 	r, err := rs.Peek(ctx, id)
 	if err != nil {
@@ -90,42 +90,42 @@ func (h *Handle) ID() string { return h.id }
 // Thread returns the id of the run's thread.
 func (h *Handle) Thread() string { return h.thread }
 
-// Turn returns the id of the turn that the run makes.
+// Turn returns the id of the turn that the run writes.
 func (h *Handle) Turn() string { return h.turn }
 
-// Fence returns the proof of the run's lease, for a worker to come back with.
+// Fence returns the fence of the run's lease, which [Runs.Attach] takes.
 func (h *Handle) Fence() thole.Fence { return h.fence }
 
 // Claimed returns the run as it was when [Runs.Claim] returned the handle.
 func (h *Handle) Claimed() *Run { return h.claimed }
 
-// Request returns what the user asked for, unless the handle was attached.
+// Request returns the blocks of the user's message; nil if the handle was attached.
 func (h *Handle) Request() []thread.Block { return slices.Clone(h.request) }
 
-// Space returns the run's space, acting as the run: under its fence, as its
-// agent, because of it.
+// Space returns the run's space for commits under the run's fence, with its agent as
+// actor and the run as cause.
 func (h *Handle) Space() *thole.Space { return h.sp }
 
-// Get returns the run. Unlike [Runs.Get] it does not end one whose lease has run
-// out: a worker that is late, and that nobody has replaced, may go on.
+// Get returns the run. Unlike [Runs.Get] it does not end a run whose lease has run
+// out: a late worker that nobody has replaced may go on.
 func (h *Handle) Get(ctx context.Context) (*Run, error) { return h.rs.Peek(ctx, h.id) }
 
-// Update is Space.Update under the run's fence, in one commit with all text so
-// far: for what belongs together, such as a decision and the start of its tool
-// (thread.StartTool with [Handle.Turn]; ask [Handle.Go] first). Text that comes
-// afterwards is another block. fn must not call the handle's methods but
-// [Handle.Go].
+// Update is Space.Update under the run's fence, in one commit with all text streamed so
+// far. Use it for changes that belong together, such as a decision and the start of its
+// tool (thread.StartTool with [Handle.Turn]; call [Handle.Go] first). Later text begins
+// another block. Of the handle's methods, fn may call only [Handle.Go] and those that
+// return a constant, such as [Handle.Turn].
 func (h *Handle) Update(ctx context.Context, fn func(tx *thole.Tx) error) (thole.Result, error) {
 	_, r, err := write(ctx, h, cuts, func(tx *thole.Tx) (none, error) { return none{}, fn(tx) })
 	return thole.Result{First: r.First, Last: r.Last, Repeated: r.Repeated}, err
 }
 
-// none is the answer of a commit that has nothing to say.
+// none is the answer of a commit without a result.
 type none = struct{}
 
-// Go reports, within a Tx of [Handle.Update], whether the run may still start
-// something: nil; *CancelledError when it is to end; ErrConflict when it has
-// ended. A cancel that comes before the commit makes the Tx run again.
+// Go checks, within a Tx of [Handle.Update], that the run may still start something.
+// Errors: *CancelledError when the run is to end; ErrConflict when it has ended. A
+// cancel before the commit makes the Tx run again.
 func (h *Handle) Go(tx *thole.Tx) error { return Go(tx, h.id) }
 
 // Go is [Handle.Go] for any run of the space, and in any Tx. Other errors:
@@ -135,7 +135,7 @@ func Go(tx *thole.Tx, id string) error {
 	return err
 }
 
-// live loads the run and reports one that has ended as ErrConflict.
+// live loads the run; ErrConflict if it has ended.
 func live(tx *thole.Tx, id string) (*Run, error) {
 	r, err := load(tx, id)
 	if err == nil && r.Ended() {
@@ -146,7 +146,7 @@ func live(tx *thole.Tx, id string) (*Run, error) {
 
 func (h *Handle) live(tx *thole.Tx) (*Run, error) { return live(tx, h.id) }
 
-// unless loads the run and reports one that is to end as *CancelledError.
+// unless loads the run; *CancelledError if it is to end, ErrConflict if it has ended.
 func unless(tx *thole.Tx, id string) (*Run, error) {
 	r, err := live(tx, id)
 	if err == nil && r.Cancel != nil {
@@ -157,10 +157,10 @@ func unless(tx *thole.Tx, id string) (*Run, error) {
 
 func (h *Handle) unless(tx *thole.Tx) (*Run, error) { return unless(tx, h.id) }
 
-// Heartbeat renews the run's lease, unless its thread is gone: then the lease runs
-// out, and the run ends with it. It may be repeated, so it ignores an idempotency
-// key. Errors: ErrFenced; a *CancelledError that is also ErrNotFound when the
-// thread is gone. [Handle.Do] does it by itself.
+// Heartbeat renews the run's lease, unless its thread is destroyed: then the lease
+// runs out, which ends the run. It ignores an idempotency key, because it is safe to
+// repeat. Errors: ErrFenced; a *CancelledError that is also ErrNotFound when the thread
+// is destroyed. [Handle.Do] renews the lease itself.
 func (h *Handle) Heartbeat(ctx context.Context) error {
 	head, err := h.rs.sp.Get(ctx, thread.Key(h.thread))
 	if err != nil {
@@ -181,14 +181,13 @@ func (h *Handle) renew(ctx context.Context) error {
 	return err
 }
 
-// LeaseEnds returns when the lease ends if this worker does not renew it any more:
-// for what must end by then even if this process does not answer, such as a command.
+// LeaseEnds returns when the lease ends unless this worker renews it again. Work that
+// may outlive this process, such as a command, should end by then.
 func (h *Handle) LeaseEnds() time.Time {
 	return epoch.Add(time.Duration(h.renewed.Load()) + h.rs.opts.Lease)
 }
 
-// Block adds a block to the response, or replaces the one with its id, and
-// returns its id.
+// Block adds b to the response, or replaces the block with b's id, and returns the id.
 func (h *Handle) Block(ctx context.Context, b thread.Block) (string, error) {
 	ctx = thole.Call(ctx, "run.block", h.id)
 	ctx = thole.Reread(ctx, rereadBlock)
@@ -198,8 +197,8 @@ func (h *Handle) Block(ctx context.Context, b thread.Block) (string, error) {
 	return id, err
 }
 
-// Append commits a chunk of text at its offset: see thread.AppendText. It is
-// for workers that count for themselves; the others use [Handle.Text].
+// Append commits a chunk of text at its offset: see thread.AppendText. It is for
+// workers that count offsets themselves; others use [Handle.Text].
 func (h *Handle) Append(ctx context.Context, d thread.Delta) error {
 	ctx = thole.Call(ctx, "run.append", h.id)
 	d.Turn = h.turn
@@ -207,10 +206,10 @@ func (h *Handle) Append(ctx context.Context, d thread.Delta) error {
 	return err
 }
 
-// StartTool records, before the tool acts, that it is called, and returns the
-// id of the block that its result goes to. operationID, if any, pairs start and
-// end for whoever watches. Errors: *CancelledError when the run is to end, so
-// that nothing starts any more.
+// StartTool records a tool call before the tool acts, and returns the id of the block
+// for its result. Watchers match the start and the end of the call by operationID, if
+// it is not "". Errors: *CancelledError when the run is to end, so that no tool starts
+// any more.
 func (h *Handle) StartTool(ctx context.Context, name string, input json.RawMessage, operationID string) (string, error) {
 	ctx = thole.Call(ctx, "run.start_tool", h.id, name)
 	ctx = thole.Reread(ctx, rereadBlock)
@@ -227,8 +226,8 @@ func (h *Handle) StartTool(ctx context.Context, name string, input json.RawMessa
 	return block, nil
 }
 
-// FinishTool records how a tool call ended, once. A run that is to end may
-// still do so: what happened, happened.
+// FinishTool records how a tool call ended, once. It also works in a run that is to
+// end, because the tool has already acted.
 func (h *Handle) FinishTool(ctx context.Context, block string, res thread.ToolResult) error {
 	ctx = thole.Call(ctx, "run.finish_tool", h.id, block)
 	_, _, err := write(ctx, h, goesOn, func(tx *thole.Tx) (none, error) {
@@ -237,7 +236,7 @@ func (h *Handle) FinishTool(ctx context.Context, block string, res thread.ToolRe
 	return err
 }
 
-// maxModels bounds the models of a run's usage, which is in its record.
+// maxModels bounds the models in a run's usage, which is part of its record.
 const maxModels = 64
 
 // addUsage adds to the run's usage, by model.
@@ -262,8 +261,9 @@ func (r *Run) addUsage(usage map[string]Usage) error {
 	return nil
 }
 
-// AddUsage adds what a call to model cost to the run's usage, even if its thread is
-// gone. Errors: ErrInvalid for a negative number, ErrTooLarge for the 65th model.
+// AddUsage adds the tokens of a call to model to the run's usage, even if its thread
+// is destroyed. Errors: ErrInvalid for a negative number, ErrTooLarge for the 65th
+// model, ErrConflict when the run has ended.
 func (h *Handle) AddUsage(ctx context.Context, model string, u Usage) error {
 	ctx = thole.Call(ctx, "run.add_usage", h.id, model)
 	_, err := h.sp.Update(ctx, func(tx *thole.Tx) error {
@@ -298,10 +298,10 @@ func (h *Handle) SetModel(ctx context.Context, model string) error {
 	return err
 }
 
-// maxReason bounds why a run failed, in bytes.
+// maxReason bounds the reason of a failed run, in bytes.
 const maxReason = 4 << 10
 
-// brief cuts a reason to what a run keeps of it.
+// brief cuts reason to maxReason.
 func brief(reason string) string {
 	if len(reason) > maxReason {
 		reason = reason[:maxReason-len("…")] + "…"
@@ -309,18 +309,17 @@ func brief(reason string) string {
 	return strings.ToValidUTF8(reason, "")
 }
 
-// Finish ends the run with status succeeded or failed, for the reason given; a
-// run that is to be cancelled, or whose thread is gone, becomes cancelled (or
-// timed_out) instead. Text
-// that was streamed is kept. It returns the run as it is then. Errors:
-// ErrConflict when it had ended before, which changes nothing; ErrFenced.
-// [Handle.Do] does it by itself.
+// Finish ends the run with status succeeded or failed and the given reason, and
+// returns it. A run that is to end, or whose thread is destroyed, becomes cancelled (or
+// timed_out) instead. Streamed text is kept. Errors: ErrConflict when the run had
+// already ended, which changes nothing; ErrInvalid for another status; ErrFenced.
+// [Handle.Do] finishes the run itself.
 func (h *Handle) Finish(ctx context.Context, status, reason string) (*Run, error) {
 	return h.FinishWith(ctx, status, reason, nil)
 }
 
-// FinishWith is Finish that adds usage, by model, in the same commit. Errors: those
-// of Finish and AddUsage, after which the run goes on.
+// FinishWith is Finish that also adds usage, by model, in the same commit. Errors:
+// those of Finish; those of AddUsage, which leave the run unfinished.
 func (h *Handle) FinishWith(ctx context.Context, status, reason string, usage map[string]Usage) (*Run, error) {
 	ctx = thole.Call(ctx, "run.finish", h.id)
 	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (*Run, error) {
@@ -349,7 +348,7 @@ func (h *Handle) FinishWith(ctx context.Context, status, reason string, usage ma
 
 func (h *Handle) finish(ctx context.Context, status, reason string, usage map[string]Usage) (*Run, error) {
 	_, err := thread.In(h.sp).Get(ctx, h.thread)
-	if errors.Is(err, thole.ErrNotFound) { // destroyed: there is nothing to write to
+	if errors.Is(err, thole.ErrNotFound) { // destroyed: text has nowhere to go
 		h.text.drop()
 	}
 	r, receipt, err := commitText(ctx, h, cuts, func(tx *thole.Tx) (*Run, error) {
@@ -362,7 +361,7 @@ func (h *Handle) finish(ctx context.Context, status, reason string, usage map[st
 		if err != nil && !gone {
 			return nil, err
 		}
-		if gone && r.Cancel == nil { // what it did is lost: that is no success
+		if gone && r.Cancel == nil { // its work is lost, so it has not succeeded
 			r.Cancel = &Cancel{Cause: BySuperseded, Time: tx.Now()}
 		}
 		if !gone && status == Failed && r.Cancel == nil && reason != "" {
@@ -385,13 +384,13 @@ func (h *Handle) finish(ctx context.Context, status, reason string, usage map[st
 	return r, nil
 }
 
-// goneError is what a handle's methods return once the run's thread is gone: a
-// *CancelledError and thole.ErrNotFound in one.
+// goneError returns the error of a handle's methods once the run's thread is
+// destroyed. It is both a *CancelledError and thole.ErrNotFound.
 func (h *Handle) goneError() error {
 	return fmt.Errorf("%w: its thread %s: %w", &CancelledError{Run: h.id, Cause: BySuperseded}, h.thread, thole.ErrNotFound)
 }
 
-// there reports, as goneError, that the run's thread is gone.
+// there returns goneError if the run's thread is destroyed.
 func (h *Handle) there(tx *thole.Tx) error {
 	_, err := thread.Load(tx, h.thread)
 	if errors.Is(err, thole.ErrNotFound) {

@@ -9,21 +9,22 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// internals are what only the engine needs of a run: the record run/<id>/internal, which
-// is there while they hold something. It is written with the run's own record, whose
-// version so stands for both.
+// internals are the fields of a run that only the engine needs, in the record
+// run/<id>/internal, which is absent when all are zero. It is only written together
+// with the run's own record, so a check of that record's version covers both.
 type internals struct {
 	Slot     string `json:"slot,omitempty"`     // key of the record that admits one run at a time, until it ends
 	Ready    bool   `json:"ready,omitempty"`    // queued, and its turn has come
-	Reserved bool   `json:"reserved,omitempty"` // for the worker that holds its lease already
-	Children int    `json:"children,omitempty"` // sub-agents' runs so far
-	Inbox    string `json:"inbox,omitempty"`    // the run under whose key its signals lie; empty: itself
-	Takings  int    `json:"takings,omitempty"`  // how many notes there are of signals that it took
+	Reserved bool   `json:"reserved,omitempty"` // for the worker that already holds its lease
+	Children int    `json:"children,omitempty"` // how many sub-agents' runs it has started
+	Inbox    string `json:"inbox,omitempty"`    // id of the run whose keys hold its signals; "": its own
+	Takings  int    `json:"takings,omitempty"`  // how many taking notes it has
 
-	// When requests that wait end, by name. What is not in it a worker waits for by itself.
+	// When the waiting requests end, by signal name. A name without an entry is waited
+	// for in the worker's own process.
 	WaitsUntil map[string]time.Time `json:"waits_until,omitempty"`
 
-	stored string // as JSON; "": there is no record
+	stored string // JSON of the stored record; "": there is none
 }
 
 const internal = "internal"
@@ -64,14 +65,14 @@ func whole(id string, rec, own thole.Record) (*Run, error) {
 		}
 		r.own.stored = r.own.json()
 	}
-	if r.own.Slot != "" && !strings.HasPrefix(r.own.Slot, slotPrefix) { // what ends a run writes it
+	if r.own.Slot != "" && !strings.HasPrefix(r.own.Slot, slotPrefix) { // finish writes to this key
 		return nil, fmt.Errorf("%w: run %s waits in %.80q, which is no slot", thole.ErrCorrupt, id, r.own.Slot)
 	}
 	return r, nil
 }
 
-// before is what a run's record was before schema 2: one with the internals, and with
-// a single signal that it waits for.
+// before upcasts a run's record from before schema 2, which held the internals, too,
+// and waited for a single signal.
 func before(_ thole.Record, data json.RawMessage) json.RawMessage {
 	return thole.Reshape(data, func(m map[string]json.RawMessage) {
 		own := make(map[string]json.RawMessage)

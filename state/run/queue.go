@@ -8,10 +8,10 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// Queue returns the runs that wait in the thread's line, in the order in which
-// they will start; the first may be one whose turn has come and which no worker
-// has claimed yet. Where one run is active per owner, the line is that of the
-// owner, with what others asked for behind the owner's. [Runs.Cancel] takes one out. Errors: ErrNotFound.
+// Queue returns the thread's queued runs in the order in which they will start. The
+// first may be ready and not yet claimed. If one run is active per owner, these are
+// the runs of all the owner's threads, those that others asked for last.
+// [Runs.Cancel] removes one. Errors: ErrNotFound.
 func (rs *Runs) Queue(ctx context.Context, threadID string) ([]*Run, error) {
 	t, err := thread.In(rs.sp).Get(ctx, threadID)
 	if err != nil {
@@ -39,17 +39,17 @@ func (rs *Runs) Queue(ctx context.Context, threadID string) ([]*Run, error) {
 	return runs, nil
 }
 
-// Edit is a change of a run that waits. Nil fields stay as they are.
+// Edit is a change to a queued run. Nil fields change nothing.
 type Edit struct {
 	Prompt *string        // becomes the one block of the request
 	Blocks []thread.Block // replaces the request
 	Model  *string
 }
 
-// EditQueued changes what a run will do that has not started, and emits
-// run.updated. It keeps its place. Errors: ErrNotFound; ErrConflict once it has
-// started or ended; ErrInvalid; *ConflictError when ifMatch, unless zero, is not
-// the run's version.
+// EditQueued changes a run that has not started, and emits run.updated. The run keeps
+// its place in the queue. Errors: ErrNotFound; ErrConflict once the run has started or
+// ended; ErrInvalid; ErrTooLarge; *ConflictError when ifMatch is neither zero nor the
+// run's version.
 func (rs *Runs) EditQueued(ctx context.Context, id string, e Edit, ifMatch thole.Position) (*Run, error) {
 	ctx = thole.Call(ctx, "run.edit", id)
 	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (*Run, error) {

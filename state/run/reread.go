@@ -8,7 +8,8 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// What is answered for receipts whose answer is gone: see [thole.Reread].
+// These functions read an answer that the receipt does not hold from the commit's
+// events: see [thole.Reread].
 
 func (rs *Runs) rereadStarted(ctx context.Context, events []thole.Event) (started, error) {
 	r, err := rs.rereadRun(ctx, events)
@@ -28,7 +29,7 @@ func (rs *Runs) rereadClaimed(ctx context.Context, events []thole.Event) (claime
 	return c, nil
 }
 
-// rereadRun returns the run that was started in a commit.
+// rereadRun returns the run that a commit started or queued.
 func (rs *Runs) rereadRun(ctx context.Context, events []thole.Event) (*Run, error) {
 	var e Event
 	err := last(events, "run.started", &e)
@@ -41,7 +42,7 @@ func (rs *Runs) rereadRun(ctx context.Context, events []thole.Event) (*Run, erro
 	return rs.Peek(ctx, e.Run)
 }
 
-// rereadBlock returns the id of the block that was begun in a commit.
+// rereadBlock returns the id of the block that a commit wrote.
 func rereadBlock(_ context.Context, events []thole.Event) (string, error) {
 	var u thread.Updated
 	err := last(events, "tool.started", &u)
@@ -51,7 +52,7 @@ func rereadBlock(_ context.Context, events []thole.Event) (string, error) {
 	return u.Block.ID, err
 }
 
-// last reads the last event of the type into v.
+// last decodes the last event of the type into v; ErrCorrupt if there is none.
 func last(events []thole.Event, typ string, v any) error {
 	for i := len(events) - 1; i >= 0; i-- {
 		if events[i].Type == typ {

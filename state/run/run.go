@@ -1,23 +1,22 @@
-// Package run keeps executions of an agent in a thread: who works on what,
-// under which lease, and how it ended.
+// Package run keeps the executions of agents in threads: which worker works on which
+// run, under which lease, and how the run ended.
 //
-// A run is the record run/<id>; its events go to its thread's stream. It is
-// queued until a worker has it, running or waiting while one works on the one
-// turn it makes, and then ends exactly once. In each thread (or for each owner,
-// see thread.CreateOptions.RunScope) at most one run is active; the others wait
-// in a durable queue. A worker holds the run's lease and writes under its
-// fence; when the lease runs out, the run has crashed.
+// A run is the record run/<id>; its events go to its thread's stream. It is queued
+// until a worker claims it, running or waiting while the worker writes the run's one
+// turn, and then ends exactly once. In each thread (or for each owner, see
+// thread.CreateOptions.RunScope) at most one run is active; the others wait in a
+// durable queue. A worker holds the run's lease and writes under its fence; when the
+// lease runs out, the run has crashed.
 //
-// The journal says who did what and why. What asks for a run (run.queued) names
-// who asked, and the request as its cause. The user's message enters the history
-// when the run starts, together with run.started: that commit still names who
-// asked, and the run as its cause, unless it is the request itself that starts
-// the run (see [Runs.Do]). From then on all that is done in the run is its
-// agent's, because of the run.
+// The journal records who did what and why. The commit that queues a run (run.queued)
+// has the asker as its actor and the request as its cause. The commit that starts the
+// run also adds the user's message to the history; its actor is the asker, too, and
+// its cause is the run, or the request if that starts the run itself (see [Runs.Do]).
+// Every later commit of the run has the agent as its actor and the run as its cause.
 //
-// A sub-agent's run names its Parent and works in a private thread of its own,
-// so that the parent's history shows only the tool call it came from; cancelling
-// the parent cancels it too.
+// A sub-agent's run names its Parent and works in a private thread of its own, so the
+// parent's history shows only the tool call that started it. Cancelling the parent
+// cancels the sub-agent's run, too.
 package run
 
 import (
@@ -57,9 +56,9 @@ const (
 // Policies: what a new run does when another is active.
 const (
 	Enqueue   = "enqueue"   // waits its turn
-	Reject    = "reject"    // is ErrConflict
+	Reject    = "reject"    // fails with ErrConflict
 	Interrupt = "interrupt" // cancels the active one, keeps its output, and is next
-	Rollback  = "rollback"  // as Interrupt, and takes the active one's turn out of the history
+	Rollback  = "rollback"  // as Interrupt, and removes the active one's turn from the history
 )
 
 // Usage counts tokens.
@@ -70,23 +69,23 @@ type Run struct {
 	ID           string           `json:"id,omitempty" given:"always"`
 	Thread       string           `json:"thread"`
 	Status       string           `json:"status"`
-	Agent        string           `json:"agent,omitempty"`    // who is to work on it, then: who does
+	Agent        string           `json:"agent,omitempty"`    // the agent asked for, then the one that works on it
 	AskedBy      string           `json:"asked_by,omitempty"` // the actor that started it
-	Model        string           `json:"model,omitempty"`    // asked for, then: chosen
+	Model        string           `json:"model,omitempty"`    // the model asked for, then the one chosen
 	Policy       string           `json:"policy,omitempty"`
 	OnDisconnect string           `json:"on_disconnect,omitempty"` // continue or cancel
 	Parent       string           `json:"parent,omitempty"`        // the run whose sub-agent this is
-	ResumedFrom  string           `json:"resumed_from,omitempty"`  // the ended run that this one goes on from
-	ResumedBy    string           `json:"resumed_by,omitempty"`    // the run that goes on from this one
+	ResumedFrom  string           `json:"resumed_from,omitempty"`  // the ended run that this one continues
+	ResumedBy    string           `json:"resumed_by,omitempty"`    // the run that continues this one
 	Request      []thread.Block   `json:"request,omitempty"`       // until it is in the thread's history
 	Options      json.RawMessage  `json:"options,omitempty"`       // for the agent
 	Timeout      int64            `json:"timeout,omitempty"`       // seconds from its start; 0: none
-	Turn         string           `json:"turn,omitempty"`          // what it makes
-	Cancel       *Cancel          `json:"cancel,omitempty"`        // it is to end, or did
+	Turn         string           `json:"turn,omitempty"`          // the turn that it writes
+	Cancel       *Cancel          `json:"cancel,omitempty"`        // set once a cancel is requested
 	Error        string           `json:"error,omitempty"`         // why it failed
 	WaitingFor   string           `json:"waiting_for,omitempty"`   // the name of a signal: the first of Waits
 	Waits        []string         `json:"waits,omitempty"`         // the names of all signals that it waits for
-	Signals      map[string]int   `json:"signals,omitempty"`       // how many of each name came and were not taken
+	Signals      map[string]int   `json:"signals,omitempty"`       // how many arrived and are not taken, by name
 	Usage        map[string]Usage `json:"usage,omitempty"`         // by model
 	Created      time.Time        `json:"created_at"`
 	Started      time.Time        `json:"started_at,omitzero"`
@@ -94,14 +93,14 @@ type Run struct {
 	Updated      time.Time        `json:"updated_at,omitzero" given:"always"`
 	Version      thole.Position   `json:"version,omitzero" given:"always"`
 
-	own   internals      // empty in what lists return
-	asked []thread.Block // what Request was when this Tx began it
+	own   internals      // zero in the runs that lists return
+	asked []thread.Block // the Request that this Tx moved into the history
 }
 
-// Cancel says that a run is to end.
+// Cancel is a request that a run end.
 type Cancel struct {
 	Cause    string    `json:"cause"`
-	Rollback bool      `json:"rollback,omitempty"` // and its turn goes with it
+	Rollback bool      `json:"rollback,omitempty"` // also remove its turn from the history
 	Time     time.Time `json:"requested_at"`
 }
 
@@ -122,8 +121,8 @@ func (r *Run) Total() Usage {
 	return sum
 }
 
-// CancelledError is a run that was cancelled; it is the cause of the context
-// that the run's function has. It unwraps to thole.ErrCancelled.
+// CancelledError reports that a run was cancelled. It is also the cause with which the
+// context of the run's function ends. It unwraps to thole.ErrCancelled.
 type CancelledError struct {
 	Run   string
 	Cause string
@@ -137,8 +136,8 @@ func (e *CancelledError) Error() string {
 func (e *CancelledError) Unwrap() error { return thole.ErrCancelled }
 
 // Event is the data of run.queued, run.started, run.waiting, run.signalled,
-// run.updated, run.cancel_requested and run.finished, each with the fields that
-// concern it.
+// run.updated, run.cancel_requested and run.finished. Each sets only the fields that
+// it needs.
 type Event struct {
 	Run         string `json:"run"`
 	Agent       string `json:"agent,omitempty"`
@@ -156,11 +155,11 @@ type Event struct {
 
 // Options of [In]. The zero value is the default.
 type Options struct {
-	Lease      time.Duration // how long a worker may be silent; default 30 s
+	Lease      time.Duration // how long a lease lasts without renewal; default 30 s
 	Heartbeat  time.Duration // how often Do renews the lease; default 10 s
 	Flush      time.Duration // how long streamed text may wait for its commit; default 100 ms
-	FlushBytes int           // how much of it may; default 4 KiB
-	Group      *Group        // what Do and Claim belong to, to be drained together; nil: nothing
+	FlushBytes int           // how many bytes of it may wait; default 4 KiB
+	Group      *Group        // the group that Do and Claim add runs to, for Drain; nil: none
 }
 
 // Runs are the runs of one space. The handle is cheap and immutable.
@@ -169,7 +168,7 @@ type Runs struct {
 	opts Options
 }
 
-// In returns the runs of sp, whose store was given [Concept]; what is written carries
+// In returns the runs of sp, whose store must have been given [Concept]. Writes carry
 // sp's actor and cause. Nil opts mean the defaults.
 func In(sp *thole.Space, opts *Options) *Runs {
 	rs := &Runs{sp: sp.For(Name)}
@@ -199,25 +198,26 @@ type ready struct {
 
 func (r *Run) stream() string { return thread.Key(r.Thread) }
 
-// readyKey lies where workers of the run's agent look for something to do.
+// readyKey returns the key of the ready record, where workers of the run's agent find
+// the run.
 func (r *Run) readyKey() string { return readyPrefix(r.Agent) + r.ID }
 
 func readyPrefix(agent string) string {
 	if agent == "" {
-		return "ready/%/" // which no escaped name is
+		return "ready/%/" // no escaped name is "%"
 	}
 	const room = thole.MaxNameBytes - len("ready//run_") - 32
 	return "ready/" + thole.KeyPart(agent, room) + "/"
 }
 
-// The kinds of names that a run has beside its agent's.
+// The kinds of names in a run, besides the agent's.
 var (
 	modelName  = thole.NameKind{What: "model"}
 	holderName = thole.NameKind{What: "holder"}
 	signalName = thole.NameKind{What: "signal", Keys: []string{signalsOf(thole.NewID("run")) + "*/" + aPosition}}
 )
 
-// actorOf is whom an agent acts as.
+// actorOf returns the actor that an agent's commits name.
 func actorOf(agent string) string {
 	if len("agent:")+len(agent) > thole.MaxNameBytes { // in a record of an earlier version
 		agent = thole.KeyPart(agent, 0)
@@ -225,7 +225,7 @@ func actorOf(agent string) string {
 	return "agent:" + agent
 }
 
-// put writes the run, and what the engine needs of it if that has changed.
+// put writes the run, and its internals if they have changed.
 func (r *Run) put(tx *thole.Tx) {
 	stored := *r
 	stored.ID, stored.Updated, stored.Version = "", time.Time{}, thole.Position{}
@@ -233,11 +233,11 @@ func (r *Run) put(tx *thole.Tx) {
 	r.own.put(tx, r.ID)
 }
 
-// maxRecord leaves room in a run's record for how it goes on and ends.
+// maxRecord leaves room in a run's record for what its later changes and its end add.
 const maxRecord = thole.MaxValueBytes - 64<<10
 
-// grow is put for what makes the record longer by what somebody asked for. A run
-// must fit into its record until it has ended, or it could neither begin nor end.
+// grow is put for changes of a size that the caller chooses. It returns ErrTooLarge
+// beyond maxRecord: without that room a run could neither begin nor end.
 func (r *Run) grow(tx *thole.Tx) error {
 	r.put(tx)
 	rec, err := tx.Get(key(r.ID))
@@ -287,10 +287,9 @@ func load(tx *thole.Tx, id string) (*Run, error) {
 	return whole(id, rec, own)
 }
 
-// Get returns the run. One whose worker has let its lease run out is ended as
-// crashed first, should no sweep have done so; one that is queued in a thread
-// that is gone, as cancelled. Errors: ErrNotFound, ErrInvalid
-// for a bad id.
+// Get returns the run. If a sweep has not done so yet, Get first ends a run whose
+// lease has run out as crashed, and a run queued in a destroyed thread as cancelled.
+// Errors: ErrNotFound; ErrInvalid for a bad id.
 func (rs *Runs) Get(ctx context.Context, id string) (*Run, error) {
 	r, err := rs.Peek(ctx, id)
 	if err != nil || r.Ended() {
@@ -313,8 +312,8 @@ func (rs *Runs) Get(ctx context.Context, id string) (*Run, error) {
 	return rs.Peek(ctx, id)
 }
 
-// Of is Get for a run of the thread. A run of another thread is ErrNotFound, in
-// the same words as a run that is not there.
+// Of is Get for a run of the thread. For a run of another thread it returns the same
+// ErrNotFound, word for word, as for a run that does not exist.
 func (rs *Runs) Of(ctx context.Context, threadID, id string) (*Run, error) {
 	r, err := rs.Peek(ctx, id)
 	if err == nil && r.Thread != threadID {
@@ -328,8 +327,7 @@ func (rs *Runs) Of(ctx context.Context, threadID, id string) (*Run, error) {
 
 func absent(id string) error { return fmt.Errorf("run %s: %w", id, thole.ErrNotFound) }
 
-// Peek returns the run as it is stored, and changes nothing. Errors: those of
-// Get.
+// Peek returns the run as stored and changes nothing. Errors: those of Get.
 func (rs *Runs) Peek(ctx context.Context, id string) (*Run, error) {
 	if err := thole.CheckID("run", id); err != nil {
 		return nil, err
@@ -347,8 +345,8 @@ type ListOptions struct {
 	Cursor string // the Next of an earlier page
 }
 
-// List returns a page of the thread's runs in the order of their ids, which is
-// that of their creation.
+// List returns a page of the thread's runs in the order of their ids, which is the
+// order of their creation.
 func (rs *Runs) List(ctx context.Context, threadID string, opts *ListOptions) (thread.Page[*Run], error) {
 	var o ListOptions
 	if opts != nil {
@@ -383,7 +381,8 @@ func (rs *Runs) List(ctx context.Context, threadID string, opts *ListOptions) (t
 	return page, nil
 }
 
-// all returns the runs with the given ids that there are, in their order.
+// all returns the runs with the given ids, in that order, without those that do not
+// exist.
 func (rs *Runs) all(ctx context.Context, ids []string) ([]*Run, error) {
 	runs := make([]*Run, 0, len(ids))
 	if len(ids) == 0 {

@@ -15,18 +15,18 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// A signal is the record run/<inbox>/signal/<name>/<position>, named after the
-// version that the run had before it came, so that those of one name lie in the
-// order in which they came. The run's record counts them and is written with each
-// that comes or goes. A run that goes on from another takes over its inbox.
-// What a run took stays there, skipped, with a note of the taking: see taking.
-// Earlier versions kept one signal of a name, as run/<id>/signal/<name>.
+// signal is the record run/<inbox>/signal/<name>/<position>. The position is the run's
+// version before the signal arrived, so the signals of one name are listed in order of
+// arrival. The run's record counts them and is written whenever one arrives or is
+// taken. A run that resumes another takes over its inbox. A taken signal stays, is
+// skipped, and has a note: see taking. Earlier versions kept one signal per name, as
+// run/<id>/signal/<name>.
 type signal struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// Bounds of signals: how many of one name wait, and the data of one, which must
-// fit into the receipt of the commit that takes it.
+// Bounds of signals: how many of one name may wait, and the bytes of one's data, which
+// must fit into the receipt of the commit that takes it.
 const (
 	maxSignals    = 64
 	maxSignalData = thole.MaxValueBytes - 8<<10
@@ -34,7 +34,7 @@ const (
 
 func signalsOf(inbox string) string { return key(inbox) + "/signal/" }
 
-// inbox returns the run under whose key r's signals lie.
+// inbox returns the id of the run whose keys hold r's signals.
 func (r *Run) inbox() string {
 	if r.own.Inbox != "" {
 		return r.own.Inbox
@@ -42,29 +42,30 @@ func (r *Run) inbox() string {
 	return r.ID
 }
 
-// Where signals of a name lie, and where the one of an earlier version does.
+// signalPrefix returns the prefix of the keys of the signals of a name. The one of an
+// earlier version has oldSignalKey.
 func (r *Run) signalPrefix(name string) string {
 	return signalsOf(r.inbox()) + thole.KeyPart(name, signalRoom) + "/"
 }
 
 func (r *Run) oldSignalKey(name string) string { return signalsOf(r.inbox()) + url.PathEscape(name) }
 
-// aPosition is as long as any.
+// aPosition has the length of every position.
 const aPosition = "0001ffffffff-0000000000000001"
 
-// signalRoom is what a key has for the name of a signal, percent-escaped.
+// signalRoom is how many bytes a key has for a signal's percent-escaped name.
 var signalRoom = thole.MaxNameBytes - len(signalsOf(thole.NewID("run"))) - len("/") - len(aPosition)
 
-// Signal gives a run something that it waits for, or will: an approval, an
-// answer. It is kept until one commit of the run takes it; those of one name are
-// taken in the order in which they came. A run that waits for it goes on. What a
-// run has not taken when it ends stays with it, in Run.Signals, and goes over to
-// the run that resumes it; so does what it took last, if nothing that it did in its
-// thread followed. It emits run.signalled.
+// Signal sends a signal to a run, such as an approval or an answer, and emits
+// run.signalled. The run may wait for it already or later. The signal is kept until
+// one commit of the run takes it; those of one name are taken in order of arrival. A
+// run that waits for it goes on. Signals that a run has not taken when it ends stay in
+// Run.Signals and pass to the run that resumes it; so do the last ones that it took,
+// if it did nothing in its thread afterwards.
 //
-// Errors: ErrNotFound; ErrConflict when the run has ended, or its worker is dead,
-// which ends it, or when 64 of that name wait; ErrTooLarge for data over 504 KiB;
-// ErrInvalid.
+// Errors: ErrNotFound; ErrConflict when the run has ended, when its lease has run out
+// (Signal then ends it), or when 64 of that name wait; ErrTooLarge for data over
+// 504 KiB; ErrInvalid.
 func (rs *Runs) Signal(ctx context.Context, id, name string, data json.RawMessage) error {
 	ctx = thole.Call(ctx, "run.signal", id, name)
 	err := rs.signal(ctx, id, name, data)
@@ -82,7 +83,7 @@ func (rs *Runs) signal(ctx context.Context, id, name string, data json.RawMessag
 		return fmt.Errorf("%w: its data has %d bytes, the limit is %d; keep larger content as a blob", thole.ErrTooLarge, len(data), maxSignalData)
 	}
 	_, _, err := thole.Do(ctx, rs.sp, func(ctx context.Context) (none, thole.Receipt, error) {
-		if _, err := rs.Get(ctx, id); err != nil { // which ends a run whose worker is dead
+		if _, err := rs.Get(ctx, id); err != nil { // Get ends a run whose lease has run out
 			return none{}, thole.Receipt{}, err
 		}
 		return none{}, thole.Receipt{}, rs.commitSignal(ctx, id, name, data)
@@ -127,7 +128,7 @@ func (rs *Runs) commitSignal(ctx context.Context, id, name string, data json.Raw
 	return err
 }
 
-// first returns the oldest signal of the given name and its key; "": there is
+// first returns the oldest signal of the given name and its key; key "": there is
 // none.
 func (r *Run) first(tx *thole.Tx, name string) (key string, s signal, err error) {
 	if old := r.oldSignalKey(name); len(old) <= thole.MaxNameBytes {
@@ -138,8 +139,8 @@ func (r *Run) first(tx *thole.Tx, name string) (key string, s signal, err error)
 	if r.Signals[name] == 0 {
 		return "", s, nil
 	}
-	// The run's record is written with each signal: what is listed here is so at
-	// the commit, or this Tx runs again.
+	// Every signal writes the run's record, so if this list changes before the commit,
+	// this Tx runs again.
 	notes, err := r.takings(tx)
 	if err != nil {
 		return "", s, err
@@ -161,8 +162,8 @@ func (r *Run) first(tx *thole.Tx, name string) (key string, s signal, err error)
 	return recs[0].Key, s, nil
 }
 
-// take gives r the signal under key, of the given name, and returns the key of the
-// note of it.
+// take marks the signal under key, of the given name, as taken by r and returns the
+// key of its taking note.
 func (r *Run) take(tx *thole.Tx, name, key string) (note string, _ error) {
 	note = takingsOf(r.ID) + r.Version.String()
 	if key == r.oldSignalKey(name) {
@@ -186,8 +187,8 @@ func (r *Run) take(tx *thole.Tx, name, key string) (note string, _ error) {
 	return note, r.stopWaiting(tx, name)
 }
 
-// inherit makes r the one that takes old's signals: those that old did not take,
-// and in front of them those that it took and did nothing after.
+// inherit gives r the signals that old did not take, and before them those after whose
+// taking old did nothing.
 func (r *Run) inherit(tx *thole.Tx, sp *thole.Space, old *Run) error {
 	if err := old.giveBack(tx, sp); err != nil {
 		return err
@@ -198,7 +199,7 @@ func (r *Run) inherit(tx *thole.Tx, sp *thole.Space, old *Run) error {
 		if err != nil {
 			return err
 		}
-		for _, rec := range recs { // of an earlier version: moved to where they lie now
+		for _, rec := range recs { // of an earlier version: move it to its present key
 			name, err := url.PathUnescape(rec.Key[len(prefix):])
 			if err != nil || strings.Contains(rec.Key[len(prefix):], "/") {
 				continue
@@ -218,8 +219,8 @@ func (r *Run) inherit(tx *thole.Tx, sp *thole.Space, old *Run) error {
 	return nil
 }
 
-// doubts are signals whose taking ended in an error after which it may have
-// happened: nobody but the run's worker could have taken them.
+// doubts are signals that a failed commit may have taken. Only the run's worker can
+// have taken them.
 type doubts struct {
 	mu sync.Mutex
 	m  map[string]doubt // by name
@@ -227,7 +228,7 @@ type doubts struct {
 
 type doubt struct {
 	key  string // the signal's
-	note string // the key of the note that there is if it happened
+	note string // key of the note that exists if the commit happened
 	data json.RawMessage
 }
 
@@ -247,8 +248,8 @@ func (d *doubts) get(name string) (doubt, bool) {
 	return x, ok
 }
 
-// settle forgets the doubt about the signal under key. "" stands for any: an
-// earlier version did not keep the key with the receipt.
+// settle drops the doubt about the signal under key. "" matches any key, because
+// receipts of an earlier version do not hold it.
 func (d *doubts) settle(name, key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -263,15 +264,15 @@ type taken struct {
 	Key string `json:"key,omitempty"`
 }
 
-// Wait makes the run wait for the signal of the given name and returns the data of
-// the oldest, which is taken with one commit; one that came already is taken at
-// once. While it waits the run and its thread have status waiting; a call that ctx ended
-// leaves them so until the run goes on: until it writes to its thread. Several calls
-// may wait side by side, for up to 64 names. Called again
-// after an error, it returns a signal that was taken all the same; so does a
-// repeat under an idempotency key, through another handle and in another process,
-// too; another name or run under that key is *ReusedKeyError. Errors: *CancelledError when the
-// run is to end; ErrConflict for the 65th name; ctx's, those of the commit.
+// Wait waits for a signal of the given name, takes the oldest in one commit and
+// returns its data. It takes one that has already arrived at once. Meanwhile the run
+// and its thread have status waiting; if ctx ends the call, they keep it until the run
+// next writes to its thread. Concurrent calls may wait for up to 64 names.
+//
+// After an error the signal may have been taken; call Wait again to get it. A repeat
+// under an idempotency key returns it through any handle in any process; another name
+// or run under that key is *ReusedKeyError. Errors: *CancelledError when the run is to
+// end; ErrConflict for the 65th name; ErrInvalid; ctx's; those of the commit.
 func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error) {
 	ctx = thole.Call(ctx, "run.wait", h.id, name)
 	if name == "" {
@@ -279,8 +280,8 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 	}
 	defer h.waits.enter(name)()
 	ends, _ := ctx.Deadline()
-	var until time.Time // ends by the store's clock, if there may be other handles on the run
-	// Not run.waiting: calls side by side would wake each other.
+	var until time.Time // ends by the store's clock; zero unless there may be other handles
+	// Without run.waiting: concurrent calls would wake each other.
 	w, err := h.sp.Watch(ctx, &thole.WatchOptions{Streams: []string{thread.Key(h.thread)}, Durable: true,
 		Types: []string{"run.signalled", "run.cancel_requested", "run.finished"}})
 	if err != nil {
@@ -299,7 +300,7 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		// Not cut off half-way: a signal that was taken must be returned.
+		// Without ctx's cancel: a signal that was taken must be returned.
 		whole := context.WithoutCancel(ctx)
 		if data, ok, err := h.receive(whole, name); ok || err != nil {
 			return data, err
@@ -315,14 +316,14 @@ func (h *Handle) Wait(ctx context.Context, name string) (json.RawMessage, error)
 	}
 }
 
-// receive takes the oldest signal of the given name, if there is one. What else
-// waiting commits is no part of what ctx's idempotency key stands for.
+// receive takes the oldest signal of the given name, if there is one. ctx's idempotency
+// key covers only that commit, not the pending text that receive commits before.
 func (h *Handle) receive(ctx context.Context, name string) (data json.RawMessage, ok bool, err error) {
 	if _, _, err := commitText[none](thole.WithoutIdempotencyKey(ctx), h, goesOn, nil); err != nil {
 		return nil, false, err
 	}
-	// The commit in doubt may still be on its way. Its note tells that it arrived;
-	// another one that takes a signal keeps it from arriving.
+	// The commit in doubt may still be under way. If its note exists it has happened;
+	// if this Tx takes a signal, it conflicts.
 	doubted, inDoubt := h.doubts.get(name)
 	var now taken
 	var note string
@@ -362,11 +363,11 @@ func (h *Handle) receive(ctx context.Context, name string) (data json.RawMessage
 	return got.Data, true, nil
 }
 
-// errNoSignal refuses to take a signal that has not come.
+// errNoSignal refuses to take a signal that has not arrived.
 var errNoSignal = errors.New("no signal")
 
-// Take is [Handle.Wait] for a signal that came already: it reports false at once if
-// none did, and the run does not begin to wait.
+// Take is [Handle.Wait] that does not wait: if no signal has arrived, it returns
+// arrived false at once and the run's status does not change.
 func (h *Handle) Take(ctx context.Context, name string) (data json.RawMessage, arrived bool, err error) {
 	ctx = thole.Call(ctx, "run.wait", h.id, name)
 	if name == "" {

@@ -8,12 +8,12 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// slot admits one run at a time and keeps those that wait in order. It is one
-// record, so that who is active and who is next are decided in one place.
+// slot admits one run at a time and queues the others in order. It is one record,
+// so one check decides both which run is active and which comes next.
 //
-// In a slot of an owner's threads, what others asked for waits in a line of its own,
-// behind the owner's, so that nobody keeps the owner out. Earlier versions had one
-// line.
+// In the slot of an owner's threads, runs that others asked for wait in Others,
+// behind the owner's own in Queue, so that nobody keeps the owner out. Earlier
+// versions had only Queue.
 type slot struct {
 	key    string
 	Active string   `json:"active,omitempty"`
@@ -21,7 +21,7 @@ type slot struct {
 	Others []string `json:"others,omitempty"`
 }
 
-// How many runs may wait in one slot: in Queue, and in Others.
+// maxQueue and maxOthers bound the runs that wait in Queue and in Others.
 const (
 	maxQueue  = 256
 	maxOthers = 16
@@ -30,7 +30,7 @@ const (
 // waiting returns the runs that wait, in the order in which they will start.
 func (s *slot) waiting() []string { return slices.Concat(s.Queue, s.Others) }
 
-// next takes the first run out of the line; "" if none waits.
+// next removes the first waiting run and returns its id; "" if none waits.
 func (s *slot) next() (id string) {
 	for _, line := range []*[]string{&s.Queue, &s.Others} {
 		if len(*line) > 0 {
@@ -41,16 +41,16 @@ func (s *slot) next() (id string) {
 	return ""
 }
 
-// ofOwner reports whether actor is the thread's owner, or Thole, or the line is the
-// thread's alone.
+// ofOwner reports whether a run that actor asked for waits in Queue: actor is the
+// thread's owner or Thole itself, or the slot serves only this thread.
 func ofOwner(t *thread.Thread, actor string) bool {
 	return slotKey(t) == threadSlot(t.ID) || actor == t.Owner || actor == "system"
 }
 
 const slotPrefix = "slot/"
 
-// slotKey lies outside the thread: who waits in one that is destroyed must still
-// hear of it.
+// slotKey returns the key of t's slot. It lies outside the thread, because the runs
+// that wait must still end when the thread is destroyed.
 func slotKey(t *thread.Thread) string {
 	if t.RunScope == thread.PerUser && t.Owner != "" {
 		return slotPrefix + thole.KeyPart(t.Owner, thole.MaxNameBytes-len(slotPrefix))
@@ -58,7 +58,7 @@ func slotKey(t *thread.Thread) string {
 	return threadSlot(t.ID)
 }
 
-func threadSlot(id string) string { return slotPrefix + "%/" + id } // which no escaped name is
+func threadSlot(id string) string { return slotPrefix + "%/" + id } // no escaped name is "%"
 
 func loadSlot(tx *thole.Tx, key string) (*slot, error) {
 	s := &slot{key: key}
@@ -74,11 +74,12 @@ func (s *slot) put(tx *thole.Tx) {
 	tx.Put(s.key, s, nil)
 }
 
-// maxGone bounds how many runs whose threads are gone one commit passes over.
+// maxGone bounds how many runs of destroyed threads one commit cancels and skips.
 const maxGone = 2
 
-// promote makes the first in the queue active, if nothing is. That may be one
-// whose thread is gone, behind others such: who begins it ends it.
+// promote makes the first waiting run active if no run is, and cancels runs whose
+// threads are destroyed. After maxGone of those it makes even such a run active;
+// whoever tries to begin it ends it.
 func (s *slot) promote(tx *thole.Tx) error {
 	for gone := 0; s.Active == ""; {
 		id := s.next()
@@ -93,7 +94,7 @@ func (s *slot) promote(tx *thole.Tx) error {
 		}
 		err = thread.SetActive(tx, r.Thread, r.ID, thread.Busy)
 		notFound := errors.Is(err, thole.ErrNotFound)
-		if gone++; notFound && gone <= maxGone { // its thread is gone, and so is its reason
+		if gone++; notFound && gone <= maxGone { // its thread is destroyed: nothing is left to do
 			r.Status, r.Cancel, r.Finished = Cancelled, &Cancel{Cause: BySuperseded, Time: tx.Now()}, tx.Now()
 			tx.Release(key(r.ID))
 			r.own.Slot = ""
@@ -122,8 +123,8 @@ func (s *slot) leave(id string) {
 	}
 }
 
-// yield puts the active run, which is not the owner's and which no worker has begun,
-// back in front of its line.
+// yield puts the active run back at the front of Others. No worker has begun the
+// run, and somebody other than the owner asked for it.
 func (s *slot) yield(tx *thole.Tx, active *Run) error {
 	s.Active, active.own.Ready = "", false
 	s.Others = slices.Insert(s.Others, 0, active.ID)
@@ -135,7 +136,7 @@ func (s *slot) yield(tx *thole.Tx, active *Run) error {
 	return nil
 }
 
-// begin moves a ready run from the queue into the thread's history.
+// begin starts a ready run and writes its request into the thread's history.
 func (r *Run) begin(tx *thole.Tx) error {
 	turn, err := thread.BeginTurn(tx, r.Thread, r.ID, r.Request)
 	if err != nil {
@@ -151,14 +152,14 @@ func (r *Run) begin(tx *thole.Tx) error {
 	return nil
 }
 
-// drop ends a queued run whose thread is gone.
+// drop cancels a queued run whose thread is destroyed.
 func (r *Run) drop(tx *thole.Tx) error {
 	r.Cancel = &Cancel{Cause: BySuperseded, Time: tx.Now()}
 	return r.finish(tx, Cancelled, "")
 }
 
-// finish ends the run in every record that knows of it, and lets the next one
-// in. A run that was cancelled ends so whatever its worker says.
+// finish ends the run in all its records and admits the next one. A run with a
+// Cancel ends as cancelled or timed_out, whatever status says.
 func (r *Run) finish(tx *thole.Tx, status, reason string) error {
 	if r.Cancel != nil {
 		status, reason = Cancelled, ""
@@ -170,7 +171,7 @@ func (r *Run) finish(tx *thole.Tx, status, reason string) error {
 	r.WaitingFor, r.Waits, r.own.WaitsUntil = "", nil, nil
 	slot := r.own.Slot
 	r.own.Slot, r.own.Reserved = "", false
-	if status == Succeeded { // nobody resumes it
+	if status == Succeeded { // it cannot be resumed
 		if err := r.forgetTakings(tx); err != nil {
 			return err
 		}

@@ -16,13 +16,13 @@ import (
 // Request asks for a run. The zero value answers the thread's last message.
 type Request struct {
 	Prompt       string          // a text block in front of Blocks
-	Blocks       []thread.Block  // of the user's message; none and no Prompt: the last message is answered
-	Agent        string          // who is to do it; default: the thread's assistant
+	Blocks       []thread.Block  // of the user's message; with neither Blocks nor Prompt, the run answers the last message
+	Agent        string          // the agent that does it; default: the thread's assistant
 	Model        string          // empty: the agent chooses
-	Policy       string          // when another run is active; default enqueue
-	OnDisconnect string          // continue (default) or cancel, for whoever serves the connection
+	Policy       string          // what to do when another run is active; default enqueue
+	OnDisconnect string          // continue (default) or cancel; the server of the connection acts on it
 	Parent       string          // the run whose sub-agent this is
-	ResumedFrom  string          // the ended run of this thread that this one goes on from
+	ResumedFrom  string          // the ended run of this thread that this one continues
 	Timeout      time.Duration   // from its start, in whole seconds rounded up; 0: none
 	Options      json.RawMessage // for the agent; stored with the run
 }
@@ -58,16 +58,16 @@ func (q *Request) check() error {
 	return modelName.CheckOptional(q.Model)
 }
 
-// Start makes a run in the thread and returns it: queued for a worker to claim,
-// or waiting in line behind the active one as its policy says. Its prompt is
-// not in the history before it starts. With a Parent, the thread is a new
-// private one if threadID is "", and must be one whose Parent is the parent's thread.
+// Start creates a run in the thread and returns it, queued. A worker can claim it
+// when no other run is active; req.Policy says what happens to an active one. The
+// prompt enters the history when the run starts. With a Parent, the run works in a
+// child of the parent's thread; if threadID is "", Start creates that child, private.
 //
-// Repeated under an idempotency key it returns the first one. Errors:
-// ErrNotFound for a thread or run that is not there; ErrConflict by policy
-// reject, or for a ResumedFrom that has not ended or was resumed before; ErrCancelled under a parent
-// that was cancelled; ErrTooLarge when the queue is full; ErrInvalid. It is one
-// commit.
+// A repeat under an idempotency key returns the first call's run. Errors:
+// ErrNotFound for a missing thread or run; ErrConflict under policy reject if a run
+// is active, for a parent that has ended, or for a ResumedFrom that has not ended or
+// was resumed before; ErrCancelled for a cancelled parent; ErrTooLarge when the
+// queue is full; ErrInvalid. It is one commit.
 func (rs *Runs) Start(ctx context.Context, threadID string, req Request) (*Run, error) {
 	ctx = thole.Call(ctx, "run.start", threadID)
 	ctx = thole.Reread(ctx, rs.rereadStarted)
@@ -78,19 +78,19 @@ func (rs *Runs) Start(ctx context.Context, threadID string, req Request) (*Run, 
 	return rs.started(ctx, s, r)
 }
 
-// started is the answer of the commit that makes a run.
+// started is the answer of the commit that creates a run.
 type started struct {
 	Run   *Run        `json:"run"`
-	Rest  []string    `json:"rest,omitempty"` // runs that are to be cancelled with what it supersedes
-	Fence thole.Fence `json:"fence,omitzero"` // of one that is reserved for its starter
+	Rest  []string    `json:"rest,omitempty"` // superseded runs that are still to be cancelled
+	Fence thole.Fence `json:"fence,omitzero"` // of a run reserved for its starter
 }
 
 func (rs *Runs) commitStart(ctx context.Context, threadID string, req Request) (started, thole.Receipt, error) {
 	return thole.Update(ctx, rs.sp, func(tx *thole.Tx) (started, error) { return rs.start(tx, threadID, req, "") })
 }
 
-// started does what follows the commit that made a run, which may have been the
-// commit of an earlier call, and returns the run as it was then.
+// started finishes the cancel of the runs that s.Run supersedes and returns s.Run as
+// its commit left it. On a repeat, that is the commit of the earlier call.
 func (rs *Runs) started(ctx context.Context, s started, r thole.Receipt) (*Run, error) {
 	if err := cancelTree(thole.WithoutIdempotencyKey(ctx), rs.sp, s.Rest, BySuperseded); err != nil {
 		return nil, fmt.Errorf("start run %s: cancel what it supersedes: %w", s.Run.ID, err)
@@ -99,9 +99,9 @@ func (rs *Runs) started(ctx context.Context, s started, r thole.Receipt) (*Run, 
 	return s.Run, nil
 }
 
-// start makes a run within tx. With a holder it is reserved for it, under a
-// lease from now on, and begins at once if it may. It also returns the runs
-// that are to be cancelled with what it supersedes and did not fit in.
+// start creates a run within tx. If holder is not "", the run is reserved for it
+// under a lease and begins at once if no other run is active. The result's Rest
+// names the superseded runs whose cancel did not fit into the commit.
 func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string) (s started, _ error) {
 	if err := req.check(); err != nil {
 		return s, err
@@ -144,7 +144,7 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 		}
 	}
 	tx.Put(thread.Key(t.ID)+"/run/"+r.ID, struct{}{}, nil)
-	if _, err := tx.Get(key(r.ID)); err != nil { // so that it is found again in this Tx
+	if _, err := tx.Get(key(r.ID)); err != nil { // so that later loads in this Tx find it
 		return s, err
 	}
 	if err := r.grow(tx); err != nil {
@@ -163,7 +163,8 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	return s, nil
 }
 
-// adopt makes r a child of its parent and returns its thread.
+// adopt makes r a child of its parent run and returns the id of r's thread, which it
+// creates if threadID is "".
 func (r *Run) adopt(tx *thole.Tx, threadID string) (string, error) {
 	p, err := load(tx, r.Parent)
 	if err != nil {
@@ -175,7 +176,7 @@ func (r *Run) adopt(tx *thole.Tx, threadID string) (string, error) {
 	case p.Ended():
 		return "", fmt.Errorf("%w: parent run %s has ended", thole.ErrConflict, p.ID)
 	}
-	// Writing the parent makes a concurrent cancel of it see this child.
+	// The write makes a concurrent cancel of the parent see this child.
 	p.own.Children++
 	p.put(tx)
 	tx.Put(key(p.ID)+"/child/"+r.ID, struct{}{}, nil)
@@ -195,8 +196,8 @@ func (r *Run) adopt(tx *thole.Tx, threadID string) (string, error) {
 	return t.ID, nil
 }
 
-// apart refuses a child that would wait in line behind its own parent, and one
-// outside the threads below its parent's, which would outlive that thread.
+// apart refuses, with ErrInvalid, a child run that would queue behind its own parent,
+// or whose thread is not a child of the parent's thread and would outlive it.
 func (r *Run) apart(tx *thole.Tx, t *thread.Thread) error {
 	if r.Parent == "" {
 		return nil
@@ -213,9 +214,9 @@ func (r *Run) apart(tx *thole.Tx, t *thread.Thread) error {
 	return nil
 }
 
-// resume checks the run that r goes on from, notes on it that r does, so that no
-// other run can, and takes over what it asked for and never began, and its
-// signals.
+// resume checks the run that r continues and sets its ResumedBy, so that no other run
+// can continue it. r inherits its signals and, if it never began and r has no request
+// of its own, its request.
 func (r *Run) resume(tx *thole.Tx, sp *thole.Space) error {
 	if r.ResumedFrom == "" {
 		return nil
@@ -238,12 +239,11 @@ func (r *Run) resume(tx *thole.Tx, sp *thole.Space) error {
 	return r.inherit(tx, sp, old)
 }
 
-// maxResumed bounds how many runs an error looks at for the last that resumed
-// another.
+// maxResumed bounds how many runs resumedAlready follows.
 const maxResumed = 100
 
-// resumedAlready is the error for a run that another one went on from: what that
-// one did would happen again. It names the run to resume instead.
+// resumedAlready returns the ErrConflict for a run that was resumed before: a second
+// resume would repeat the work of the first. It names the run to resume instead.
 func resumedAlready(tx *thole.Tx, old *Run) error {
 	last := old
 	for range maxResumed {
@@ -265,11 +265,13 @@ func resumedAlready(tx *thole.Tx, old *Run) error {
 	return fmt.Errorf("%w: run %s was resumed by run %s, which is %s%s", thole.ErrConflict, old.ID, last.ID, last.Status, advice)
 }
 
-// line puts r in line as its policy says, and lets the first in if it may. It
-// returns the runs that are still to be cancelled. In a slot of the owner's threads
-// a run that somebody else asked for ends none in another thread: that may be one
-// which only the owner may know. It waits, behind the owner's. One that the owner
-// asked for goes before one of others that no worker has yet.
+// line queues r as its policy says and makes the first waiting run active if no run
+// is. It returns the runs that are still to be cancelled.
+//
+// In the slot of an owner's threads, a run that somebody else asked for waits behind
+// the owner's. It does not end a run in another thread that a third actor asked for,
+// because only the owner may know of that thread. A run that the owner asked for goes
+// ahead of another's that no worker has claimed.
 func (r *Run) line(tx *thole.Tx, t *thread.Thread) (rest []string, _ error) {
 	active, rest, err := occupant(tx, r.own.Slot)
 	if err != nil {
@@ -296,7 +298,7 @@ func (r *Run) line(tx *thole.Tx, t *thread.Thread) (rest []string, _ error) {
 	case len(*queue) >= limit:
 		return nil, fmt.Errorf("%w: %d runs are waiting already", thole.ErrTooLarge, len(*queue))
 	case ends && active != nil && (own || active.Thread == r.Thread || active.AskedBy == r.AskedBy):
-		// In front first: the active one may end here and now, and lets it in.
+		// Queue r first: the active run may end at once and promote it.
 		*queue = slices.Insert(*queue, 0, r.ID)
 		s.put(tx)
 		c := canceller{tx: tx, cause: BySuperseded}
@@ -307,12 +309,12 @@ func (r *Run) line(tx *thole.Tx, t *thread.Thread) (rest []string, _ error) {
 	return rest, s.promote(tx)
 }
 
-// maxDead bounds how many dead runs one commit ends.
+// maxDead bounds how many crashed runs one commit ends.
 const maxDead = 8
 
-// occupant returns the run that is active in the slot, nil if none is. Those
-// whose workers are dead it ends first; it returns those of them that leave
-// sub-agents' runs behind.
+// occupant returns the run that is active in the slot, nil if none is. It first ends
+// runs whose worker's lease has run out, and returns those of them that have
+// sub-agents' runs, which the caller cancels.
 func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error) {
 	for range maxDead {
 		s, err := loadSlot(tx, key)
@@ -321,7 +323,7 @@ func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error
 		}
 		active, err = load(tx, s.Active)
 		if errors.Is(err, thole.ErrNotFound) || err == nil && active.Ended() {
-			s.leave(s.Active) // cannot be, but must not block the slot for ever
+			s.leave(s.Active) // should not happen, but must not block the slot for ever
 			if err := s.promote(tx); err != nil {
 				return nil, nil, err
 			}
@@ -341,7 +343,7 @@ func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error
 			return nil, nil, err
 		}
 	}
-	// Whoever is in the slot now, alive or not, is for the next one to judge.
+	// Return the active run without a check: the next call ends it if it is dead.
 	s, err := loadSlot(tx, key)
 	if err != nil || s.Active == "" {
 		return nil, orphaned, err
@@ -350,13 +352,13 @@ func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error
 	return active, orphaned, err
 }
 
-// Resume makes a run that goes on where an ended one stopped: in the same
-// thread, for the same agent, with the options it had and the signals that it
-// had not taken, or took and did nothing after in its thread: no text, no block, no
-// tool, no sub-agent; its end does not count. The worker finds the interrupted turn in the history. A run is
-// resumed once: if the run that resumed it did not succeed, resume that one.
-// Errors: ErrNotFound; ErrConflict when the run has not ended, did succeed or was
-// resumed before, or another one is active.
+// Resume starts a run that continues an ended one, in the same thread, with the same
+// agent, model, timeout and options. The new run gets the signals that the old one
+// had not taken, and those after whose taking it did nothing more in its thread: no
+// text, block, tool or sub-agent; its end does not count. The worker finds the
+// interrupted turn in the history. A run is resumed once: if the run that resumed it
+// did not succeed, resume that one. Errors: ErrNotFound; ErrConflict when the run has
+// not ended, succeeded or was resumed before, or when another run is active.
 func (rs *Runs) Resume(ctx context.Context, id string) (*Run, error) {
 	ctx = thole.Call(ctx, "run.resume", id)
 	ctx = thole.Reread(ctx, rs.rereadStarted)

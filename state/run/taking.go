@@ -7,26 +7,26 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// A taking is the note run/<id>/taken/<position> that a run took a signal, named
-// after the version that the run had before. Its own version says when. The signal
-// stays where it lies until a run that resumes this one decides whose it is, this
-// one succeeds, or maxTakings others are taken after it.
+// taking is the note run/<id>/taken/<position> that a run took a signal. The position
+// is the run's version before that; the note's own version is when. The signal's
+// record stays until a run resumes this one, this one succeeds, or maxTakings others
+// are taken after it.
 type taking struct {
 	Name     string `json:"name"`
-	Signal   string `json:"signal,omitempty"`   // its key; "": it is gone, one of an earlier version
-	Children int    `json:"children,omitempty"` // sub-agents' runs that the run had then
+	Signal   string `json:"signal,omitempty"`   // its key; "": deleted, a signal of an earlier version
+	Children int    `json:"children,omitempty"` // how many sub-agents' runs the run had started then
 
 	key string
 	at  thole.Position
 }
 
-// maxTakings bounds how many takings a run notes.
+// maxTakings bounds the notes that a run keeps.
 const maxTakings = 16
 
 func takingsOf(id string) string { return key(id) + "/taken/" }
 
-// takings returns the notes of what r took, the oldest first. r's record is written
-// with each: they are so at the commit, or this Tx runs again.
+// takings returns r's notes, the oldest first. Every note is written with r's record,
+// so if they change before the commit, the Tx runs again.
 func (r *Run) takings(tx *thole.Tx) ([]taking, error) {
 	if r.own.Takings == 0 {
 		return nil, nil
@@ -45,7 +45,7 @@ func (r *Run) takings(tx *thole.Tx) ([]taking, error) {
 	return notes, nil
 }
 
-// forget removes the note, and the signal with it.
+// forget deletes the note and its signal.
 func (n *taking) forget(tx *thole.Tx) {
 	tx.Delete(n.key)
 	if n.Signal != "" {
@@ -53,7 +53,7 @@ func (n *taking) forget(tx *thole.Tx) {
 	}
 }
 
-// forgetTakings removes what r took.
+// forgetTakings deletes all signals that r took, with their notes.
 func (r *Run) forgetTakings(tx *thole.Tx) error {
 	notes, err := r.takings(tx)
 	for _, n := range notes {
@@ -63,8 +63,9 @@ func (r *Run) forgetTakings(tx *thole.Tx) error {
 	return err
 }
 
-// giveBack makes what r, which has ended, took and did nothing after be not taken.
-// It lies in front of what r did not take. The rest was used, and goes.
+// giveBack makes untaken the signals after whose taking r, which has ended, did
+// nothing. They come before those that r did not take. It deletes the other taken
+// signals: r used them.
 func (r *Run) giveBack(tx *thole.Tx, sp *thole.Space) error {
 	notes, err := r.takings(tx)
 	if err != nil || len(notes) == 0 {
@@ -89,12 +90,12 @@ func (r *Run) giveBack(tx *thole.Tx, sp *thole.Space) error {
 	return nil
 }
 
-// lastAct returns where in its thread's journal r, which has ended, last did
-// something after the given position; zero: nowhere. That it waits, or chose a model,
-// is no act, and neither is its end, with the reason that it leaves in the thread. What
-// was removed or redacted since may have been one: it counts as the last.
+// lastAct returns the position of the last event after the given position by which r,
+// which has ended, did something in its thread; zero if there is none. To wait, to
+// choose a model and to end, with the failure block that this writes, do not count. A
+// removed or redacted event counts, because it may have been r's.
 func (r *Run) lastAct(tx *thole.Tx, sp *thole.Space, after thole.Position) (thole.Position, error) {
-	reason := r.Status == Failed && r.Error != "" // the last block of all
+	reason := r.Status == Failed && r.Error != "" // the failure block is r's last
 	for e, err := range sp.Events(tx.Context(), thole.ReadQuery{Stream: r.stream(), Backward: true}) {
 		redacted := e.Data == nil
 		switch {
@@ -112,5 +113,5 @@ func (r *Run) lastAct(tx *thole.Tx, sp *thole.Space, after thole.Position) (thol
 			return e.Position, nil
 		}
 	}
-	return r.Version, nil // there was at least the start of the run
+	return r.Version, nil // the run's start is missing: events were removed
 }

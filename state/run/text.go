@@ -12,41 +12,42 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// Bounds of text: of one event, and of all that goes into one commit, which
-// must have room for what is committed with it. JSON may take six times as much.
+// Bounds of text in bytes: of one event, and of all text in one commit, together with
+// the number of its chunks. They leave room for the rest of the commit, and for JSON,
+// which may take six times as much.
 const (
 	maxChunk     = 64 << 10
 	maxSent      = 64
 	maxSentBytes = 512 << 10
 )
 
-// text is what was streamed and is not committed yet. Every delta is broadcast
-// at once, with the offset that its committed chunk will cover.
+// text is the streamed text that is not committed yet. Every delta is broadcast at
+// once, with the offset that it will have in the committed block.
 type text struct {
 	mu      sync.Mutex
 	driven  bool           // Do commits in the background
-	block   string         // the one that is being written; "": the next delta begins one
+	block   string         // id of the block being written; "": the next delta begins one
 	typ     string         // its type
-	end     int            // its bytes so far
+	end     int            // its length so far in bytes
 	pending []thread.Delta // in order
 	bytes   int            // in pending
-	sent    []thread.Delta // went into a commit before pending; kept until it is known to have happened
+	sent    []thread.Delta // before pending, in a commit that is not known to have happened
 	armed   chan struct{}  // capacity 1: something is pending
-	lost    error          // why no text can be committed any more
+	lost    error          // why no more text can be committed; nil: it can
 }
 
-// Text streams text of the response: it is broadcast at once as message.delta
-// and committed with what comes within 100 ms or 4 KiB. Outside [Handle.Do],
-// each call is committed at once. Errors: ErrInvalid for what is not UTF-8, and
-// those of the commit; once it is known that the thread is gone or that another has
-// the run, ErrNotFound or ErrFenced: then text of earlier calls may be lost, too.
-// ErrInvalid under an idempotency key: whoever repeats text says where it belongs,
-// with [Handle.Append].
+// Text streams text of the response. It broadcasts the text at once as message.delta
+// and commits it later, at most Options.Flush (100 ms) or Options.FlushBytes (4 KiB)
+// behind. Outside [Handle.Do] it commits before it returns. Errors: ErrInvalid for
+// text that is not UTF-8, or under an idempotency key (use [Handle.Append], which
+// names an offset); those of the commit. Once the handle knows that the thread is
+// destroyed or that another worker has the run, Text returns ErrNotFound or ErrFenced;
+// then text of earlier calls may be lost, too.
 func (h *Handle) Text(ctx context.Context, delta string) error {
 	return h.stream(ctx, thread.Text, delta)
 }
 
-// Reasoning is [Handle.Text] for what the model thinks aloud.
+// Reasoning is [Handle.Text] for the model's reasoning.
 func (h *Handle) Reasoning(ctx context.Context, delta string) error {
 	return h.stream(ctx, thread.Reasoning, delta)
 }
@@ -77,8 +78,8 @@ func (h *Handle) stream(ctx context.Context, typ, delta string) error {
 	return nil
 }
 
-// add takes a piece of text in and broadcasts it, in order. It reports whether it
-// is time to commit.
+// add appends a piece of text to pending and broadcasts it, in order. It reports
+// whether to commit now.
 func (t *text) add(h *Handle, typ, piece string) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,9 +107,9 @@ func (t *text) add(h *Handle, typ, piece string) (bool, error) {
 	return !t.driven || t.bytes >= h.rs.opts.FlushBytes, h.sp.Broadcast(thread.Key(h.thread), "message.delta", d)
 }
 
-// take returns what to commit now, until done is called. Again is set when that
-// went into a commit before, which may have happened; more, when there is text
-// that did not fit.
+// take returns the chunks to commit now; it returns the same ones until done is
+// called. Again reports that an earlier commit held them and may have happened; more
+// reports that other text is still pending.
 func (t *text) take() (chunks []thread.Delta, again, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,22 +124,22 @@ func (t *text) take() (chunks []thread.Delta, again, more bool) {
 	return t.sent, again, len(t.pending) > 0
 }
 
-// done forgets what take returned.
+// done drops the chunks that take returned.
 func (t *text) done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent = nil
 }
 
-// drop forgets all text that is not committed.
+// drop drops all text that is not committed.
 func (t *text) drop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent, t.pending, t.bytes = nil, nil, 0
 }
 
-// lose makes all later text fail with err, which says that the run or its thread is
-// gone.
+// lose makes all later text fail with err: the worker has lost the run, or its thread
+// is destroyed.
 func (t *text) lose(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,8 +152,8 @@ func (t *text) setDriven(driven bool) {
 	t.driven = driven
 }
 
-// cut ends the text block, as another block is about to begin: the next delta
-// begins one too. The returned function undoes that if none has come.
+// cut ends the text block because another block follows: the next delta begins a new
+// one. The returned function undoes that, unless a delta has come since.
 func (t *text) cut() (undo func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,14 +175,15 @@ func (h *Handle) Flush(ctx context.Context) error {
 	return err
 }
 
-// Whether what write commits ends the text block that is being streamed.
+// Values of write's cut: whether the commit ends the text block being streamed.
 const (
 	goesOn = false
 	cuts   = true
 )
 
-// write commits what text is pending and what fn asks for, as one step, unless the
-// run's thread is gone: then it returns goneError.
+// write commits the pending text and fn's changes in one commit; text that does not
+// fit goes into commits before it. If the run's thread is destroyed it returns
+// goneError.
 func write[T any](ctx context.Context, h *Handle, cut bool, fn func(tx *thole.Tx) (T, error)) (T, thole.Receipt, error) {
 	return commitText(ctx, h, cut, func(tx *thole.Tx) (T, error) {
 		if err := h.there(tx); err != nil {
@@ -194,7 +196,8 @@ func write[T any](ctx context.Context, h *Handle, cut bool, fn func(tx *thole.Tx
 	})
 }
 
-// commitText is write whether the thread is there or not; text needs it. fn may be nil.
+// commitText is write without the check for a destroyed thread, which only text needs.
+// fn may be nil.
 func commitText[T any](ctx context.Context, h *Handle, cut bool, fn func(tx *thole.Tx) (T, error)) (T, thole.Receipt, error) {
 	none := *new(T)
 	select {
@@ -207,7 +210,7 @@ func commitText[T any](ctx context.Context, h *Handle, cut bool, fn func(tx *tho
 	for ; again || more; chunks, again, more = h.text.take() {
 		_, err := h.sp.Update(thole.WithoutIdempotencyKey(ctx), func(tx *thole.Tx) error { return h.append(tx, chunks) })
 		var off *thread.OffsetError
-		if err != nil && !(again && errors.As(err, &off)) { // an OffsetError: it had happened
+		if err != nil && !(again && errors.As(err, &off)) { // an OffsetError: the earlier commit had happened
 			return none, thole.Receipt{}, err
 		}
 		h.text.done()
@@ -227,7 +230,7 @@ func commitText[T any](ctx context.Context, h *Handle, cut bool, fn func(tx *tho
 		return answer, refused
 	})
 	if err != nil {
-		if refused != nil { // else it may have happened, and the block with it has ended
+		if refused != nil { // else the commit may have happened and ended the block
 			undo()
 		}
 		return none, r, err
@@ -250,14 +253,14 @@ func (h *Handle) append(tx *thole.Tx, chunks []thread.Delta) error {
 	return nil
 }
 
-// gone reports whether err says that a run is not its worker's any more, or has no
-// thread.
+// gone reports whether err means that the worker has lost the run or that the run's
+// thread is destroyed.
 func gone(err error) bool {
 	return errors.Is(err, thole.ErrNotFound) || errors.Is(err, thole.ErrFenced)
 }
 
-// flushLoop commits streamed text soon after it came, until ctx ends. What
-// cannot be committed now stays for the next time.
+// flushLoop commits streamed text soon after it arrives, until ctx ends. After a
+// failed commit it tries again.
 func (h *Handle) flushLoop(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

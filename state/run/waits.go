@@ -14,8 +14,8 @@ import (
 // maxWaits bounds how many names a run waits for at once.
 const maxWaits = 64
 
-// wait adds name to what r waits for. Until is when the request that waits ends,
-// zero if the run's worker waits in its own process.
+// wait adds name to the signals that r waits for. Until is when the waiting request
+// ends, zero if the worker waits in its own process.
 func (r *Run) wait(tx *thole.Tx, name string, until time.Time) error {
 	known := slices.Contains(r.Waits, name)
 	if known && !r.own.WaitsUntil[name].Before(until) {
@@ -45,8 +45,8 @@ func (r *Run) wait(tx *thole.Tx, name string, until time.Time) error {
 	return thread.SetActive(tx, r.Thread, r.ID, thread.Waiting)
 }
 
-// stopWaiting writes r without the given names in what it waits for. If none is
-// left, a run that waits runs again.
+// stopWaiting writes r without names in its Waits. A waiting run with no Waits left
+// becomes running.
 func (r *Run) stopWaiting(tx *thole.Tx, names ...string) error {
 	r.Waits = slices.DeleteFunc(r.Waits, func(name string) bool { return slices.Contains(names, name) })
 	for _, name := range names {
@@ -68,13 +68,13 @@ func (r *Run) stopWaiting(tx *thole.Tx, names ...string) error {
 	return thread.SetActive(tx, r.Thread, r.ID, thread.Busy)
 }
 
-// waits are the calls of [Handle.Wait] of one handle.
+// waits counts one handle's calls of [Handle.Wait].
 type waits struct {
 	mu sync.Mutex
-	n  map[string]int // by name; 0: there are none any more, and the run's record may not say so
+	n  map[string]int // by name; 0: all have returned, but the run's Waits may still have the name
 }
 
-// enter counts a call in until the returned function is called.
+// enter counts a call; leave ends it.
 func (ws *waits) enter(name string) (leave func()) {
 	ws.add(name, 1)
 	return func() { ws.add(name, -1) }
@@ -101,8 +101,8 @@ func (ws *waits) left() bool {
 	return false
 }
 
-// over returns the names that r waits for though nobody does any more: the calls for
-// them have returned, or were requests whose time is over.
+// over returns the names in r.Waits that no call waits for any more: the calls have
+// returned, or were requests whose time has passed.
 func (ws *waits) over(r *Run, now time.Time) (names []string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -121,8 +121,8 @@ func (ws *waits) over(r *Run, now time.Time) (names []string) {
 	return names
 }
 
-// lapse ends what the run waits for though nobody does any more, as the run goes on.
-// The caller holds h.commit.
+// lapse removes names from the run's Waits that no call waits for any more. It runs
+// with every write, because a run that writes goes on. The caller holds h.commit.
 func (h *Handle) lapse(tx *thole.Tx) error {
 	if !h.waited && !h.waits.left() {
 		return nil
@@ -144,8 +144,8 @@ func (h *Handle) lapse(tx *thole.Tx) error {
 	return nil
 }
 
-// idle makes the run wait for the signal of the given name, unless one came
-// meanwhile. Until is that of [Run.wait].
+// idle makes the run wait for the named signal, unless one has come. Until is that of
+// [Run.wait].
 func (h *Handle) idle(ctx context.Context, name string, until time.Time) (came bool, err error) {
 	came, _, err = write(thole.WithoutIdempotencyKey(ctx), h, goesOn, func(tx *thole.Tx) (bool, error) {
 		r, err := h.unless(tx)
@@ -161,12 +161,13 @@ func (h *Handle) idle(ctx context.Context, name string, until time.Time) (came b
 	return came, err
 }
 
-// leaveTimeout bounds how long a request that was cut off may take to say so.
+// leaveTimeout bounds the commit of leave.
 const leaveTimeout = 5 * time.Second
 
-// leave notes that the request that would wait for name until then was cut off, so that
-// the run stops waiting for it as soon as its worker goes on. A request that waits longer
-// stays. Best effort: without the note, the run waits until then.
+// leave records that a request, which would have waited for name until the given time,
+// was cut off, so that the run stops waiting as soon as its worker goes on. It changes
+// nothing if another request waits longer. Best effort: if it fails, the run waits
+// until then.
 func (h *Handle) leave(ctx context.Context, name string, until time.Time) {
 	ctx, stop := context.WithTimeout(thole.WithoutIdempotencyKey(context.WithoutCancel(ctx)), leaveTimeout)
 	defer stop()

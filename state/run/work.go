@@ -11,15 +11,16 @@ import (
 
 // WorkOptions of [Runs.Work]. The zero value is the default.
 type WorkOptions struct {
-	Agents  []string // whose runs; default, and for "": those that name no agent
-	Name    string   // the agent that takes them, for runs that name none
+	Agents  []string // the agents whose runs to claim; "", the default: runs that name no agent
+	Name    string   // the agent recorded in runs that name none
 	Workers int      // runs at once; default 8
 }
 
-// Work claims runs as they come and drives each with fn, as [Handle.Do] does, until
-// ctx ends; those at work are then cancelled, and Work returns when they have ended.
-// How a run ends is in the run; a store that fails is asked again after a second.
-// Errors: ctx's cause; ErrClosed when the store was closed or the group is drained.
+// Work claims runs as they become ready and drives each with fn, as [Handle.Do] does,
+// until ctx ends. It then cancels the runs at work and returns when they have ended.
+// The result of a run is in its record only. After an error of the store, Work tries
+// again a second later. Errors: ctx's cause; ErrClosed when the store was closed or
+// the group is drained.
 func (rs *Runs) Work(ctx context.Context, opts *WorkOptions, fn func(context.Context, *Handle) error) error {
 	var o WorkOptions
 	if opts != nil {
@@ -40,7 +41,7 @@ func (rs *Runs) Work(ctx context.Context, opts *WorkOptions, fn func(context.Con
 			errs <- rs.workFor(ctx, claim, slots, func(h *Handle) {
 				working.Go(func() {
 					defer func() { <-slots }()
-					_ = h.Do(ctx, fn) // how it ended is in the run
+					_ = h.Do(ctx, fn) // the run's record has the result
 				})
 			})
 		})
@@ -49,7 +50,7 @@ func (rs *Runs) Work(ctx context.Context, opts *WorkOptions, fn func(context.Con
 	return <-errs
 }
 
-// workFor claims a run whenever there is a slot and hands it to begin.
+// workFor claims a run whenever slots has room, and calls begin with it.
 func (rs *Runs) workFor(ctx context.Context, claim *ClaimOptions, slots chan struct{}, begin func(*Handle)) error {
 	for {
 		select {
