@@ -11,15 +11,15 @@ import (
 )
 
 // What people or git did to the files becomes part of the history: a new epoch
-// that begins with a commit by user:hand. Its event says what was found, its
-// writes are the records that were changed. Who watched is trimmed, and so is, from
-// then on, a cursor into a part of the journal that is gone.
+// that begins with a commit by user:hand. Its event says what was found; its writes
+// are the changed records. Watchers get ErrTrimmed, and so does, from then on, a
+// cursor into a part of the journal that was removed.
 const (
 	handActor    = "user:hand"
 	adoptStream  = "space"
 	adoptType    = "space.adopted"
 	maxAdopted   = 200 // writes in one commit
-	maxNamedKeys = 100 // keys that the event names
+	maxNamedKeys = 100 // changed keys that the event names, and as many deleted ones
 )
 
 // adoption is the data of the event.
@@ -30,11 +30,12 @@ type adoption struct {
 	Total   int      `json:"total"` // records that were changed or deleted
 }
 
-// adopt appends what was found to the journal.
+// adopt appends the changes of a person to the journal, in as many commits as they
+// need.
 func (r *recovery) adopt() (*addition, error) {
 	sp := r.sp
 	r.seen(r.note.Last.Epoch)
-	if sp.head.Last.IsZero() { // nothing is left: go on behind what was there
+	if sp.head.Last.IsZero() { // nothing is left: continue after the last known seq
 		sp.head = journal.Head{Space: sp.name}
 	}
 	epoch := journal.NewEpoch(r.generation + 1)
@@ -70,7 +71,7 @@ func (r *recovery) adopt() (*addition, error) {
 	return a, nil
 }
 
-// lastLost is the seq behind which to go on if nothing of the journal is left.
+// lastLost returns the last known seq if nothing is left of the journal, else 0.
 func (r *recovery) lastLost() uint64 {
 	if r.sp.head.Last.IsZero() {
 		return r.note.Last.Seq
@@ -78,7 +79,7 @@ func (r *recovery) lastLost() uint64 {
 	return 0
 }
 
-// takeChanges returns how many of the changes fit into one commit.
+// takeChanges returns how many of the first changes fit into one commit.
 func takeChanges(changes []change) int {
 	size := 0
 	for i := range changes {
@@ -90,7 +91,7 @@ func takeChanges(changes []change) int {
 	return len(changes)
 }
 
-// found is the event that says what was found.
+// found returns the event that says what was found.
 func (r *recovery) found() (*journal.Event, error) {
 	d := adoption{Reasons: r.reasons, Total: len(r.hand)}
 	for _, h := range r.hand {

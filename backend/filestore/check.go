@@ -12,9 +12,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Check reads every file of the store and compares it with what the store says:
-// every checksum, the density of every journal, every record. It is ErrCorrupt
-// with the first findings. Commits wait while a space is checked.
+// Check reads every file of the store and compares it with the store's memory: every
+// checksum, the density of every journal, every record. It returns ErrCorrupt with the
+// findings of the first 10 bad spaces. Commits wait while it checks a space.
 func (s *Store) Check(ctx context.Context) error {
 	names, err := s.names(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Store) names(ctx context.Context) ([]string, error) {
 	}
 }
 
-// checkSpace reads a space anew, beside the one in memory.
+// checkSpace reads a space from its files and compares it with the one in memory.
 func (s *Store) checkSpace(ctx context.Context, name string) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -75,7 +75,8 @@ func (s *Store) checkSpace(ctx context.Context, name string) error {
 	return r.differs(sp)
 }
 
-// differs says how what was read differs from what is in memory.
+// differs returns ErrCorrupt with the first difference between the space that was read
+// and the one in memory, nil if there is none.
 func (r *recovery) differs(sp *space) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{journal.ErrCorrupt}, args...)...)
@@ -108,15 +109,16 @@ func (r *recovery) differs(sp *space) error {
 	return err
 }
 
-// Files that people may have changed are looked at in turn, so many at a time.
+// The patrol examines files that people may have changed in turn, patrolFiles at a
+// time.
 const (
 	patrolEvery = time.Second
 	patrolFiles = 500
 )
 
-// patrol looks at the journals and at some records of the spaces in memory. What
-// was changed is read anew and adopted. It returns the space and key where to go
-// on the next time.
+// patrol examines the journals and some records of the spaces in memory. It reads
+// changed ones again and adopts the changes. It returns the space and key at which the
+// next patrol continues.
 func (s *Store) patrol(ctx context.Context, space, key string) (nextSpace, nextKey string, err error) {
 	s.mu.RLock()
 	names := slices.Sorted(maps.Keys(s.spaces))
@@ -152,8 +154,8 @@ func (s *Store) patrol(ctx context.Context, space, key string) (nextSpace, nextK
 	return "", "", nil
 }
 
-// cleanKeys returns up to n keys after one, of records whose files were looked
-// at before.
+// cleanKeys returns up to n keys after the given one, only of records whose files are
+// up to date and were examined before.
 func (s *Store) cleanKeys(name, after string, n int) []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -169,8 +171,8 @@ func (s *Store) cleanKeys(name, after string, n int) []string {
 	return keys
 }
 
-// changedJournal reports whether a journal is another one than is known. It may
-// be because somebody writes just now.
+// changedJournal reports whether a journal on disk differs from the one in memory,
+// possibly only because another process is writing to it.
 func (s *Store) changedJournal(name string) (bool, error) {
 	s.mu.RLock()
 	sp := s.spaces[name]
@@ -182,8 +184,8 @@ func (s *Store) changedJournal(name string) (bool, error) {
 	return !same && err == nil, err
 }
 
-// changedRecords returns which of the records have other files than the store
-// wrote.
+// changedRecords returns the keys of those records whose files differ from what the
+// store wrote.
 func (s *Store) changedRecords(name string, keys []string) ([]string, error) {
 	var changed []string
 	for _, key := range keys {
@@ -210,8 +212,8 @@ func (s *Store) changedRecords(name string, keys []string) ([]string, error) {
 	return changed, nil
 }
 
-// readAgain reads a space anew if, under the lock, its journal or one of the
-// records is still another one.
+// readAgain takes the lock and reads a space again if its journal or one of the
+// records still differs.
 func (s *Store) readAgain(ctx context.Context, name string, keys []string) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {

@@ -10,9 +10,10 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Commit implements [journal.Backend]. The lines of a batch are written with one
-// sync for each journal that it touches, several at a time. If the disk is full
-// none of the batch was applied, and commits go on when there is space again.
+// Commit implements [journal.Backend]. It writes the lines of a batch with one sync
+// for each journal that the batch touches, several at a time. If the disk is full, it
+// applies nothing of the batch and returns ErrFull; later commits work once there is
+// space again.
 func (s *Store) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	if err := s.relieve(ctx); err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
@@ -48,9 +49,9 @@ func (s *Store) commit(batch []journal.Commit) ([]journal.Result, error) {
 	return results, s.publish(adds)
 }
 
-// currentOf returns the spaces of a batch as they are now, and why some of them
-// cannot be had: that fails nobody else. What people did to the files that the batch
-// is about is adopted first.
+// currentOf returns the current spaces of a batch, and in sick the error of each
+// space that cannot be read, which fails only the commits to that space. It first
+// adopts what people did to the files that the batch touches.
 func (s *Store) currentOf(batch []journal.Commit) (spaces map[string]*space, sick map[string]error, err error) {
 	keys := map[string][]string{}
 	for i := range batch {
@@ -87,7 +88,8 @@ func (s *Store) currentOf(batch []journal.Commit) (spaces map[string]*space, sic
 	return spaces, sick, nil
 }
 
-// currentFor is current for a commit that touches some records.
+// currentFor is current for a commit that touches the records of keys: it also adopts
+// what people did to their files.
 func (s *Store) currentFor(name string, keys []string) (*space, error) {
 	sp, err := s.current(name)
 	if err != nil {
@@ -103,10 +105,10 @@ func (s *Store) currentFor(name string, keys []string) (*space, error) {
 	return s.current(name)
 }
 
-// stage checks the commits of a batch, each on what those before it made of its
-// space, and returns the stages in the order in which the batch names the spaces.
-// The lock lets nobody else add to them; mu is for the memory, in which readers catch
-// up with the one who has the lock next.
+// stage checks the commits of a batch, each against its space as the commits before
+// it left it, and returns the stages in the order in which the batch names the spaces.
+// The caller holds the lock, so nobody else adds to the journals; mu guards the memory
+// against readers that are catching up.
 func (s *Store) stage(spaces map[string]*space, sick map[string]error, batch []journal.Commit) ([]*stage, []journal.Result) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -134,7 +136,8 @@ func (s *Store) stage(spaces map[string]*space, sick map[string]error, batch []j
 	return order, results
 }
 
-// publish makes additions durable, then visible here, then to others.
+// publish makes additions durable, then visible in this process, then notes them for
+// other processes.
 func (s *Store) publish(adds []*addition) error {
 	var created []*space
 	for _, a := range adds {
@@ -162,8 +165,8 @@ func (s *Store) publish(adds []*addition) error {
 	return nil
 }
 
-// current returns a space as it is now, for a commit: empty if there is none.
-// What a person did to its journal meanwhile is adopted first. The caller holds
+// current returns the current state of a space for a commit, an empty space if it
+// does not exist. It first adopts what a person did to the journal. The caller holds
 // the lock.
 func (s *Store) current(name string) (*space, error) {
 	s.mu.RLock()
@@ -176,14 +179,14 @@ func (s *Store) current(name string) (*space, error) {
 		if firsts, err := s.segments(sp.dir); len(firsts) == 0 || err != nil {
 			return sp, err
 		}
-		// Somebody put it there since the store was opened.
+		// Somebody added it since the store was opened.
 		if err := s.noteFound(map[string]bool{name: true}); err != nil {
 			return nil, err
 		}
 		sp = nil
 	}
 	if sp != nil {
-		if s.catchUp(sp, n) == nil { // else it has to be read anew
+		if s.catchUp(sp, n) == nil { // otherwise it must be read again
 			if same, err := s.untouched(sp); same || err != nil {
 				return sp, err
 			}
@@ -194,15 +197,15 @@ func (s *Store) current(name string) (*space, error) {
 		return nil, err
 	}
 	if sp == nil {
-		return s.current(name) // it is gone
+		return s.current(name) // it was removed
 	}
 	return sp, nil
 }
 
-// untouched reports whether the journal is on the disk as it is in memory: its
-// newest segment is as long, and no other follows. Every writer changes one of the
-// two before it acknowledges anything, also one that cannot leave a note. With the
-// lock held, the answer stays true.
+// untouched reports whether the journal on disk is the one in memory: its newest
+// segment has the same length and no other follows it. Every writer changes one of
+// the two before it acknowledges anything, even if it then fails to write a note. The
+// answer stays valid while the caller holds the lock.
 func (s *Store) untouched(sp *space) (bool, error) {
 	s.mu.RLock()
 	var newest segment
@@ -217,8 +220,8 @@ func (s *Store) untouched(sp *space) (bool, error) {
 	return s.endsWith(sp.dir, newest, next)
 }
 
-// endsWith reports whether the journal of the space in dir ends with that segment, and
-// none with commits from next on follows.
+// endsWith reports whether the journal of the space in dir ends with that segment and
+// no segment that begins at next follows.
 func (s *Store) endsWith(dir string, newest segment, next uint64) (bool, error) {
 	file, err := s.disk.stampAt(segmentPath(dir, newest.first))
 	if err != nil || file.size != newest.size {
@@ -228,7 +231,7 @@ func (s *Store) endsWith(dir string, newest segment, next uint64) (bool, error) 
 	return !follows && err == nil, err
 }
 
-// stage is a space with what the commits of a batch before this one made of it.
+// stage is a space with the effects of the commits of a batch so far.
 type stage struct {
 	addition
 	head    journal.Head
@@ -286,8 +289,8 @@ func (st *stage) commit(c *journal.Commit) (journal.Result, error) {
 	return result, nil
 }
 
-// advance moves the staged head. A space that may go on elsewhere under its
-// current epoch begins another one here.
+// advance moves the staged head over c. A forked space, whose current epoch may also
+// continue elsewhere, begins a new epoch.
 func (st *stage) advance(c *journal.Commit) (journal.Result, error) {
 	if st.forked {
 		st.forked = false

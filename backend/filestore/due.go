@@ -5,13 +5,14 @@ import (
 	"path/filepath"
 )
 
-// What expires must be found also in a space that nobody uses, and what Spaces knows of
-// such a space is its note. A note may lack the last commits: notes are not synced, so
-// a power loss takes some, and a process may die before it could write one again. So
-// each note is compared with the journal, when the store is opened and then in turn. A
-// space whose note lacks something is due until it is read.
+// Spaces must report a space with expired records even if nobody uses it, and knows
+// such a space only from its note. A note may lack the last commits: notes are not
+// synced, so a power loss may lose some, and a process may die before it writes one.
+// Therefore the store compares each note with its journal, when it is opened and then
+// in turn. A space with an incomplete note counts as due until it is read.
 
-// doubtNotes compares all notes with the journals. The caller holds the lock.
+// doubtNotes compares all notes of unread spaces with the journals. The caller holds
+// the lock.
 func (s *Store) doubtNotes() error {
 	for after := ""; ; {
 		notes := s.unreadNotes(after, patrolFiles)
@@ -26,16 +27,16 @@ func (s *Store) doubtNotes() error {
 }
 
 // patrolNotes compares some notes with the journals. It returns the space after which
-// to go on the next time.
+// the next call continues.
 func (s *Store) patrolNotes(ctx context.Context, after string) (next string, err error) {
 	notes := s.unreadNotes(after, patrolFiles)
 	for _, n := range notes {
 		complete, err := s.complete(n)
-		if err == nil && !complete { // somebody may be writing just now
+		if err == nil && !complete { // perhaps only because another process is writing
 			err = s.doubtNow(ctx, n.Space)
 		}
 		if err != nil {
-			return n.Space, err // the next round looks again
+			return n.Space, err
 		}
 	}
 	if len(notes) < patrolFiles {
@@ -44,7 +45,8 @@ func (s *Store) patrolNotes(ctx context.Context, after string) (next string, err
 	return notes[len(notes)-1].Space, nil
 }
 
-// unreadNotes returns up to limit notes of spaces that are not in memory, after one.
+// unreadNotes returns up to limit notes of spaces after the given one that are neither
+// in memory nor known to have an incomplete note.
 func (s *Store) unreadNotes(after string, limit int) (notes []note) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -57,7 +59,7 @@ func (s *Store) unreadNotes(after string, limit int) (notes []note) {
 	return notes
 }
 
-// doubtNow is doubt for what the newest note of a space says.
+// doubtNow takes the lock and calls doubt with the newest note of a space.
 func (s *Store) doubtNow(ctx context.Context, name string) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -70,8 +72,8 @@ func (s *Store) doubtNow(ctx context.Context, name string) error {
 	return s.doubt(n)
 }
 
-// doubt makes a space due whose note lacks something. The caller holds the lock, so
-// nobody is writing what is to be noted next.
+// doubt marks a space as due if its note is incomplete. The caller holds the lock, so
+// no process is between a commit and its note.
 func (s *Store) doubt(n note) error {
 	complete, err := s.complete(n)
 	if err != nil || complete {
@@ -83,9 +85,9 @@ func (s *Store) doubt(n note) error {
 	return nil
 }
 
-// complete reports whether a note says all that is in the journal. Whether it is so of
-// one that says little is found out elsewhere: those of spaces that are gone, only
-// announced, or not read yet.
+// complete reports whether a note covers the whole journal. It also reports true for
+// notes that other code handles: of spaces that were removed, only announced, or never
+// read.
 func (s *Store) complete(n note) (bool, error) {
 	switch {
 	case n.Gone || n.Began || n.Last.IsZero():

@@ -9,16 +9,16 @@ import (
 	"github.com/thole-dev/thole/internal/failstop"
 )
 
-// failStop is the file system of a Store, which stops the Store when the disk fails:
-// when a write fails for another reason than lack of space, when a sync fails for
-// any, or a change of a name with an I/O error. From then on it changes nothing any
-// more. Reads that fail stop nothing: they can be tried again.
+// failStop is the file system of a Store. It stops the Store when the disk fails: when
+// a write fails for any reason but lack of space, when a sync fails, or when creating,
+// renaming or removing a file fails with an I/O error. After that it changes nothing
+// more. A failed read does not stop the Store, since it can be tried again.
 type failStop struct {
 	FS
 	stop *failstop.Stop
 }
 
-// wrote returns the error of a write, for which the store stops as a rule.
+// wrote returns the error of a write and stops the store unless the disk is full.
 func (f failStop) wrote(err error) error {
 	if err == nil || failstop.Full(err) {
 		return err
@@ -26,8 +26,8 @@ func (f failStop) wrote(err error) error {
 	return f.stop.Because(err)
 }
 
-// synced returns the error of a sync, for which the store stops, unless it is of a
-// directory that is gone.
+// synced returns the error of a sync and stops the store unless the synced directory
+// does not exist.
 func (f failStop) synced(err error) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -35,8 +35,9 @@ func (f failStop) synced(err error) error {
 	return f.stop.Because(err)
 }
 
-// named returns the error of a change of a name. Many say what people did: they took
-// the right to write, or put a file where a directory has to be.
+// named returns the error of creating, renaming or removing a file and stops the store
+// on an I/O error. Most other errors come from people, who removed a permission or
+// put a file where a directory has to be.
 func (f failStop) named(err error) error {
 	if err == nil || !errors.Is(err, syscall.EIO) {
 		return err

@@ -11,17 +11,17 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// The files of records follow the journal: each is written beside its place and
-// synced, then renamed to its place under the lock, then the directories are
-// synced. Only then do notes say that the journal is not needed for them.
+// The files of records follow the journal: a flush writes each to a temporary file and
+// syncs it, renames it into place under the lock, then syncs the directories. Only
+// then does a note say that the records no longer depend on the journal.
 
 const (
-	maxDirtyBytes = 64 << 20 // from here on commits wait until the files are written
+	maxDirtyBytes = 64 << 20 // above this, commits wait until the files are written
 	flushSlice    = 256      // files that are renamed while the lock is held
-	restFactor    = 20       // beside commits, flushing takes at most one part in so many and one of the time
+	restFactor    = 20       // with commits, a flush works 1/(restFactor+1) of the time
 )
 
-// signalDirty wakes who flushes, if there is something to do.
+// signalDirty tells follow that files of records are behind.
 func (s *Store) signalDirty() {
 	select {
 	case s.wake <- struct{}{}:
@@ -29,7 +29,8 @@ func (s *Store) signalDirty() {
 	}
 }
 
-// follow brings the files of records up to date, a little behind the commits.
+// follow flushes the files of records Options.Lag after the first commit that they
+// lack. It runs until the store closes or stops.
 func (s *Store) follow() {
 	var due <-chan time.Time // when to flush
 	for {
@@ -51,7 +52,8 @@ func (s *Store) follow() {
 	}
 }
 
-// tend looks after what people change.
+// tend patrols the store: it adopts what people changed, empties the trash and
+// compares notes with journals. It runs until the store closes or stops.
 func (s *Store) tend() {
 	patrol := time.NewTicker(patrolEvery)
 	defer patrol.Stop()
@@ -74,7 +76,8 @@ func (s *Store) tend() {
 	}
 }
 
-// willRetry logs an error of what is done again later, and reports whether it is one.
+// willRetry logs the error of background work that will be tried again, and reports
+// whether there is one. The closing or stopping of the store is not.
 func (s *Store) willRetry(err error) bool {
 	if err == nil || errors.Is(err, journal.ErrClosed) || s.stop.Err() != nil {
 		return false
@@ -83,8 +86,8 @@ func (s *Store) willRetry(err error) bool {
 	return true
 }
 
-// Flush brings the files of all records up to date with what was committed, as
-// one may want before "git add".
+// Flush brings the files of all records up to date with the commits so far, for
+// example before "git add".
 func (s *Store) Flush(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -92,7 +95,7 @@ func (s *Store) Flush(ctx context.Context) error {
 	return s.flush(ctx, nil)
 }
 
-// relieve flushes when too much is waiting for it.
+// relieve flushes if the files of records are maxDirtyBytes or more behind.
 func (s *Store) relieve(ctx context.Context) error {
 	s.mu.RLock()
 	dirty := s.dirty
@@ -109,7 +112,8 @@ func (s *Store) relieve(ctx context.Context) error {
 	return err
 }
 
-// flush brings all files up to date; with a pace, it leaves commits their time.
+// flush brings all files of records up to date. With a pace, it pauses to let commits
+// go first.
 func (s *Store) flush(ctx context.Context, pc *pace) error {
 	if err := s.turn(ctx); err != nil {
 		return err
@@ -124,7 +128,7 @@ func (s *Store) flush(ctx context.Context, pc *pace) error {
 	}
 	s.mu.RUnlock()
 	var errs []error
-	for _, sp := range behind { // one that cannot be written must not hold up the others
+	for _, sp := range behind { // a space that cannot be written must not delay the others
 		if err := s.flushSpace(ctx, sp, pc); err != nil {
 			errs = append(errs, s.explain(err))
 		}
@@ -135,7 +139,7 @@ func (s *Store) flush(ctx context.Context, pc *pace) error {
 	return errors.Join(errs...)
 }
 
-// turn waits until no other flush runs, and makes one that rests go on at once.
+// turn waits until no other flush runs, and wakes one that rests.
 func (s *Store) turn(ctx context.Context) error {
 	for {
 		select {
@@ -148,11 +152,12 @@ func (s *Store) turn(ctx context.Context) error {
 	}
 }
 
-// pace spreads the work of a flush, since its syncs slow those of commits.
+// pace spreads the work of a flush over time, since its syncs slow down those of
+// commits.
 type pace struct {
 	*Store
-	began uint64    // how many batches there were then
-	since time.Time // of the work since the last rest
+	began uint64    // the number of batches when the flush began
+	since time.Time // when the last rest ended
 }
 
 func (s *Store) newPace() *pace {
@@ -161,9 +166,9 @@ func (s *Store) newPace() *pace {
 	return &pace{Store: s, began: s.batches, since: time.Now()}
 }
 
-// rest waits restFactor times as long as the work took since the last rest. It
-// does not if nobody commits meanwhile, or if somebody waits for the flush; no
-// pace never rests.
+// rest waits restFactor times as long as the work since the last rest took. It does
+// not wait if there were no commits since the flush began, and ends early if somebody
+// waits for the flush. A nil pace never rests.
 func (p *pace) rest() {
 	if p == nil {
 		return
@@ -185,13 +190,13 @@ func (p *pace) rest() {
 type pending struct {
 	key    string
 	seq    uint64
-	rec    *record // nil: it is deleted
+	rec    *record // nil: the record is deleted
 	tmp    string
-	staged bool // tmp may be there
+	staged bool // tmp may exist
 	file   stamp
 }
 
-// stageFile writes the file of a record beside its place.
+// stageFile writes the temporary file of a record.
 func (s *Store) stageFile(p *pending) (err error) {
 	if p.rec == nil {
 		return nil
@@ -225,8 +230,9 @@ func (s *Store) flushSpace(ctx context.Context, sp *space, pc *pace) error {
 	return err
 }
 
-// writeFiles writes files beside their places and installs them. Whoever opens the
-// store meanwhile takes the first for what a crash left, and removes them.
+// writeFiles writes temporary files and installs them. It tries up to three times,
+// because another process that opens the store meanwhile removes the temporary files
+// as leftovers of a crash.
 func (s *Store) writeFiles(ctx context.Context, sp *space, files []*pending, upTo uint64, pc *pace) (ok bool, err error) {
 	for range 3 {
 		if ok, err = s.tryFiles(ctx, sp, files, upTo, pc); !errors.Is(err, fs.ErrNotExist) {
@@ -236,8 +242,8 @@ func (s *Store) writeFiles(ctx context.Context, sp *space, files []*pending, upT
 	return ok, err
 }
 
-// tryFiles syncs one file after the other, so that a commit never waits for more
-// than one sync.
+// tryFiles is one try of writeFiles. It syncs one file after the other, so that a
+// commit never waits for more than one sync.
 func (s *Store) tryFiles(ctx context.Context, sp *space, files []*pending, upTo uint64, pc *pace) (bool, error) {
 	defer func() {
 		for _, p := range files {
@@ -260,9 +266,9 @@ func (s *Store) tryFiles(ctx context.Context, sp *space, files []*pending, upTo 
 	return ok, err
 }
 
-// install puts files in their places. With upTo it notes that all commits up to
-// there are in files now. It reports false if the space was changed by hand, and
-// has to be read anew first.
+// install renames temporary files into place. If upTo is not zero, it notes that the
+// files now hold all commits up to it. It reports false if the space was changed by
+// hand or dropped from memory, so that it must be read again first.
 func (s *Store) install(ctx context.Context, sp *space, files []*pending, upTo uint64) (bool, error) {
 	unlock, err := s.lockWith(ctx, s.refresh)
 	if err != nil {
@@ -274,7 +280,7 @@ func (s *Store) install(ctx context.Context, sp *space, files []*pending, upTo u
 	ours := s.spaces[sp.name] == sp
 	s.mu.RUnlock()
 	if !ours {
-		return false, nil // it was dropped from memory; who reads it again finds what is behind
+		return false, nil // dropped from memory; the next load finds the files that are behind
 	}
 	if err := s.catchUp(sp, n); err != nil {
 		return false, nil
@@ -293,9 +299,9 @@ func (s *Store) install(ctx context.Context, sp *space, files []*pending, upTo u
 		b, behind := s.behindOf(sp, p.key)
 		switch {
 		case !behind || p.seq <= sp.flushed:
-			continue // another process did it
+			continue // another process installed it
 		case p.seq != b.seq && renewed:
-			continue // the next flush does it: the lock is held for one sync at most
+			continue // left to the next flush, since the lock is held for one sync at most
 		case p.seq != b.seq:
 			if err := s.renew(sp, p, b.seq); err != nil {
 				return false, err
@@ -339,9 +345,9 @@ func (s *Store) behindOf(sp *space, key string) (behind, bool) {
 	return b, ok
 }
 
-// renew makes p the write that counts, as the key was written again meanwhile. An
-// older one must not be installed: another process may have installed the newer one
-// already and say so later, and then nobody would correct the file.
+// renew replaces p by the newer write of its key. The older one must not be installed:
+// another process may have installed the newer one already and note it only later, and
+// then nobody would correct the file.
 func (s *Store) renew(sp *space, p *pending, seq uint64) error {
 	s.mu.RLock()
 	p.seq = seq
@@ -350,9 +356,9 @@ func (s *Store) renew(sp *space, p *pending, seq uint64) error {
 	return s.stageFile(p)
 }
 
-// installOne puts one file in its place, where the file known is now, and returns
-// the directories whose names changed. It reports false if a person changed the
-// file.
+// installOne replaces the file, which should have the stamp known, and returns the
+// directories whose entries changed. It reports false and changes nothing if a person
+// changed the file.
 func (s *Store) installOne(sp *space, p *pending, known stamp) (dirs []string, same bool, err error) {
 	root := filepath.Join(sp.dir, "records")
 	path := filepath.Join(root, recordFile(p.key))
@@ -375,5 +381,6 @@ func (s *Store) installOne(sp *space, p *pending, known stamp) (dirs []string, s
 	return upTo(sp.dir, filepath.Dir(path)), true, nil
 }
 
-// tmpName makes names of temporary files of spaces and processes differ.
+// tmpName returns a random part for the name of a temporary file, so that the files of
+// spaces and processes do not collide.
 func (sp *space) tmpName() string { return journal.NewEpoch(sp.era%9999 + 1) }

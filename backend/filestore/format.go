@@ -11,11 +11,11 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// formatFile says which format a store has. It is under version control, so that
-// an old state that is checked out is read as what it is.
+// formatFile holds the format version of a store. It is under version control, so
+// that checking out an old state also restores its version.
 const formatFile = "thole.json"
 
-// migrations bring a store from one format to the next: step n makes n+1 of n.
+// migrations returns the steps between formats: step n turns format n into n+1.
 func migrations() []migration {
 	return []migration{
 		{"make the directory a store of format 1", func(*Store) error { return nil }},
@@ -27,7 +27,7 @@ type migration struct {
 	do   func(*Store) error
 }
 
-// format returns the format of the store, 0 for a directory that is none yet.
+// format returns the format of the store, 0 for a directory that is not a store yet.
 func (s *Store) format() (int, error) {
 	path := filepath.Join(s.dir, formatFile)
 	data, err := s.disk.readFile(path)
@@ -50,8 +50,8 @@ func (s *Store) format() (int, error) {
 	return f.Format, nil
 }
 
-// migrate runs the steps that are missing and returns what they are. The caller
-// holds the lock, so that of several processes one does it.
+// migrate runs the missing steps and returns their descriptions. The caller holds
+// the lock, so that only one process migrates.
 func (s *Store) migrate(dryRun bool) (steps []string, err error) {
 	format, err := s.format()
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Store) migrate(dryRun bool) (steps []string, err error) {
 	return steps, nil
 }
 
-// replaceFile puts a file in its place as a whole, durably.
+// replaceFile replaces a file atomically and durably.
 func (s *Store) replaceFile(path string, data []byte) error {
 	tmp := s.private("new-" + filepath.Base(path))
 	if _, err := s.disk.writeFile(tmp, data, true); err != nil {
@@ -86,9 +86,9 @@ func (s *Store) replaceFile(path string, data []byte) error {
 }
 
 // Migrate brings the store in dir up to the format of this program, as Open
-// does, and returns what it did, a line per step. With dryRun it changes nothing
-// and returns what it would do. The directory must exist: ErrNotFound otherwise;
-// its other errors are those of [Open].
+// does, and returns one line for each step it ran. With dryRun it changes nothing
+// and returns the steps it would run. It returns ErrNotFound if the directory does
+// not exist; its other errors are those of [Open].
 func Migrate(ctx context.Context, dir string, dryRun bool) ([]string, error) {
 	s, err := newStore(dir, nil)
 	if err != nil {

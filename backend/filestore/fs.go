@@ -15,9 +15,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// FS is the file system below a Store. Names are those of package os; a missing
-// file is fs.ErrNotExist, one that is there already fs.ErrExist, a full disk
-// ENOSPC or EDQUOT.
+// FS is the file system below a Store. Names are as in package os. Its methods
+// report a missing file as fs.ErrNotExist, an existing one as fs.ErrExist and a full
+// disk as ENOSPC or EDQUOT.
 type FS interface {
 	OpenFile(name string, flag int) (File, error) // flag as os.OpenFile's
 	Stat(name string) (fs.FileInfo, error)
@@ -25,7 +25,7 @@ type FS interface {
 	Mkdir(name string) error
 	Rename(from, to string) error // replaces a file, never a directory
 	Remove(name string) error     // a file or an empty directory
-	SyncDir(name string) error    // makes durable which names the directory holds
+	SyncDir(name string) error    // makes the directory's entries durable
 }
 
 // File is an open file. It is an alias, so that a file system need not import
@@ -36,22 +36,22 @@ type File = interface {
 	Truncate(size int64) error
 	Sync() error
 	Stat() (fs.FileInfo, error)
-	TryLock() (bool, error) // exclusive, against every other File, also in other processes
+	TryLock() (bool, error) // excludes every other File, also in other processes
 	Unlock() error
 	Close() error
 }
 
-// osFS is the operating system's file system. What it makes gets the rights of
-// the store's root, as far as the umask allows: 0600 and 0700 below a root that
-// Thole made, 0644 and 0755 in a work tree that everyone may read.
+// osFS is the operating system's file system. New files and directories get the
+// permissions of the store's root, as far as the umask allows: 0600 and 0700 below a
+// root that Thole made, 0644 and 0755 in a work tree that everyone may read.
 type osFS struct{ rights fs.FileMode }
 
-// newOSFS returns the file system below a root; nil: one that is not there yet.
+// newOSFS returns the file system below a root; nil if the root does not exist yet.
 func newOSFS(root fs.FileInfo) osFS {
 	if root == nil {
 		return osFS{0o700}
 	}
-	return osFS{root.Mode().Perm() | 0o700} // Thole itself writes what it makes
+	return osFS{root.Mode().Perm() | 0o700} // Thole itself must be able to write
 }
 
 func (o osFS) OpenFile(name string, flag int) (File, error) {
@@ -68,11 +68,11 @@ func (o osFS) Mkdir(name string) error                  { return os.Mkdir(name, 
 func (osFS) Rename(from, to string) error               { return os.Rename(from, to) }
 func (osFS) Remove(name string) error                   { return os.Remove(name) }
 
-// osFile is a file of the operating system. How it locks and syncs is in the
-// files named after the systems.
+// osFile is a file of the operating system. The files fs_*.go say how it locks and
+// syncs on each system.
 type osFile struct{ *os.File }
 
-// disk is what the Store asks of an FS.
+// disk adds to an FS what the Store needs beyond it.
 type disk struct{ FS }
 
 // readFile returns the content of a file.
@@ -89,13 +89,13 @@ func (d disk) readFile(name string) ([]byte, error) {
 	data := make([]byte, info.Size())
 	n, err := f.ReadAt(data, 0)
 	if err == io.EOF {
-		err = nil // it was cut since
+		err = nil // the file was truncated since Stat
 	}
 	return data[:n], err
 }
 
-// writeFile makes a file with that content. With sync it is on stable storage,
-// but its name need not be.
+// writeFile writes a file with that content, replacing an existing one. With sync
+// the content is on stable storage on return; the name may not be.
 func (d disk) writeFile(name string, data []byte, sync bool) (stamp, error) {
 	f, err := d.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
@@ -118,7 +118,7 @@ func (d disk) writeFile(name string, data []byte, sync bool) (stamp, error) {
 	return stampOf(info), nil
 }
 
-// exists reports whether there is a file or directory of that name.
+// exists reports whether a file or directory of that name exists.
 func (d disk) exists(name string) (bool, error) {
 	_, err := d.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +127,7 @@ func (d disk) exists(name string) (bool, error) {
 	return err == nil, err
 }
 
-// mkdirAll makes a directory below root with its parents.
+// mkdirAll makes a directory below root and its missing parents.
 func (d disk) mkdirAll(root, dir string) error {
 	if dir == root {
 		return nil
@@ -145,9 +145,9 @@ func (d disk) mkdirAll(root, dir string) error {
 	return err
 }
 
-// upTo returns a directory and its parents up to root. All of them have to be
-// synced for what is in the first one: that they are there does not say that
-// whoever made them synced them.
+// upTo returns a directory and its parents up to root. All of them must be synced
+// to make a file in the first one durable: whoever created a directory may not have
+// synced its parent.
 func upTo(root, dir string) []string {
 	dirs := []string{dir}
 	for dir != root {
@@ -157,8 +157,8 @@ func upTo(root, dir string) []string {
 	return dirs
 }
 
-// removeAll removes a file or a directory with all that is in it. Nothing there
-// is no error.
+// removeAll removes a file, or a directory with everything in it. A missing one is
+// not an error.
 func (d disk) removeAll(name string) error {
 	entries, err := d.ReadDir(name)
 	if err == nil {
@@ -175,7 +175,7 @@ func (d disk) removeAll(name string) error {
 }
 
 // removeEmpty removes a directory and its parents below root as long as they
-// are empty, and returns the first one that is not.
+// are empty. It returns the first one that it did not remove.
 func (d disk) removeEmpty(root, dir string) string {
 	for dir != root && d.Remove(dir) == nil {
 		dir = filepath.Dir(dir)
@@ -183,7 +183,7 @@ func (d disk) removeEmpty(root, dir string) string {
 	return dir
 }
 
-// syncDirs makes the names in directories durable. One that is gone needs none.
+// syncDirs makes the entries of directories durable. It skips missing directories.
 func (d disk) syncDirs(dirs []string) error {
 	slices.Sort(dirs)
 	return parallel(slices.Compact(dirs), func(dir string) error {
@@ -194,7 +194,7 @@ func (d disk) syncDirs(dirs []string) error {
 	})
 }
 
-// parallel calls do for each item, a few at a time. It returns the first error in
+// parallel calls do for each item, up to 8 at a time. It returns the first error in
 // the order of the items.
 func parallel[T any](items []T, do func(T) error) error {
 	if len(items) == 1 {
@@ -214,11 +214,11 @@ func parallel[T any](items []T, do func(T) error) error {
 	return cmp.Or(errs...)
 }
 
-// stamp tells whether a file was changed: its size and when it was written. The
-// zero stamp is that of no file.
+// stamp is the size and modification time of a file; a different stamp means that
+// the file was changed. The zero stamp stands for a missing file.
 type stamp struct{ size, modified int64 }
 
-// unknown is the stamp of a file that was not looked at.
+// unknown is the stamp of a file that was not examined.
 var unknown = stamp{size: -1}
 
 func stampOf(info fs.FileInfo) stamp { return stamp{info.Size(), info.ModTime().UnixNano()} }
@@ -235,7 +235,7 @@ func (d disk) stampAt(name string) (stamp, error) {
 	return stampOf(info), nil
 }
 
-// explain says what a person can do about an error of the file system.
+// explain adds to an error of the file system what a person can do about it.
 func (s *Store) explain(err error) error {
 	switch {
 	case err == nil:

@@ -21,5 +21,6 @@ func (f osFile) Unlock() error {
 	return os.NewSyscallError("UnlockFileEx", windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, new(windows.Overlapped)))
 }
 
-// SyncDir does nothing: NTFS logs names in order, and no directory can be synced.
+// SyncDir does nothing: Windows cannot sync a directory, and NTFS logs changes of
+// names in order.
 func (osFS) SyncDir(string) error { return nil }

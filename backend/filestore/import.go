@@ -11,9 +11,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Load implements [journal.Backend]. Until the chunk with Done the import is a
-// directory of its own under DIR/.thole/load, in the layout of a space; then it
-// is renamed to its place. A space that exists is ErrExists.
+// Load implements [journal.Backend]. Until the chunk with Done, the import is a
+// separate directory under DIR/.thole/load, in the layout of a space; the last chunk
+// renames it to the directory of the space. An existing space is ErrExists.
 func (s *Store) Load(ctx context.Context, name string, c journal.Chunk) error {
 	if err := s.importChunk(ctx, name, &c); err != nil {
 		return fmt.Errorf("load %s: %w", name, err)
@@ -48,7 +48,7 @@ func (s *Store) importChunk(ctx context.Context, name string, c *journal.Chunk) 
 	return s.explain(err)
 }
 
-// existing returns a space as it is now, nil if there is none.
+// existing returns the current state of a space, nil if it does not exist.
 func (s *Store) existing(name string) (*space, error) {
 	sp, err := s.current(name)
 	if err != nil || len(sp.segments) == 0 {
@@ -57,11 +57,11 @@ func (s *Store) existing(name string) (*space, error) {
 	return sp, nil
 }
 
-// stagedDir is where a space is while it is imported.
+// stagedDir returns the directory of a space while it is being imported.
 func (s *Store) stagedDir(name string) string { return s.private("load", spaceDir(name)) }
 
-// staged returns what was imported of a space. It begins anew if the head is
-// another one.
+// staged returns the part of a space that was imported so far. It starts a new import
+// if the head differs.
 func (s *Store) staged(name string, head journal.Head) (*space, error) {
 	sp := newSpace(name, s.stagedDir(name))
 	head.Space = name
@@ -91,7 +91,7 @@ func (s *Store) staged(name string, head journal.Head) (*space, error) {
 	return sp, nil
 }
 
-// readStaged reads where the import is. Only the newest segment matters.
+// readStaged reads how far the import has come; only the newest segment says.
 func (s *Store) readStaged(sp *space, firsts []uint64) error {
 	for _, first := range firsts {
 		sp.segments = append(sp.segments, segment{first: first})
@@ -106,8 +106,8 @@ func (s *Store) readStaged(sp *space, firsts []uint64) error {
 	return err
 }
 
-// stageEvents appends those events that are not there yet: they come in order,
-// so all up to the newest one are.
+// stageEvents appends the events behind the newest imported one: events come in
+// order, so the import already has all before it.
 func (s *Store) stageEvents(sp *space, events []journal.Event) error {
 	n := &sp.segments[len(sp.segments)-1]
 	last := uint64(0)
@@ -169,7 +169,7 @@ func (s *Store) stageRecords(sp *space, records []journal.Record) error {
 	})
 }
 
-// unveil puts an import that is complete in its place.
+// unveil makes a complete import the space.
 func (s *Store) unveil(sp *space) error {
 	if err := s.syncTree(sp.dir); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (s *Store) unveil(sp *space) error {
 	return err
 }
 
-// syncTree makes durable all that is in a directory.
+// syncTree makes everything in a directory durable.
 func (s *Store) syncTree(dir string) error {
 	entries, err := s.disk.ReadDir(dir)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 
 const segmentExt = ".jsonl"
 
-// segmentPath is the file of a segment of the space in dir.
+// segmentPath returns the file of a segment of the space in dir.
 func segmentPath(dir string, first uint64) string {
 	return filepath.Join(dir, "journal", fmt.Sprintf("%016d", first)+segmentExt)
 }
 
-// segments returns which segments the journal of the space in dir has, in order.
+// segments returns the first seq of each segment of the space in dir, in order.
 func (s *Store) segments(dir string) ([]uint64, error) {
 	entries, err := s.disk.ReadDir(filepath.Join(dir, "journal"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,10 +64,11 @@ func (s *Store) readHead(dir string, first uint64) (journal.Head, error) {
 	}
 }
 
-// scan calls do with each line of data, which is a part of the file at path from
-// offset on. It returns where the good lines end. Behind that there is nothing,
-// or what a crash tore: lines that were never acknowledged. Bad lines before
-// good ones that were are ErrCorrupt; so is an error of do.
+// scan calls do with each line of data, which is the part of the file at path that
+// begins at offset. It returns the offset where the good lines end. After that comes
+// nothing, or torn lines that were never acknowledged. A bad line before a good line
+// that proves acknowledgement is ErrCorrupt (see provesLoss). scan also returns any
+// error of do.
 func scan(path string, data []byte, offset int64, do func(l *line, data []byte, offset int64) error) (end int64, err error) {
 	end = offset
 	for len(data) > 0 {
@@ -88,7 +89,7 @@ func scan(path string, data []byte, offset int64, do func(l *line, data []byte, 
 	return end, nil
 }
 
-// provesLoss reports whether data has a good line that was written when all
+// provesLoss reports whether data has a good line that was written after everything
 // before it was on stable storage.
 func provesLoss(data []byte) bool {
 	for text := range bytes.Lines(data) {
@@ -100,8 +101,7 @@ func provesLoss(data []byte) bool {
 	return false
 }
 
-// replay takes a line of the journal into a space that is being read. The line
-// is in the newest segment.
+// replay applies a line of the newest segment to a space that is being read.
 func (sp *space) replay(l *line, data []byte, offset int64) error {
 	sp.tail, _ = sealed(data)
 	last := sp.head.Last
@@ -119,8 +119,8 @@ func (sp *space) replay(l *line, data []byte, offset int64) error {
 	return nil
 }
 
-// replayHead takes in the head that a segment begins with. Those of the first
-// segment and of one behind a gap say what the lines cannot.
+// replayHead applies the head that a segment begins with. The head of the first
+// segment replaces the space's; any other must continue the segment before it.
 func (sp *space) replayHead(h *journal.Head, offset int64) error {
 	switch {
 	case h.Space != sp.name && !(sp.head.Last.IsZero() && offset == 0):
@@ -144,9 +144,9 @@ type addition struct {
 	text  []byte  // of the lines
 	sizes []int64 // of each, without the newline
 
-	segment segment // that they go to, with its size before
-	fresh   bool    // the segment is a new one
-	created bool    // its file was made here, so taking it back removes it
+	segment segment // where the lines go, with its size before them
+	fresh   bool    // the segment is new
+	created bool    // this addition created its file, so takeBack removes it
 	head    int64   // bytes of the head before the first line
 }
 
@@ -159,7 +159,7 @@ func (a *addition) add(l *line) {
 	a.sizes = append(a.sizes, int64(len(a.text)-before-1))
 }
 
-// place decides which segment the lines go to.
+// place chooses the segment for the lines.
 func (a *addition) place(limit int64) {
 	sp := a.sp
 	if n := len(sp.segments); n > 0 && sp.segments[n-1].size < limit {
@@ -173,8 +173,8 @@ func (a *addition) place(limit int64) {
 	a.text = append(head, a.text...)
 }
 
-// apply takes what is on stable storage into memory. The caller holds the
-// Store's mu. It returns by how many bytes the files of records are behind.
+// apply updates memory with the lines once they are on stable storage. It returns
+// how many bytes of records their files lack. The caller holds the Store's mu.
 func (a *addition) apply() (added int64) {
 	sp := a.sp
 	if a.fresh {
@@ -193,8 +193,8 @@ func (a *addition) apply() (added int64) {
 	return added
 }
 
-// put writes the additions and syncs them. If one has no space, all are taken back,
-// and the journals are as they were before; the store stops if that fails.
+// put writes the additions and syncs them. If the disk is full for one, put takes all
+// of them back, and the journals are as before; if that fails, the store stops.
 func (s *Store) put(adds []*addition) error {
 	err := parallel(adds, s.putOne)
 	if err == nil || s.stop.Err() != nil {
@@ -213,7 +213,7 @@ func (s *Store) putOne(a *addition) error {
 	flag := os.O_WRONLY
 	var changed []string
 	if a.fresh {
-		flag |= os.O_CREATE | os.O_EXCL // one that is there holds commits that memory does not know
+		flag |= os.O_CREATE | os.O_EXCL // an existing file holds commits that memory does not know
 		if err := s.disk.mkdirAll(s.dir, filepath.Dir(path)); err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ func (s *Store) takeBack(a *addition) error {
 	return err
 }
 
-// readAt returns size bytes of a segment.
+// readAt returns up to size bytes of a segment, fewer at its end.
 func (s *Store) readAt(dir string, first uint64, offset, size int64) ([]byte, error) {
 	f, err := s.disk.OpenFile(segmentPath(dir, first), os.O_RDONLY)
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 )
 
 // A journal is a series of segments. Each is a file of lines, named after the
-// first seq that may be in it. A line is a JSON object that begins with the
-// CRC-32C of all that follows the comma:
+// first seq that it may hold. A line is a JSON object that begins with the
+// CRC-32C of everything after the comma:
 //
 //	{"crc":"1b2c3d4e","head":{"space":…,"oldest":…,"last":…,"epochs":[…]}}
 //	{"crc":"5f6a7b8c","at":"0001…-…42","time":…,"actor":…,"events":[…],"writes":[…]}
 //	{"crc":"9d0e1f2a","at":"0001…-…43","joined":true,…}
 //	{"crc":"3b4c5d6e","at":"0002…-…44","adopted":true,…}
 //
-// The first line of a segment is the head of the space as it was before the
-// segment. Every other line is a commit: at is its last position and first, if
-// that is another one, its first seq. A commit that is joined became durable
-// together with the one before it, so that it proves nothing about that one. One
-// that is adopted begins an epoch with what people or git did to the files.
+// The first line of a segment is the head of the space before the segment. Every
+// other line is a commit. "at" is its last position; "first" is its first seq, if
+// different. "joined" says that the commit became durable together with the one before
+// it, so its presence does not prove that the other was durable. "adopted" says that
+// the commit begins an epoch with what people or git did to the files.
 const (
 	crcPrefix = `{"crc":"`
 	crcLen    = len(crcPrefix) + 8 + len(`",`)
@@ -55,7 +55,7 @@ type lineEvent struct {
 	Schema   int             `json:"schema"`
 	Data     json.RawMessage `json:"data"`
 	Raw      []byte          `json:"raw"`      // see inline
-	Redacted bool            `json:"redacted"` // the line's actor and cause are not its
+	Redacted bool            `json:"redacted"` // the line's actor and cause do not apply to it
 }
 
 type lineWrite struct {
@@ -66,10 +66,10 @@ type lineWrite struct {
 	Value   json.RawMessage `json:"value"`
 	Raw     []byte          `json:"raw"`
 	Deleted bool            `json:"deleted"`
-	Erased  bool            `json:"erased"` // the value is in the record's file, or gone
+	Erased  bool            `json:"erased"` // the value is only in the record's file, if anywhere
 }
 
-// first is the seq of the commit's first position.
+// first returns the seq of the commit's first position.
 func (l *line) first() uint64 {
 	if l.First != 0 {
 		return l.First
@@ -77,7 +77,7 @@ func (l *line) first() uint64 {
 	return l.At.Seq
 }
 
-// event returns the i-th event as the kernel sees it.
+// event returns the i-th event as a [journal.Event] of the epoch.
 func (l *line) event(i int, epoch string) journal.Event {
 	e := &l.Events[i]
 	out := journal.Event{
@@ -90,7 +90,7 @@ func (l *line) event(i int, epoch string) journal.Event {
 	return out
 }
 
-// seal puts the CRC of a line in its place.
+// seal writes the CRC of a line into it.
 func seal(line []byte) {
 	sum := crc32.Checksum(line[crcLen:], castagnoli)
 	for i := range 8 {
@@ -98,7 +98,7 @@ func seal(line []byte) {
 	}
 }
 
-// sealed reports whether a line is as it was written, and returns its CRC.
+// sealed returns the CRC that a line holds and reports whether it is right.
 func sealed(line []byte) (string, bool) {
 	if len(line) < crcLen || string(line[:len(crcPrefix)]) != crcPrefix {
 		return "", false
@@ -107,8 +107,8 @@ func sealed(line []byte) (string, bool) {
 	return crc, crc == fmt.Sprintf("%08x", crc32.Checksum(line[crcLen:], castagnoli))
 }
 
-// parseLine reads a line without its newline. The error says what is wrong with
-// it; the line may alias data.
+// parseLine decodes a line without its newline. The result may alias data. A bad
+// line is ErrCorrupt with the reason.
 func parseLine(data []byte) (*line, error) {
 	if _, ok := sealed(data); !ok {
 		return nil, fmt.Errorf("%w: its checksum is wrong", journal.ErrCorrupt)
@@ -126,8 +126,8 @@ func parseLine(data []byte) (*line, error) {
 	return l, nil
 }
 
-// validate checks what a line must hold, and puts the values in their place that
-// are beside it as raw.
+// validate returns ErrCorrupt if a line lacks what it must hold. It replaces values
+// by their raw originals where the line has them.
 func (l *line) validate() error {
 	bad := func(what string) error { return fmt.Errorf("%w: %s", journal.ErrCorrupt, what) }
 	if h := l.Head; h != nil {
@@ -162,7 +162,7 @@ func (l *line) validate() error {
 	return nil
 }
 
-// newLine makes the line of a commit that got the positions of r.
+// newLine returns the line of a commit with the positions of r.
 func newLine(c *journal.Commit, r journal.Result) *line {
 	l := &line{At: r.Last, Time: micro(c.Now), Actor: c.Actor, Cause: c.Cause}
 	if n := len(c.Events); n > 1 {
@@ -187,7 +187,7 @@ func newLine(c *journal.Commit, r journal.Result) *line {
 	return l
 }
 
-// loadedLine makes the line of an event that is imported.
+// loadedLine returns the line of an imported event.
 func loadedLine(e *journal.Event) *line {
 	return &line{At: e.Position, Time: micro(e.Time), Actor: e.Actor, Cause: e.Cause, Events: []lineEvent{{
 		Seq: e.Position.Seq, Stream: e.Stream, Type: e.Type, Subject: e.Subject,
@@ -195,7 +195,7 @@ func loadedLine(e *journal.Event) *line {
 	}}}
 }
 
-// micro is t as it is stored: in UTC and microseconds.
+// micro returns t as it is stored: in UTC, cut to microseconds.
 func micro(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

@@ -10,7 +10,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// append appends the line with its CRC and a newline.
+// append appends the encoded line with its CRC and a newline.
 func (l *line) append(b []byte) []byte {
 	start := len(b)
 	b = append(b, crcPrefix+`00000000",`...)
@@ -121,9 +121,9 @@ func (w *lineWrite) append(b []byte) []byte {
 	return append(appendValue(b, `,"value":`, w.Value), '}')
 }
 
-// appendValue appends JSON as it is if a line can hold it. If white space around
-// or in it is in the way, it appends it without white space, and the original in
-// base64 beside it as "raw".
+// appendValue appends a JSON value unchanged if a line can hold it. If its white
+// space prevents that, it appends the value without white space, followed by the
+// original in base64 as "raw".
 func appendValue(b []byte, name string, v json.RawMessage) []byte {
 	if v == nil {
 		return b
@@ -138,8 +138,7 @@ func appendValue(b []byte, name string, v json.RawMessage) []byte {
 	return append(b, '"')
 }
 
-// inline reports whether a JSON value is the same when it is read back from
-// within a line.
+// inline reports whether a line can hold a JSON value unchanged.
 func inline(v []byte) bool {
 	return len(v) > 0 && v[0] > ' ' && v[len(v)-1] > ' ' && bytes.IndexByte(v, '\n') < 0 && bytes.IndexByte(v, '\r') < 0
 }
@@ -148,7 +147,7 @@ func inline(v []byte) bool {
 func compact(v []byte) []byte {
 	var b bytes.Buffer
 	if err := json.Compact(&b, v); err != nil {
-		return []byte("null") // no JSON: the Store lets none through
+		return []byte("null") // not JSON; the Store rejects that before
 	}
 	return b.Bytes()
 }
@@ -164,13 +163,13 @@ func appendPosition(b []byte, p journal.Position) []byte {
 	return append(append(append(b, '"'), p.String()...), '"')
 }
 
-// timeLayout has microseconds, as all times in the store.
+// timeLayout has microseconds, like all times in the store.
 const timeLayout = `"2006-01-02T15:04:05.999999Z"`
 
 func appendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, timeLayout) }
 
-// appendString appends s as a JSON string, with as little escaping as there can
-// be, so that people can read it.
+// appendString appends s as a JSON string, with as little escaping as JSON allows, so
+// that people can read it.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {

@@ -15,41 +15,40 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// The manifest, DIR/.thole/manifest, is how processes tell each other what they
-// did, and how the store knows what it left behind. Its lines are sealed like
-// those of a journal. The first names it; each other one is a note about one
-// space, of which the last counts:
+// The manifest, DIR/.thole/manifest, holds notes by which processes tell each other
+// what they did, and by which the store recognizes its own files when it is opened.
+// Its lines have a CRC like those of a journal. The first line identifies the manifest;
+// each other line is a note about one space. The last note of a space counts:
 //
 //	{"crc":"…","store":"9f86d081884c7d65","generation":1}
 //	{"crc":"…","space":"project:shop","segment":1,"size":4711,"tail":"1b2c3d4e","last":"0001…-…42",…}
 //
-// A process that looks at a space needs one stat of the manifest to know that
-// nobody else did anything. A note is appended when what it says is on stable
-// storage. Notes themselves are synced only where the past changes or begins:
-// what else they lack, after a crash or a write that failed, is found in the
-// journals: see due.go.
+// One stat of the manifest shows a process that no other process did anything. A note
+// is appended once what it says is on stable storage. Notes themselves are synced only
+// when a space is created, purged or rewritten. Any other note that is lost, by a crash
+// or a failed write, is recovered from the journal; see due.go.
 type manifest struct {
 	store      string
 	generation int
 	file       File
-	offset     int64 // up to where it was read
+	offset     int64 // the end of what was read
 }
 
-// maxManifestBytes is how long it may be before it is written anew.
+// maxManifestBytes is the size above which the manifest is rewritten.
 const maxManifestBytes = 4 << 20
 
-// note is what is known of a space without looking at its files.
+// note is what is known about a space without reading its files.
 type note struct {
 	Space     string           `json:"space"`
 	Segment   uint64           `json:"segment,omitempty"`   // the newest one
-	Size      int64            `json:"size,omitempty"`      // of it, on stable storage
+	Size      int64            `json:"size,omitempty"`      // of that segment, on stable storage
 	Tail      string           `json:"tail,omitempty"`      // CRC of its last line
-	Last      journal.Position `json:"last,omitzero"`       // zero: nothing is known but that it is there
-	Flushed   uint64           `json:"flushed,omitempty"`   // commits up to here are in the files of records
+	Last      journal.Position `json:"last,omitzero"`       // zero: only the space's existence is known
+	Flushed   uint64           `json:"flushed,omitempty"`   // the files of records hold the commits up to here
 	Due       time.Time        `json:"due,omitzero"`        // no record expires before; zero: none does
-	Era       int              `json:"era,omitempty"`       // another one: the past changed
-	Rewriting bool             `json:"rewriting,omitempty"` // the journal is being written anew
-	Began     bool             `json:"began,omitempty"`     // it is being made here, or a crash came between
+	Era       int              `json:"era,omitempty"`       // changes when the past of the space changes
+	Rewriting bool             `json:"rewriting,omitempty"` // the journal is being rewritten
+	Began     bool             `json:"began,omitempty"`     // it is being created, or a crash interrupted that
 	Gone      bool             `json:"gone,omitempty"`
 }
 
@@ -65,7 +64,8 @@ func (m *manifest) close() {
 	}
 }
 
-// openManifest reads the manifest or begins one. The caller holds the lock.
+// openManifest reads the manifest, or creates one if it is missing or unreadable. The
+// caller holds the lock.
 func (s *Store) openManifest() error {
 	path := s.private("manifest")
 	ok, err := s.disk.exists(path)
@@ -86,7 +86,7 @@ func (s *Store) openManifest() error {
 	return s.rewriteManifest()
 }
 
-// refresh catches up with what other processes noted.
+// refresh reads what other processes noted since the last call.
 func (s *Store) refresh() error {
 	now, err := s.disk.stampAt(s.private("manifest"))
 	if err != nil {
@@ -103,8 +103,8 @@ func (s *Store) refresh() error {
 	return s.readManifest()
 }
 
-// readManifest reads what is new in the manifest. The caller holds catching, or
-// is alone.
+// readManifest reads the new notes in the manifest. The caller holds catching, or no
+// other goroutine uses the store yet.
 func (s *Store) readManifest() error {
 	select {
 	case <-s.ended:
@@ -155,7 +155,7 @@ func (s *Store) readManifest() error {
 		line = bytes.TrimSuffix(line, []byte("\n"))
 		if _, ok := sealed(line); ok && json.Unmarshal(line, &n) == nil && n.Space != "" {
 			notes = append(notes, n)
-		} // else a crash tore it
+		} // otherwise a crash tore it
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func readHeader(f File) (h manifestHeader, size int64, err error) {
 	return h, int64(len(line) + 1), nil
 }
 
-// hear takes in a note of another process. The caller holds mu.
+// hear applies a note of another process. The caller holds mu.
 func (s *Store) hear(n note) {
 	s.news++
 	s.setNote(n)
@@ -193,7 +193,7 @@ func (s *Store) hear(n note) {
 	}
 }
 
-// setNote takes in the newest note of a space. The caller holds mu.
+// setNote records the newest note of a space. The caller holds mu.
 func (s *Store) setNote(n note) {
 	s.notes.Set(n.Space, n)
 	delete(s.unsure, n.Space)
@@ -204,10 +204,11 @@ func (s *Store) setNote(n note) {
 	}
 }
 
-// tellOthers does change and appends the notes that it returns, both while it
-// holds mu: nobody sees here what others could not see, too. The caller holds the
-// lock. What the notes are about is on stable storage before, so if they cannot
-// be written, others find it out when they take the lock, or look in turn.
+// tellOthers calls change and appends the notes that it returns to the manifest. It
+// holds mu during both, so that this process never sees a change before others can.
+// The caller holds the lock. What the notes say is already on stable storage, so if
+// they cannot be written, other processes find it out when they take the lock or on
+// patrol.
 func (s *Store) tellOthers(change func() []note) error {
 	s.catching.Lock()
 	defer s.catching.Unlock()
@@ -222,7 +223,8 @@ func (s *Store) tellOthers(change func() []note) error {
 	return nil
 }
 
-// tellSoon is tellOthers for what holds whether others hear of it now or later.
+// tellSoon is tellOthers for changes that are valid even if other processes learn of
+// them later. It logs an error.
 func (s *Store) tellSoon(change func() []note) {
 	if err := s.tellOthers(change); err != nil {
 		s.log.Warn("file store: other processes hear later of what was done", "dir", s.dir, "error", err)
@@ -240,7 +242,7 @@ func (s *Store) changeAndTell(change func() []note) error {
 	var err error
 	for _, n := range notes {
 		if b, err = appendSealed(b, n); err != nil {
-			return err // others find out what it says when they take the lock
+			return err // others find out when they take the lock
 		}
 	}
 	m := &s.manifest
@@ -251,7 +253,7 @@ func (s *Store) changeAndTell(change func() []note) error {
 	if err == nil {
 		written, err = m.file.WriteAt(b, m.offset)
 	}
-	if err != nil { // others may have read the lines that are whole
+	if err != nil { // others may have read the complete lines, so these stay
 		m.offset += int64(bytes.LastIndexByte(b[:written], '\n') + 1)
 		s.seen = stamp{}
 		if e := m.file.Truncate(m.offset); e != nil {
@@ -269,7 +271,7 @@ func (s *Store) changeAndTell(change func() []note) error {
 	return nil
 }
 
-// appendSealed appends v as a line with its CRC.
+// appendSealed appends v as a JSON line with its CRC.
 func appendSealed(b []byte, v any) ([]byte, error) {
 	start := len(b)
 	data, err := json.Marshal(v)
@@ -285,7 +287,7 @@ func appendSealed(b []byte, v any) ([]byte, error) {
 // syncManifest makes the notes durable.
 func (s *Store) syncManifest() error { return s.manifest.file.Sync() }
 
-// rewriteManifest writes a manifest with one note for each space.
+// rewriteManifest replaces the manifest by one with a single note for each space.
 func (s *Store) rewriteManifest() error {
 	m := &s.manifest
 	b, err := appendSealed(nil, manifestHeader{m.store, m.generation + 1})

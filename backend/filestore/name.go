@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Names of spaces and keys become names of files that every file system keeps
-// apart, also one that ignores case, joins accents or reserves names:
+// Names of spaces and keys become file names that stay distinct on every file
+// system, also on one that ignores case, normalizes accents or reserves names:
 //
 //	a–z 0–9 - _ . + = @ ,   as they are
 //	A–Z                     ! and the small letter, as Go's module cache does
-//	any other byte          % and two hex digits; so the dot at either end, the
+//	any other byte          % and two hex digits; also the dot at either end, the
 //	                        dot of a directory's ".json", and the first letter of
-//	                        what Windows reserves (con, nul, …) and of "global"
-//	nothing                 %
-//	what gets too long      its beginning, %- and a hash
+//	                        "global" and of names that Windows reserves (con, nul, …)
+//	an empty name           %
+//	a name that is too long its beginning, %- and a hash
 //
 // A key's parts between slashes are directories, its last part a file ending in
 // ".json": the key "a/B" is the file "a/!b.json".
 
-// maxFileName is how long an escaped part may be, so that it fits with its
-// suffix into the 255 bytes that file systems have.
+// maxFileName is how many bytes an escaped part may have. With its suffix it must
+// fit into the 255 bytes that file systems allow.
 const (
 	maxFileName = 200
 	hashLen     = 32
@@ -64,14 +64,14 @@ func escape(part string) string {
 	}
 	sum := sha256.Sum256([]byte(part))
 	begin := b[:maxFileName-2-hashLen]
-	if i := slices.Index(begin[len(begin)-2:], '%'); i >= 0 { // no half of an escape
+	if i := slices.Index(begin[len(begin)-2:], '%'); i >= 0 { // do not split an escape
 		begin = begin[:len(begin)-2+i]
 	}
 	return string(begin) + "%-" + hex.EncodeToString(sum[:])[:hashLen]
 }
 
-// reserved reports whether no file may have that name on some system, or in the
-// place where kinds of spaces are.
+// reserved reports whether a file must not have that name: some system reserves it,
+// or it is "global", which has its own directory beside the kinds of spaces.
 func reserved(part string) bool {
 	stem, _, _ := strings.Cut(part, ".")
 	switch stem {
@@ -81,8 +81,8 @@ func reserved(part string) bool {
 	return len(stem) == 4 && (stem[:3] == "com" || stem[:3] == "lpt") && '0' <= stem[3] && stem[3] <= '9'
 }
 
-// unescape is the part that escape made name of. It reports false for any other
-// name, and for one with a hash.
+// unescape is the inverse of escape. It reports false for a name that escape does not
+// return, and for a name with a hash.
 func unescape(name string) (string, bool) {
 	if name == "%" {
 		return "", true
@@ -107,7 +107,7 @@ func unescape(name string) (string, bool) {
 	return string(b), escape(string(b)) == name
 }
 
-// recordFile is the path of a key's record below the records of its space.
+// recordFile returns the path of a key's file below the records of its space.
 func recordFile(key string) string {
 	parts := strings.Split(key, "/")
 	for i := range parts {
@@ -116,8 +116,9 @@ func recordFile(key string) string {
 	return filepath.Join(parts...) + recordExt
 }
 
-// keyOf is the key whose record is in the file. It reports false if a part of
-// the name has a hash, so that only the file itself can tell, or is none.
+// keyOf returns the key that belongs to the name of a record's file. It reports false
+// if a part of the name has a hash, so that only the file's content has the key, or
+// if escape does not return such a name.
 func keyOf(file string) (string, bool) {
 	parts := strings.Split(filepath.ToSlash(strings.TrimSuffix(file, recordExt)), "/")
 	for i, name := range parts {
@@ -130,7 +131,7 @@ func keyOf(file string) (string, bool) {
 	return strings.Join(parts, "/"), true
 }
 
-// spaceDir is the path of a space below the store: kind/id, or "global".
+// spaceDir returns the path of a space below the store: kind/id, or "global".
 func spaceDir(space string) string {
 	kind, id, ok := strings.Cut(space, ":")
 	if !ok {

@@ -4,7 +4,7 @@ package filestore
 
 import "golang.org/x/sys/unix"
 
-// network names the network file system that dir is on; "" for a local one.
+// network returns "network" if dir is on a network file system, "" for a local one.
 func network(dir string) (string, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

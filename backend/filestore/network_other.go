@@ -2,5 +2,5 @@
 
 package filestore
 
-// network cannot tell here.
+// network returns "": this system has no way to detect a network file system.
 func network(string) (string, error) { return "", nil }

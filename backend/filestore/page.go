@@ -9,26 +9,26 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// pageReader reads a page of events: which ones is decided while the space
-// cannot change, their lines are read afterwards.
+// pageReader reads a page of events. It chooses the candidates while the space cannot
+// change, and reads their lines afterwards.
 type pageReader struct {
 	store *Store
 	q     journal.ReadQuery
 	sp    *space
 
-	events   []entry  // all of the space
-	refs     []uint32 // of the stream, if there is one
+	events   []entry  // of the whole space
+	refs     []uint32 // of the stream, if the query names one
 	from, to int      // in refs or events
 	segments []segment
 	epochs   []journal.Epoch
 
-	line   *line // the newest one, since events share lines
+	line   *line // the last one that was read, since events share lines
 	at     entry
-	window []byte // a piece of a segment that was read ahead
-	begin  entry  // where it begins
+	window []byte // a part of a segment that was read ahead
+	begin  entry  // where the window begins
 }
 
-// choose takes what can match. The caller holds mu.
+// choose determines the entries that can match the query. The caller holds mu.
 func (p *pageReader) choose(sp *space) {
 	q := p.q
 	p.sp, p.events, p.segments = sp, sp.events, sp.segments
@@ -120,7 +120,7 @@ func (p *pageReader) epoch(seq uint64) string {
 	return p.epochs[i].Name
 }
 
-// readAhead is how much is read at once when the next lines will be needed, too.
+// readAhead is how many bytes are read at once when the following lines are needed too.
 const readAhead = 128 << 10
 
 func (p *pageReader) readLine(at entry) (*line, error) {
@@ -139,7 +139,7 @@ func (p *pageReader) text(at entry) ([]byte, error) {
 	if off := int(at.offset) - int(p.begin.offset); at.segment == p.begin.segment && off >= 0 && off+int(at.size) <= len(p.window) {
 		return p.window[off : off+int(at.size)], nil
 	}
-	first := p.segments[at.segment].first // its size is not ours to read
+	first := p.segments[at.segment].first // its size may only be read under mu
 	size := int64(at.size)
 	p.begin = at
 	if p.q.Stream == "" {

@@ -10,12 +10,11 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Purge implements [journal.Backend]. Before follows [journal.Head.Trim] and drops
-// whole segments and the beginning of one. The others erase: every segment that
-// holds something of what goes is written anew without it, and so that no value
-// of a record that was replaced or deleted stays behind either, without values;
-// those are in the files of records. That takes time in proportion to the space,
-// and commits wait meanwhile.
+// Purge implements [journal.Backend]. Before follows [journal.Head.Trim]: it drops
+// whole segments and the beginning of one. Streams and Events rewrite all segments
+// without the purged content. The rewritten segments also hold no values of records,
+// so that no replaced or deleted value remains; current values are in the files of
+// records. Rewriting takes time in proportion to the space, and commits wait for it.
 func (s *Store) Purge(ctx context.Context, name string, p journal.Purge) error {
 	if err := s.purge(ctx, name, &p); err != nil {
 		return fmt.Errorf("purge %s: %w", name, err)
@@ -26,7 +25,7 @@ func (s *Store) Purge(ctx context.Context, name string, p journal.Purge) error {
 func (s *Store) purge(ctx context.Context, name string, p *journal.Purge) error {
 	for {
 		if !p.All {
-			// The journal must not be needed for the files of records.
+			// No record may depend on the journal for its value.
 			if err := s.Flush(ctx); err != nil {
 				return err
 			}
@@ -37,8 +36,8 @@ func (s *Store) purge(ctx context.Context, name string, p *journal.Purge) error 
 	}
 }
 
-// tryPurge reports false if another process wrote since the files of records
-// were brought up to date.
+// tryPurge reports false if somebody wrote since the files of records were brought up
+// to date, so that the caller must flush again.
 func (s *Store) tryPurge(ctx context.Context, name string, p *journal.Purge) (bool, error) {
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -57,7 +56,7 @@ func (s *Store) tryPurge(ctx context.Context, name string, p *journal.Purge) (bo
 	case err != nil:
 		return false, s.explain(err)
 	case sp == nil && owed && p.All:
-		return true, nil // an earlier purge, that failed, began it
+		return true, nil // an earlier purge failed halfway; it is finished now
 	case sp == nil:
 		return false, journal.ErrNotFound
 	case p.All:
@@ -82,7 +81,7 @@ func (s *Store) tryPurge(ctx context.Context, name string, p *journal.Purge) (bo
 	return true, s.explain(s.rewrite(sp, &rewriting{purge: p, oldest: head.Oldest, through: through}))
 }
 
-// drop removes a space with all that it holds.
+// drop removes a space with its content, also an unfinished import of it.
 func (s *Store) drop(sp *space) error {
 	if err := s.discard(sp.name, s.stagedDir(sp.name)); err != nil {
 		return err
@@ -103,23 +102,23 @@ func (s *Store) drop(sp *space) error {
 	return err
 }
 
-// rewriting is the writing anew of the journal of a space without what is purged.
+// rewriting is the state of a rewrite of a journal without the purged content.
 type rewriting struct {
 	purge   *journal.Purge
 	oldest  journal.Position
 	through uint64        // see [journal.Purge.Through]
-	head    *journal.Head // of the segment at hand
-	kept    []byte
+	head    *journal.Head // of the current segment
+	kept    []byte        // its lines that stay
 }
 
-// rewrite writes the segments anew that change. Meanwhile, and after a crash, the
-// note says so.
+// rewrite rewrites the segments that a purge changes. Until it is done, also after a
+// crash, the space's note has Rewriting set.
 func (s *Store) rewrite(sp *space, r *rewriting) error {
 	rewritten := sp.note()
 	rewritten.Era++
 	rewritten.Rewriting = true
 	err := s.tellOthers(func() []note {
-		s.forget(sp) // whatever happens, it is read anew
+		s.forget(sp) // whatever happens next, the space is read again
 		return []note{rewritten}
 	})
 	if err == nil {
@@ -137,7 +136,7 @@ func (s *Store) rewrite(sp *space, r *rewriting) error {
 			return err
 		}
 		if r.trims() && i == 0 {
-			break // the later ones stay as they are
+			break // later segments do not change
 		}
 	}
 	if r.trims() {
@@ -151,8 +150,8 @@ func (s *Store) rewrite(sp *space, r *rewriting) error {
 
 func (r *rewriting) trims() bool { return !r.purge.Before.IsZero() }
 
-// cut returns the index of the segment that holds the first event that is kept,
-// or would.
+// cut returns the index of the segment that holds, or would hold, the first position
+// that is kept.
 func (r *rewriting) cut(segments []segment) int {
 	i := len(segments) - 1
 	for i > 0 && segments[i].first > r.oldest.Seq {
@@ -161,7 +160,7 @@ func (r *rewriting) cut(segments []segment) int {
 	return i
 }
 
-// rewriteSegment puts a segment in the place of another, without what is purged.
+// rewriteSegment replaces a segment by one without the purged content.
 func (s *Store) rewriteSegment(sp *space, seg segment, r *rewriting) error {
 	path := segmentPath(sp.dir, seg.first)
 	data, err := s.disk.readFile(path)
@@ -190,7 +189,7 @@ func (s *Store) rewriteSegment(sp *space, seg segment, r *rewriting) error {
 	return s.disk.syncDirs([]string{filepath.Dir(path)})
 }
 
-// line keeps what is to be kept of a line.
+// line appends what stays of a line to kept.
 func (r *rewriting) line(l *line) {
 	if l.Head != nil {
 		head := cloneHead(*l.Head)
@@ -216,13 +215,12 @@ func (r *rewriting) line(l *line) {
 		}
 	}
 	if imported := l.At.Seq <= r.head.Last.Seq; imported && len(l.Events) == 0 {
-		return // it is in the head
+		return // the head covers its position
 	}
 	r.kept = l.append(r.kept)
 }
 
-// skip takes a line that is dropped into the head, unless it is there already
-// because it was imported.
+// skip advances the head over a dropped line. The head already covers an imported one.
 func (r *rewriting) skip(l *line) {
 	if l.At.Seq <= r.head.Last.Seq {
 		return
@@ -234,8 +232,8 @@ func (r *rewriting) skip(l *line) {
 	r.head = &sp.head
 }
 
-// redact takes out of the events that are purged all that may say something
-// about a person. What they share with others of the line stays for those.
+// redact removes everything from the purged events that may say something about a
+// person. The line's actor and cause stay if another of its events needs them.
 func (r *rewriting) redact(l *line) {
 	left := 0
 	for i := range l.Events {
@@ -253,7 +251,7 @@ func (r *rewriting) redact(l *line) {
 	}
 }
 
-// dropSegments removes segments that hold nothing that is kept.
+// dropSegments removes the given segments.
 func (s *Store) dropSegments(sp *space, segments []segment) error {
 	for _, seg := range segments {
 		if err := s.disk.Remove(segmentPath(sp.dir, seg.first)); err != nil && !os.IsNotExist(err) {

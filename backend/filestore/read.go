@@ -12,16 +12,16 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// errStale is a file that is not what memory says: another process or a person
-// changed it meanwhile. Whoever meets it looks again.
+// errStale means that a file is not as memory says: another process or a person
+// changed it. The reader then tries again.
 var errStale = errors.New("changed meanwhile")
 
-// maxLooks is how often a reader looks again.
+// maxLooks is how often a reader tries.
 const maxLooks = 10
 
-// view calls look with a space as it is now, nil if there is none, and holds mu
-// meanwhile, then read without it. If read meets a file that changed, all begins
-// anew.
+// view calls look with the current state of a space, nil if it does not exist, while
+// it holds mu, then read without mu. If read finds a changed file, view starts over; it
+// returns ErrCorrupt after maxLooks tries.
 func (s *Store) view(ctx context.Context, name string, look func(*space), read func() error) error {
 	for i := 1; ; i++ {
 		sp, err := s.look(ctx, name, look)
@@ -35,7 +35,7 @@ func (s *Store) view(ctx context.Context, name string, look func(*space), read f
 		if i == maxLooks {
 			return fmt.Errorf("%w: %s: %w", journal.ErrCorrupt, name, err)
 		}
-		if i > 1 { // once may be chance, as another process brought a file up to date
+		if i > 1 { // the first time, another process may just have replaced a file
 			s.mu.Lock()
 			if sp != nil {
 				s.forget(sp)
@@ -45,7 +45,8 @@ func (s *Store) view(ctx context.Context, name string, look func(*space), read f
 	}
 }
 
-// look calls fn with a space, which is read first or caught up with.
+// look calls fn with the current state of a space, nil if it does not exist, while it
+// holds mu. It first reads the space or what is new in it.
 func (s *Store) look(ctx context.Context, name string, fn func(*space)) (*space, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func (s *Store) look(ctx context.Context, name string, fn func(*space)) (*space,
 	}
 }
 
-// loadNow reads a space from its files.
+// loadNow takes the lock and reads a space from its files.
 func (s *Store) loadNow(ctx context.Context, name string) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -89,14 +90,14 @@ func (s *Store) loadNow(ctx context.Context, name string) error {
 	n, _ := s.notes.Get(name)
 	s.mu.RUnlock()
 	if sp != nil && s.catchUp(sp, n) == nil {
-		return nil // another call did it
+		return nil // another goroutine read it
 	}
 	_, err = s.load(name)
 	return s.explain(err)
 }
 
-// catchUp reads what another process appended to a journal. An error means that
-// the space has to be read anew.
+// catchUp reads what another process appended to a journal, up to note n. After an
+// error the caller must load the space again.
 func (s *Store) catchUp(sp *space, n note) error {
 	s.catching.Lock()
 	defer s.catching.Unlock()
@@ -135,7 +136,7 @@ func (s *Store) catchUp(sp *space, n note) error {
 	}
 }
 
-// readTail takes in a segment from where it is known up to end.
+// readTail applies the lines of a segment after those in memory, up to offset end.
 func (s *Store) readTail(sp *space, seg segment, end int64) error {
 	data, err := s.readAt(sp.dir, seg.first, seg.size, end-seg.size)
 	if err != nil {
@@ -160,7 +161,7 @@ func (s *Store) readTail(sp *space, seg segment, end int64) error {
 	sp.segments[len(sp.segments)-1].size = end
 	if s.spaces[sp.name] == sp {
 		s.dirty += added
-		s.flushedBy(sp, sp.flushed) // who wrote it may have brought the files up to date, too
+		s.flushedBy(sp, sp.flushed) // the writer may already have flushed these records
 		s.signalDirty()
 	}
 	return nil
@@ -215,7 +216,8 @@ func (sp *space) list(q journal.ListQuery) []journal.Record {
 	return page
 }
 
-// records fills in the values of what choose returns, from memory or files.
+// records fills in the values of the records that choose returns, from memory or from
+// their files.
 func (s *Store) records(ctx context.Context, name string, choose func(*space) []journal.Record) error {
 	var chosen []journal.Record
 	return s.view(ctx, name, func(sp *space) { chosen = choose(sp) }, func() error {
@@ -251,7 +253,7 @@ func (s *Store) readValue(space string, r *journal.Record) error {
 	return nil
 }
 
-// maxScan bounds the work for one page.
+// maxScan is the most events that are read for one page.
 const maxScan = 8 * journal.MaxPage
 
 // Read implements [journal.Backend].
@@ -301,8 +303,8 @@ func (s *Store) Heads(ctx context.Context, spaces ...string) ([]journal.Head, er
 	return heads, nil
 }
 
-// Spaces implements [journal.Backend]. When a space that nobody used since the store was
-// opened is due, its note says; one whose note lacks something counts as due.
+// Spaces implements [journal.Backend]. Notes say when a space is due; a space with an
+// incomplete note counts as due.
 func (s *Store) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, fmt.Errorf("spaces: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A record is one file, its value inline:
+// A record is one file that holds its value:
 //
 //	{
 //	  "key": "thread/thrd_1",
@@ -23,9 +23,9 @@ import (
 //	  }
 //	}
 //
-// The sum is a CRC-32C over all else (see recordSum). Where it is wrong, or
-// is missing, a person changed the record. If the value had white space of its
-// own, the original is beside it as "raw", in base64.
+// The sum is a CRC-32C over everything else (see recordSum). A wrong or missing sum
+// means that a person changed the record. If the committed value had white space
+// between its tokens, "raw" holds the original in base64.
 type recordEnvelope struct {
 	Key     string           `json:"key"`
 	Version journal.Position `json:"version"`
@@ -65,7 +65,7 @@ func encodeRecord(r *journal.Record) []byte {
 	return pretty.Bytes()
 }
 
-// recordSum is the sum of a record with that value.
+// recordSum returns the sum of a record with that value.
 func recordSum(r *journal.Record, value []byte) uint32 {
 	b := append(appendString(nil, r.Key), r.Version.String()...)
 	b = appendTime(b, r.Updated)
@@ -74,8 +74,9 @@ func recordSum(r *journal.Record, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, value)
 }
 
-// decodeRecord reads the content of a record's file. It reports whether the
-// record is as the store wrote it. The error says what a person has to mend.
+// decodeRecord decodes the content of a record's file. It reports whether the record
+// is as the store wrote it. Content that is not a record is ErrCorrupt; the text says
+// what a person has to repair.
 func decodeRecord(data []byte) (r journal.Record, ours bool, err error) {
 	var e recordEnvelope
 	if journal.JSONDepth(data) > journal.MaxEventDepth+8 {

@@ -10,25 +10,25 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// recovery is the reading of a space from its files: what a crash left is
-// finished, what a person changed is found.
+// recovery is the state of reading a space from its files. It finishes what a crash
+// left undone and finds what a person changed.
 type recovery struct {
 	*Store
 	sp   *space
-	note note // what was known of the space
+	note note // the newest one of the space
 
 	wrote      map[string]wrote // the newest write of each key in the journal
-	flushed    uint64           // commits up to here were in the files of records
+	flushed    uint64           // the files of records held the commits up to here
 	met        bool             // the journal has the line that the note names
-	replaced   bool             // it is not the journal that the note is about
-	generation int              // the newest one of an epoch
+	replaced   bool             // the journal is not the one that the note describes
+	generation int              // the highest one of an epoch
 	replay     []wrote          // writes that the files of records lack
 	hand       []change         // records that a person changed
-	reasons    []string         // for adopting what is there
-	looking    bool             // only: what is there counts, whether a crash would leave it or not
+	reasons    []string         // for an adoption
+	looking    bool             // for Check: files count as they are, durable or not
 }
 
-// wrote is where the journal has a write.
+// wrote is the place of a write in the journal.
 type wrote struct {
 	key     string
 	version journal.Position
@@ -38,14 +38,14 @@ type wrote struct {
 	erased  bool
 }
 
-// change is what a person made of a record; a nil Value deletes it.
+// change is a record as a person changed it; a nil Value means deleted.
 type change struct {
 	journal.Record
 	file stamp
 }
 
-// load reads a space and makes it the one in memory. It is nil if there is none.
-// The caller holds the lock.
+// load reads a space from its files and makes it the one in memory. It returns nil if
+// the space does not exist. The caller holds the lock.
 func (s *Store) load(name string) (*space, error) {
 	s.mu.RLock()
 	n, known := s.notes.Get(name)
@@ -71,8 +71,9 @@ func (s *Store) load(name string) (*space, error) {
 	return sp, nil
 }
 
-// noteFoundGone notes that a space has no files any more. Whoever removed them may
-// have died before that was durable, and what was seen to be gone must not return.
+// noteFoundGone notes that a space has no files any more. It makes the removal durable
+// first, since whoever removed the files may not have, and a space that was reported as
+// removed must not return.
 func (s *Store) noteFoundGone(n note) error {
 	if err := s.disk.syncDirs(upTo(s.dir, filepath.Join(s.dir, spaceDir(n.Space), "journal"))); err != nil {
 		return err
@@ -88,8 +89,8 @@ func (s *Store) noteFoundGone(n note) error {
 	})
 }
 
-// readJournal replays the journal, cuts what a crash tore and finds out whether
-// it is still the one that the store left.
+// readJournal replays the journal, cuts off torn lines and determines whether it is
+// still the journal that the note describes.
 func (r *recovery) readJournal() error {
 	firsts, err := r.segments(r.sp.dir)
 	if err == nil {
@@ -107,7 +108,7 @@ func (r *recovery) readJournal() error {
 	switch {
 	case n.Began:
 	case n.Last.IsZero():
-		if r.sp.forked = len(firsts) > 0; r.sp.forked { // it may go on elsewhere, too
+		if r.sp.forked = len(firsts) > 0; r.sp.forked { // the original may continue elsewhere
 			r.tell("space %s was put here by hand: the next commit to it begins an epoch", r.sp.name)
 		}
 	case r.met:
@@ -119,8 +120,8 @@ func (r *recovery) readJournal() error {
 	return r.harden()
 }
 
-// finishTrim removes the segments before the one that a trim wrote anew, which a
-// crash may have left.
+// finishTrim removes the segments before the one that a trim rewrote, if a crash left
+// them.
 func (r *recovery) finishTrim(firsts []uint64) ([]uint64, error) {
 	if !r.note.Rewriting {
 		return firsts, nil
@@ -129,7 +130,7 @@ func (r *recovery) finishTrim(firsts []uint64) ([]uint64, error) {
 	for i, first := range firsts {
 		head, err := r.readHead(r.sp.dir, first)
 		if i == len(firsts)-1 && errors.Is(err, journal.ErrCorrupt) {
-			break // a crash tore the newest one, which no trim wrote
+			break // a crash tore the newest one, so a trim did not write it
 		}
 		if err != nil {
 			return nil, err
@@ -171,9 +172,9 @@ func (r *recovery) readSegment(first uint64, newest bool) error {
 		return err
 	}
 	sp.segments[len(sp.segments)-1].size = end
-	empty := end == 0 || newest && sp.head.Last.IsZero() // a head alone is left of a first commit that failed
-	// What a failed sync left behind the end of an older segment is nothing: the
-	// head of the next one says that no line is missing.
+	empty := end == 0 || newest && sp.head.Last.IsZero() // a failed first commit left only a head
+	// Bytes of a failed sync after the end of an older segment do not matter: the
+	// head of the next segment shows that no line is missing.
 	if !empty && (end == int64(len(data)) || !newest) {
 		return nil
 	}
@@ -193,7 +194,7 @@ func (r *recovery) readSegment(first uint64, newest bool) error {
 	return nil // harden cuts the file
 }
 
-// line takes in a line of the newest segment.
+// line applies a line of the newest segment.
 func (r *recovery) line(l *line, data []byte, offset int64) error {
 	if err := r.sp.replay(l, data, offset); err != nil {
 		return err
@@ -218,18 +219,18 @@ func (r *recovery) line(l *line, data []byte, offset int64) error {
 	return nil
 }
 
-// seen remembers the newest generation of an epoch.
+// seen keeps the highest generation of the epochs that it is called with.
 func (r *recovery) seen(epoch string) { r.generation = max(r.generation, generationOf(epoch)) }
 
-// generationOf is the generation in the name of an epoch.
+// generationOf returns the generation in the name of an epoch, 0 if there is none.
 func generationOf(epoch string) int {
 	n, _ := strconv.Atoi(epoch[:min(4, len(epoch))])
 	return n
 }
 
-// harden makes durable what was read. Lines that no note is about are written
-// again: who wrote them died, or could not sync them, and after a failed sync
-// another one succeeds without doing anything.
+// harden makes durable what was read. It writes lines again that no note covers: their
+// writer died or failed to sync them, and after a failed sync, another one may succeed
+// without writing anything.
 func (r *recovery) harden() error {
 	segments := r.sp.segments
 	for i, seg := range segments {
@@ -291,7 +292,7 @@ func (r *recovery) apply() error {
 		l.Writes = l.Writes[w.item : w.item+1]
 		added += sp.write(l)
 	}
-	for _, c := range r.hand { // as it is now, so that its file is known
+	for _, c := range r.hand { // put first, so that the stamp of its file is known
 		sp.put(&record{Record: journal.Record{Key: c.Key}, file: c.file})
 	}
 	sp.flushed = r.flushed

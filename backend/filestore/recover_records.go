@@ -10,8 +10,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// readRecords reads the files of all records and compares them with what the
-// journal says.
+// readRecords reads the files of all records and compares them with the journal.
 func (r *recovery) readRecords() error {
 	found := map[string]bool{}
 	if err := r.walk("", found); err != nil {
@@ -29,15 +28,15 @@ func (r *recovery) readRecords() error {
 	return nil
 }
 
-// behind reports whether the file of a record may lack the write because of a
-// crash.
+// behind reports whether a crash may be why the file of a record lacks the write.
 func (r *recovery) behind(w wrote) bool { return w.version.Seq > r.flushed && !w.erased }
 
-// unsure reports whether the file of a record may be gone after the next crash,
-// even if it is as the write made it: nothing says that it was synced.
+// unsure reports whether the next crash may undo the file of a record even though it
+// is up to date, because nothing shows that it was synced.
 func (r *recovery) unsure(w wrote) bool { return !r.looking && (r.met || r.note.Began) && r.behind(w) }
 
-// walk reads the files of records in a directory below the space's.
+// walk reads the files of records in the directory rel below the space's, and adds
+// their keys to found.
 func (r *recovery) walk(rel string, found map[string]bool) error {
 	root := filepath.Join(r.sp.dir, "records")
 	entries, err := r.disk.ReadDir(filepath.Join(root, rel))
@@ -62,7 +61,7 @@ func (r *recovery) walk(rel string, found map[string]bool) error {
 	return nil
 }
 
-// recordFile compares a file with what the journal says.
+// recordFile compares the file of a record with the journal.
 func (r *recovery) recordFile(path, name string, found map[string]bool) error {
 	file, err := r.disk.stampAt(path)
 	if err != nil {
@@ -75,7 +74,7 @@ func (r *recovery) recordFile(path, name string, found map[string]bool) error {
 	rec, ours, bad := decodeRecord(data)
 	key, ok := keyOf(name)
 	if !ok {
-		key = rec.Key // only it knows
+		key = rec.Key // the file name has only a hash
 	}
 	if recordFile(key) != name {
 		r.tell("%s is not the name of a record: ignored; the file of key %q is %s", path, key, recordFile(key))

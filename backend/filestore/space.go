@@ -11,13 +11,13 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// space is what memory holds of a space: where its events are, and its records
-// without their values, about 30 bytes an event and 200 a record. Its Store's mu
-// guards it; what events and streams hold is never changed, only added to.
+// space is what memory holds of a space: the places of its events and its records
+// without their values, about 30 bytes per event and 200 per record. The Store's mu
+// guards it. The elements of events and streams never change; new ones are appended.
 type space struct {
 	name     string
 	dir      string
-	era      int // of the note that it was read for
+	era      int // of its note when it was read
 	head     journal.Head
 	segments []segment
 	tail     string  // CRC of the last line
@@ -26,18 +26,18 @@ type space struct {
 	records  btree.Map[string, *record]
 	expires  *btree.BTreeG[expiry]
 	dirty    map[string]behind
-	flushed  uint64 // commits up to here are in the files of records
-	base     uint64 // versions up to here need not be in the journal
+	flushed  uint64 // the files of records hold the commits up to here
+	base     uint64 // the journal may lack versions up to here
 	forked   bool   // the next commit begins an epoch
 }
 
 // segment is a file of a journal.
 type segment struct {
-	first uint64 // its name
-	size  int64  // of its lines
+	first uint64 // the first seq it may hold; its name
+	size  int64  // bytes of good lines
 }
 
-// entry is where an event is.
+// entry is the place of an event in the journal.
 type entry struct {
 	seq     uint64
 	segment uint32 // index
@@ -45,17 +45,17 @@ type entry struct {
 	size    uint32 // of its line, without the newline
 }
 
-// record is a record without its key. What it points to is never changed: a
-// write makes another one.
+// record is a record and the stamp of its file. It is immutable: a write makes another
+// one.
 type record struct {
-	journal.Record       // Value is nil if the file has it
-	file           stamp // of the file
+	journal.Record // Value is nil if the file holds it
+	file           stamp
 }
 
-// behind is a record whose file does not hold yet what was written or deleted.
+// behind is a record whose file does not hold the newest write or delete yet.
 type behind struct {
 	seq  uint64 // of that commit
-	file stamp  // what the file is now
+	file stamp  // of the file that is there now
 }
 
 type expiry struct {
@@ -73,7 +73,7 @@ func newSpace(name, dir string) *space {
 	}
 }
 
-// version is the position of the stream's last event that is kept.
+// version returns the position of the last kept event of a stream, zero if it has none.
 func (sp *space) version(stream string) journal.Position {
 	refs := sp.streams[stream]
 	if len(refs) == 0 {
@@ -82,7 +82,7 @@ func (sp *space) version(stream string) journal.Position {
 	return sp.position(sp.events[refs[len(refs)-1]].seq)
 }
 
-// position is that of a seq.
+// position returns the position of a seq.
 func (sp *space) position(seq uint64) journal.Position {
 	epochs := sp.head.Epochs
 	for i := len(epochs) - 1; i > 0; i-- {
@@ -93,7 +93,8 @@ func (sp *space) position(seq uint64) journal.Position {
 	return journal.Position{Epoch: epochs[0].Name, Seq: seq}
 }
 
-// record returns the record of a key, its value only if memory holds it.
+// record returns the record of a key, with its value only if memory holds it, or the
+// zero record.
 func (sp *space) record(key string) journal.Record {
 	if r, ok := sp.records.Get(key); ok {
 		return r.Record
@@ -127,8 +128,8 @@ func (sp *space) index(l *line, offset, size int64) {
 	}
 }
 
-// write applies what the commit writes to the records, whose files are behind
-// from now on. It returns by how many bytes.
+// write applies the writes of a commit to the records and marks their files as behind.
+// It returns by how many bytes the dirty bytes change.
 func (sp *space) write(l *line) int64 {
 	added := int64(0)
 	for i := range l.Writes {
@@ -147,7 +148,8 @@ func (sp *space) write(l *line) int64 {
 	return added
 }
 
-// drop removes a record and marks its file as behind.
+// drop removes a record and marks its file as behind. It returns by how many bytes the
+// dirty bytes change.
 func (sp *space) drop(key string, seq uint64) (added int64) {
 	r, ok := sp.records.Delete(key)
 	if ok && !r.Expires.IsZero() {
@@ -165,7 +167,7 @@ func (sp *space) drop(key string, seq uint64) (added int64) {
 	return added
 }
 
-// put adds a record whose key has none.
+// put adds a record; its key must not have one.
 func (sp *space) put(r *record) {
 	sp.records.Set(r.Key, r)
 	if !r.Expires.IsZero() {
@@ -173,7 +175,7 @@ func (sp *space) put(r *record) {
 	}
 }
 
-// dirtyBytes is what a record costs in memory while its file is behind.
+// dirtyBytes returns the bytes of memory that a record takes while its file is behind.
 func dirtyBytes(r *record) int64 {
 	if r == nil || r.Value == nil {
 		return 0
@@ -181,13 +183,13 @@ func dirtyBytes(r *record) int64 {
 	return int64(len(r.Value) + len(r.Key) + 128)
 }
 
-// due is the time of the first record to expire; zero: none does.
+// due returns when the first record expires, zero if none does.
 func (sp *space) due() time.Time {
 	first, _ := sp.expires.Min()
 	return first.at
 }
 
-// note is what others are told of the space.
+// note returns the note that describes the space.
 func (sp *space) note() note {
 	n := note{Space: sp.name, Tail: sp.tail, Last: sp.head.Last, Flushed: sp.flushed, Due: sp.due(), Era: sp.era}
 	if i := len(sp.segments) - 1; i >= 0 {
@@ -196,13 +198,14 @@ func (sp *space) note() note {
 	return n
 }
 
-// at reports whether the space is known up to where the note says that it is.
+// at reports whether memory holds the journal up to the end that the note names.
 func (sp *space) at(n note) bool {
 	i := len(sp.segments) - 1
 	return i >= 0 && sp.segments[i] == segment{n.Segment, n.Size} || i < 0 && n.Segment == 0
 }
 
-// forget drops what memory holds of a space. The caller holds mu.
+// forget drops a space from memory, unless another one took its place there. The
+// caller holds mu.
 func (s *Store) forget(sp *space) {
 	if s.spaces[sp.name] != sp {
 		return
@@ -214,8 +217,8 @@ func (s *Store) forget(sp *space) {
 	}
 }
 
-// flushedBy takes in that another process brought the files of records up to
-// date. The caller holds mu.
+// flushedBy records that another process brought the files of records up to date with
+// the commits up to seq. The caller holds mu.
 func (s *Store) flushedBy(sp *space, seq uint64) {
 	sp.flushed = seq
 	for key, b := range sp.dirty {
@@ -225,8 +228,8 @@ func (s *Store) flushedBy(sp *space, seq uint64) {
 	}
 }
 
-// settle notes that the file of a record is what it should be. The caller holds
-// mu.
+// settle records that the file of a record is up to date and drops the value from
+// memory. The caller holds mu.
 func (s *Store) settle(sp *space, key string, file stamp) {
 	delete(sp.dirty, key)
 	r, ok := sp.records.Get(key)

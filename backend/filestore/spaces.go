@@ -10,8 +10,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// findSpaces looks which spaces are there. It notes those that it did not know,
-// and those that are gone. The caller holds the lock.
+// findSpaces lists the directories of spaces. It notes new spaces and removed ones.
+// The caller holds the lock.
 func (s *Store) findSpaces() error {
 	found := map[string]bool{}
 	kinds, err := s.disk.ReadDir(s.dir)
@@ -50,7 +50,7 @@ func (s *Store) findSpaces() error {
 	return s.noteFound(found)
 }
 
-// spaceAt is the name of the space in a directory; "" if there is none.
+// spaceAt returns the name of the space in a directory, "" if there is none.
 func (s *Store) spaceAt(dir, kind, id string) (string, error) {
 	path := filepath.Join(s.dir, dir, id)
 	segments, err := s.segments(path)
@@ -71,7 +71,7 @@ func (s *Store) spaceAt(dir, kind, id string) (string, error) {
 	return head.Space, nil
 }
 
-// noteFound makes the notes fit to the spaces that were found.
+// noteFound makes the notes agree with the spaces that were found.
 func (s *Store) noteFound(found map[string]bool) error {
 	var changed []note
 	var gone []*space
@@ -111,8 +111,8 @@ func (s *Store) noteFound(found map[string]bool) error {
 	})
 }
 
-// announce notes durably that spaces are being made here, before there is any of
-// their files: a space that nobody announced came from elsewhere.
+// announce durably notes that spaces are being created, before any of their files
+// exist. A space that was not announced was put there by somebody else.
 func (s *Store) announce(spaces []*space) error {
 	if len(spaces) == 0 {
 		return nil
@@ -130,27 +130,26 @@ func (s *Store) announce(spaces []*space) error {
 	return err
 }
 
-// settleBegun finds out what became of spaces that somebody announced and said no
-// more about: a crash, or the end of that process, came between. The caller holds
-// the lock, so nobody is making them now.
+// settleBegun reads the spaces that some process announced but did not note after
+// that, because it crashed or ended. The caller holds the lock, so nobody is creating
+// them now.
 func (s *Store) settleBegun() error {
 	for _, name := range s.begunSpaces() {
 		if _, err := s.load(name); err != nil && !errors.Is(err, journal.ErrCorrupt) {
-			return err // a damaged one says so when it is used
+			return err // a damaged space returns its error when it is used
 		}
 	}
 	return nil
 }
 
-// begunSpaces returns the spaces of which only the announcement is known.
+// begunSpaces returns the spaces that are only announced.
 func (s *Store) begunSpaces() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Sorted(maps.Keys(s.begun))
 }
 
-// finishBegun looks which spaces are there of those that a process announced and
-// then could not say more about.
+// finishBegun calls settleBegun under the lock if any space is only announced.
 func (s *Store) finishBegun(ctx context.Context) error {
 	s.mu.RLock()
 	none := len(s.begun) == 0

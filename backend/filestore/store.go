@@ -3,17 +3,17 @@
 // journal.
 //
 //	DIR/thole.json                               the format's version
-//	DIR/project/shop/journal/0000000000000001.jsonl  commits, a line each (see line.go)
+//	DIR/project/shop/journal/0000000000000001.jsonl  one line per commit (see line.go)
 //	DIR/project/shop/records/thread/thrd_1.json   a record (see record.go)
 //	DIR/global/journal, DIR/global/records        the space "global"
-//	DIR/.thole/                                   what git must not see: lock, notes, imports
+//	DIR/.thole/                                   hidden from git: lock, notes, imports
 //
-// A line of the journal is the write-ahead log: a commit is acknowledged when
-// its line is on stable storage. Files of records follow a moment later. Several
-// processes may use one directory; one at a time writes.
+// The journal is the write-ahead log: a commit is acknowledged when its line is on
+// stable storage. The files of records follow a moment later. Several processes may
+// use one directory; one at a time writes.
 //
-// What people or git change is found out when it is next looked at, and becomes
-// part of the history (see adopt.go).
+// The store detects what people or git change, at the latest when it next uses the
+// file, and makes it part of the history (see adopt.go).
 package filestore
 
 import (
@@ -37,9 +37,9 @@ import (
 type Options struct {
 	Lag          time.Duration // how long the file of a record may be behind; 0: 200 ms; negative: until Flush or Close
 	Poll         time.Duration // how often Watch looks for commits of other processes; 0: 20 ms
-	SegmentBytes int64         // from here on a journal goes on in a new file; 0: 8 MiB
-	AllowNetwork bool          // open it on a network file system: only safe if its locks and syncs hold
-	Log          *slog.Logger  // hears what was repaired and adopted; nil: slog.Default
+	SegmentBytes int64         // size from which a journal continues in a new file; 0: 8 MiB
+	AllowNetwork bool          // allow a network file system; only safe if its locks and syncs are reliable
+	Log          *slog.Logger  // logs repairs and adoptions; nil: slog.Default
 	FS           FS            // the file system; nil: the operating system's
 }
 
@@ -74,26 +74,26 @@ type Store struct {
 	writing  chan struct{} // holds a token while this process writes
 	lockFile File
 	flushing chan struct{} // holds a token while files of records are written
-	hurry    chan struct{} // whoever waits for that sends to it
+	hurry    chan struct{} // a goroutine that waits for flushing sends to it
 
 	catching sync.Mutex // held while the manifest or the tail of a journal is read
 	manifest manifest
 
-	mu      sync.RWMutex // guards what follows and all that is in the spaces
+	mu      sync.RWMutex // guards the following fields and the content of all spaces
 	notes   btree.Map[string, note]
-	begun   map[string]bool // whose note only announces them
-	unsure  map[string]bool // whose note lacks what the journal holds
+	begun   map[string]bool // spaces whose note only announces them
+	unsure  map[string]bool // spaces whose note lacks commits of the journal
 	spaces  map[string]*space
-	seen    stamp  // of the manifest
-	news    uint64 // counts what other processes were seen to do
-	batches uint64 // counts those that this Store wrote
+	seen    stamp  // of the manifest when it was last read or written
+	news    uint64 // counts notes of other processes
+	batches uint64 // counts batches that this Store wrote
 	dirty   int64  // bytes of records whose files are behind
 	report  []string
 
 	wake    chan struct{} // capacity 1: something is dirty
 	closing sync.Once
-	closed  chan struct{} // nothing new begins
-	ended   chan struct{} // nothing is written any more
+	closed  chan struct{} // closed when Close begins: no new operation starts
+	ended   chan struct{} // closed after the last write
 	tasks   sync.WaitGroup
 	err     error // of Close
 }
@@ -102,12 +102,13 @@ var (
 	_ journal.Backend = (*Store)(nil)
 )
 
-// Open opens the store in the directory dir, which is created, for its owner
-// alone, if its parent exists. New files and directories in it get the rights that
-// dir has when the store is opened. A store of an older format is migrated first.
+// Open opens the store in the directory dir. If dir does not exist, Open creates it,
+// accessible to its owner only; its parent must exist. New files and directories get
+// the permissions that dir has at Open. Open migrates a store of an older format.
 //
-// A store of a newer format and a network file system that the options do not
-// allow are errors.ErrUnsupported, a file instead of a directory is ErrInvalid.
+// A store of a newer format, or a network file system without AllowNetwork, is
+// errors.ErrUnsupported. A file instead of a directory, or a missing parent, is
+// ErrInvalid. ErrUnavailable means that another process held the lock for 30 seconds.
 func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
 	s, err := newStore(dir, o)
 	if err != nil {
@@ -167,7 +168,8 @@ func (s *Store) useDisk(below FS) {
 	s.disk = disk{failStop{below, s.stop}}
 }
 
-// open makes what is missing, takes the lock once and finds the spaces.
+// open creates what is missing, then takes the lock, migrates the store, removes what a
+// crash left and finds the spaces.
 func (s *Store) open(ctx context.Context) error {
 	if err := s.disk.Mkdir(s.dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -200,7 +202,7 @@ func (s *Store) open(ctx context.Context) error {
 	if _, err := s.migrate(false); err != nil {
 		return err
 	}
-	for _, dir := range []string{"tmp", "trash"} { // what a crash left
+	for _, dir := range []string{"tmp", "trash"} { // left by a crash
 		if err := s.disk.removeAll(s.private(dir)); err != nil {
 			return err
 		}
@@ -217,12 +219,12 @@ func (s *Store) open(ctx context.Context) error {
 	return s.doubtNotes()
 }
 
-// private is the path of what git must not see.
+// private returns a path in DIR/.thole, which is hidden from git.
 func (s *Store) private(parts ...string) string {
 	return filepath.Join(append([]string{s.dir, ".thole"}, parts...)...)
 }
 
-// makePrivate makes the directory that git must not see.
+// makePrivate creates DIR/.thole with a .gitignore.
 func (s *Store) makePrivate() error {
 	if err := s.disk.mkdirAll(s.dir, s.private()); err != nil {
 		return err
@@ -245,14 +247,14 @@ func (s *Store) Capabilities() journal.Capabilities {
 
 func (s *Store) stopped(ctx context.Context) error { return s.stop.Wait(ctx, s.closed) }
 
-// Close waits for what is running, brings the files of records up to date and
-// closes the store. It is idempotent. Its error is why the store stopped, if it did.
+// Close waits for running operations, brings the files of records up to date and
+// closes the store. It is idempotent. If the store had stopped, Close returns why.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.closed)
 		s.tasks.Wait()
 		s.err = s.flush(context.Background(), nil)
-		s.writing <- struct{}{} // kept
+		s.writing <- struct{}{} // never released
 		s.catching.Lock()
 		close(s.ended)
 		s.manifest.close()
@@ -267,7 +269,7 @@ func (s *Store) Close() error {
 	return s.err
 }
 
-// lock waits until this process may write, and catches up with what others did.
+// lock waits until this goroutine may write, and reads what other processes noted.
 // The caller must call unlock.
 func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	if err := s.usable(ctx); err != nil {
@@ -276,7 +278,7 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	return s.lockWith(ctx, s.refresh)
 }
 
-// lockWith takes the lock and does first before anything else.
+// lockWith takes the lock and calls first.
 func (s *Store) lockWith(ctx context.Context, first func() error) (unlock func(), err error) {
 	select {
 	case s.writing <- struct{}{}:
@@ -301,12 +303,12 @@ func (s *Store) lockWith(ctx context.Context, first func() error) (unlock func()
 	return unlock, nil
 }
 
-// lockPatience is how long to wait for a process that holds the lock: it may have
-// been stopped.
+// lockPatience is how long to wait for a process that holds the lock, since that
+// process may be suspended.
 const lockPatience = 30 * time.Second
 
-// flock takes the lock between processes. It asks again and again, since a call
-// that waits could not be cancelled.
+// flock takes the lock between processes. It polls, since a blocking call could not be
+// cancelled. After lockPatience it returns ErrUnavailable.
 func (s *Store) flock(ctx context.Context) error {
 	late := time.Now().Add(lockPatience)
 	for wait := 50 * time.Microsecond; ; wait = min(2*wait, 2*time.Millisecond) {
@@ -324,8 +326,8 @@ func (s *Store) flock(ctx context.Context) error {
 	}
 }
 
-// usable returns why nothing can be done for a caller: its context ended, or the
-// store is closed or has stopped.
+// usable returns an error if the caller's context ended, or the store is closed or has
+// stopped.
 func (s *Store) usable(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -338,7 +340,7 @@ func (s *Store) usable(ctx context.Context) error {
 	}
 }
 
-// tell logs what was repaired or adopted and keeps it for Report.
+// tell logs a repair or an adoption and keeps it for Report.
 func (s *Store) tell(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.log.Warn("file store: "+text, "dir", s.dir)

@@ -13,12 +13,12 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A space that is purged goes to DIR/.thole/trash first, so that a crash leaves all of
-// it or nothing, and is removed there. What is in the trash is owed: the purge fails
-// until it is gone, and the next purge, Open and the patrol remove it. The name of a
-// directory in the trash ends with the hash of the space's name.
+// A purge of a whole space renames it to DIR/.thole/trash, so that a crash leaves all
+// of it or nothing, and then removes it there. The purge fails as long as the trash is
+// not empty; the next purge, Open and the patrol empty it. The name of a directory in
+// the trash ends with the hash of the space's name.
 
-// discard moves a directory of a space to the trash; one that is not there needs none.
+// discard moves a directory of a space to the trash. A missing one is not an error.
 func (s *Store) discard(space, dir string) error {
 	trash := s.private("trash", journal.NewEpoch(1)+"-"+trashMark(space))
 	err := s.disk.Rename(dir, trash)
@@ -36,7 +36,7 @@ func trashMark(space string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// discarded reports whether the trash holds something of a space.
+// discarded reports whether the trash holds a directory of a space.
 func (s *Store) discarded(space string) (bool, error) {
 	entries, err := s.disk.ReadDir(s.private("trash"))
 	for _, e := range entries {
@@ -47,9 +47,8 @@ func (s *Store) discarded(space string) (bool, error) {
 	return false, err
 }
 
-// empty removes what is in the trash, and files of records that whoever wrote them
-// could not remove. A flush that goes on writes its files again. The caller holds the
-// lock.
+// empty empties the trash and removes leftover temporary files. A flush that is running
+// writes its files again. The caller holds the lock.
 func (s *Store) empty() error {
 	for _, dir := range []string{s.private("tmp"), s.private("trash")} {
 		entries, err := s.disk.ReadDir(dir)
@@ -68,7 +67,7 @@ func (s *Store) empty() error {
 	return nil
 }
 
-// emptyLater is empty for what a purge left in the trash.
+// emptyLater takes the lock and calls empty if a purge left something in the trash.
 func (s *Store) emptyLater(ctx context.Context) error {
 	if entries, err := s.disk.ReadDir(s.private("trash")); len(entries) == 0 {
 		return err
