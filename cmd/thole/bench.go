@@ -22,7 +22,8 @@ func benchCommand(a *app) *cobra.Command {
 		Long: `Append messages of 512 bytes to threads of a new space, each acknowledged before
 the next, and remove the space afterwards. It shows what this disk and this store
 give; for comparisons with limits and peers see bench/ in the source.`,
-		Args: cobra.NoArgs,
+		Example: "  thole bench --store sqlite:/tmp/bench.db --writers 1,64 --time 5s",
+		Args:    cobra.NoArgs,
 	}
 	writers := c.Flags().IntSlice("writers", []int{1, 16, 64}, "how many writers at once")
 	length := c.Flags().Duration("time", 2*time.Second, "how long each measurement takes")

@@ -25,7 +25,8 @@ func doctorCommand(a *app) *cobra.Command {
 changed, but that a file store cuts what a crash tore and adopts what was changed
 by hand, as whoever opens it does; notes say so. The exit code is 1 if there is a
 problem; a note is no problem.`,
-		Args: cobra.NoArgs,
+		Example: "  thole doctor --store sqlite:PATH",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.reading(cmd.Context(), func(s *thole.Store) error {
 				d := &doctor{store: s, p: a.printer(cmd.OutOrStdout())}

@@ -34,6 +34,8 @@ func main() {
 // app is what the flags of all commands say.
 type app struct {
 	stores     []string // a DSN, or rules PATTERN=DSN
+	server     string   // of commands that look: instead of the stores
+	token      string   // for that server
 	json       bool
 	supervisor *sandbox.Supervisor
 }

@@ -21,7 +21,8 @@ func migrateCommand(a *app) *cobra.Command {
 		Long: `Bring the store that --store names to the format of this program, under a lock, in
 one transaction. Opening a store does the same; this command lets you see what
 would be done first.`,
-		Args: cobra.NoArgs,
+		Example: "  thole migrate --dry-run --store sqlite:PATH",
+		Args:    cobra.NoArgs,
 	}
 	dryRun := c.Flags().Bool("dry-run", false, "say what would be done and change nothing")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +54,7 @@ func migrate(ctx context.Context, p printer, dsn string, dryRun bool) error {
 	case "postgres", "postgresql":
 		steps, err = pgstore.Migrate(ctx, dsn, dryRun)
 	default:
-		return fmt.Errorf("%w: a store of %s: has no format to migrate", thole.ErrInvalid, scheme)
+		return fmt.Errorf("%w: a store of %s: has no format to migrate; sqlite:PATH, file:DIR and postgres://… have", thole.ErrInvalid, scheme)
 	}
 	if err != nil {
 		return err

@@ -63,6 +63,8 @@ one store on a disk of this machine. SIGTERM drains: readiness goes off; after
 --drain-delay, in which a load balancer notices, streams end and requests finish. A
 second SIGTERM does not wait. It runs no agent: a run waits until a worker claims it, over
 the API or from a program on the same store. See docs/operations.md.`,
+		Example: `  thole token create admin --grant '*=admin' --store sqlite:thole.db
+  thole serve --store sqlite:thole.db --listen 127.0.0.1:8465`,
 		Args: cobra.NoArgs,
 	}
 	s.flags(c)

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/thole-dev/thole"
@@ -104,9 +106,26 @@ type notOpenedError struct{ error }
 
 func (e *notOpenedError) Unwrap() error { return e.error }
 
+// fromServer adds the flags of a command that looks into a store, or into that of a
+// running server.
+func (a *app) fromServer(c *cobra.Command, needs string) {
+	c.Flags().StringVar(&a.server, "server", "", "look into the store of this running server, such as "+defaultURL+", instead of --store")
+	c.Flags().StringVar(&a.token, "token", "", "token for that server, with "+needs)
+}
+
 // reading opens the store for a command that looks but does not sweep, and
 // closes it after fn.
 func (a *app) reading(ctx context.Context, fn func(*thole.Store) error) (err error) {
+	if a.server != "" {
+		server, err := serverURL(a.server)
+		if err != nil {
+			return err
+		}
+		if scheme, host, _ := strings.Cut(server, "://"); a.token != "" {
+			server = scheme + "://" + url.User(a.token).String() + "@" + host
+		}
+		a.stores = []string{server}
+	}
 	s, err := a.open(ctx, false, &thole.Options{Sweep: -1})
 	if err != nil {
 		return err

@@ -20,18 +20,18 @@ import (
 
 // tail is a watch from outside: over HTTP with --server, else on the store.
 type tail struct {
-	server, token string
-	types         []string
-	after         string
-	from          bool // --after was given; "" then means from the oldest
-	live          bool // show broadcasts too
-	away          bool // it was said that the server does not answer
-	print         func(space string, e thole.Event) error
-	warn          func(text string)
+	app   *app
+	types []string
+	after string
+	from  bool // --after was given; "" then means from the oldest
+	live  bool // show broadcasts too
+	away  bool // it was said that the server does not answer
+	print func(space string, e thole.Event) error
+	warn  func(text string)
 }
 
 func tailCommand(a *app) *cobra.Command {
-	t := &tail{}
+	t := &tail{app: a}
 	c := &cobra.Command{
 		Use:   "tail SPACE",
 		Short: "Follow a space's events as they happen",
@@ -41,14 +41,18 @@ through a running server and reconnect without a gap when the line breaks;
 otherwise open the store itself. --live also shows what is never stored, such as
 text while it streams; of several servers on one SQLite file or folder, name the one in
 which the run works.`,
+		Example: `  thole tail project:sample --after=
+  thole tail project:sample --types run.*,tool.* --server ` + defaultURL,
 		Args: cobra.ExactArgs(1),
 	}
-	c.Flags().StringVar(&t.server, "server", "", "URL of a running server, such as "+defaultURL)
-	c.Flags().StringVar(&t.token, "token", "", "token for that server")
+	a.fromServer(c, "the right to read the space")
 	c.Flags().StringSliceVar(&t.types, "types", nil, "only these types; noun.* matches any verb")
 	c.Flags().StringVar(&t.after, "after", "", "begin after this position; empty: with the oldest event")
 	c.Flags().BoolVar(&t.live, "live", false, "show broadcasts too")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkTypes(t.types); err != nil {
+			return err
+		}
 		t.from = cmd.Flags().Changed("after")
 		p := a.printer(cmd.OutOrStdout())
 		t.print = func(space string, e thole.Event) error {
@@ -59,9 +63,9 @@ which the run works.`,
 		}
 		t.warn = func(text string) { _ = sayf(cmd.ErrOrStderr(), "thole: %s\n", text) }
 		var err error
-		if t.server != "" {
-			if !strings.Contains(t.server, "://") {
-				t.server = "http://" + t.server
+		if a.server != "" {
+			if a.server, err = serverURL(a.server); err != nil {
+				return err
 			}
 			err = t.overHTTP(cmd.Context(), args[0])
 		} else {
@@ -79,7 +83,14 @@ func (t *tail) onStore(ctx context.Context, sp *thole.Space) error {
 	opts := &thole.WatchOptions{Types: t.types, Oldest: t.from && t.after == ""}
 	var err error
 	if opts.After, err = thole.ParsePosition(t.after); err != nil {
+		return fmt.Errorf("--after: %w", err)
+	}
+	text, err := emptiness(ctx, sp)
+	if err != nil {
 		return err
+	}
+	if text != "" {
+		t.warn(text + "; waiting for the first event")
 	}
 	w, err := sp.Watch(ctx, opts)
 	if err != nil {
@@ -134,7 +145,7 @@ func (t *tail) overHTTP(ctx context.Context, space string) error {
 // stream reads one connection to its end, and reports whether there was one. It
 // moves t.after on, so that the next connection resumes there.
 func (t *tail) stream(ctx context.Context, space string) (connected bool, err error) {
-	u := strings.TrimSuffix(t.server, "/") + "/v1/spaces/" + url.PathEscape(space) + "/events"
+	u := t.app.server + "/v1/spaces/" + url.PathEscape(space) + "/events"
 	q := url.Values{}
 	if t.from {
 		q.Set("after", t.after)
@@ -147,8 +158,8 @@ func (t *tail) stream(ctx context.Context, space string) (connected bool, err er
 		return false, fmt.Errorf("%w: %v", errRefused, err)
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	if t.token != "" {
-		req.Header.Set("Authorization", "Bearer "+t.token)
+	if t.app.token != "" {
+		req.Header.Set("Authorization", "Bearer "+t.app.token)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -166,6 +177,9 @@ func (t *tail) stream(ctx context.Context, space string) (connected bool, err er
 			err = fmt.Errorf("%w: %w", errRefused, err)
 		}
 		return false, err
+	}
+	if resp.Header.Get("Thole-Position") == "" && t.after == "" {
+		t.warn("nothing is in " + space + " yet; waiting for the first event")
 	}
 	if !t.from {
 		t.after, t.from = resp.Header.Get("Thole-Position"), true // where "now" is

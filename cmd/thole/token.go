@@ -17,8 +17,10 @@ func tokenCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke the tokens that `thole serve` accepts",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  thole token create ci --grant 'project:*=write'
+  thole token list`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(tokenCreateCommand(a), tokenListCommand(a), tokenRevokeCommand(a))
 	return c
@@ -94,9 +96,10 @@ func parseGrant(s string) (auth.Grant, error) {
 
 func tokenListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List tokens, without their secrets",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List tokens, without their secrets",
+		Example: "  thole token list",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := a.printer(cmd.OutOrStdout())
 			return a.reading(cmd.Context(), func(s *thole.Store) error {
@@ -104,6 +107,9 @@ func tokenListCommand(a *app) *cobra.Command {
 					tokens, err := auth.List(cmd.Context(), s, after, 100)
 					if err != nil {
 						return err
+					}
+					if len(tokens) == 0 && after == "" {
+						_ = sayf(cmd.ErrOrStderr(), "no token yet; make one with `thole token create`\n")
 					}
 					for _, t := range tokens {
 						if err := p.print(t, "%s  %-20s %-16s made %s  %-28s %s", t.ID, t.Name, t.Actor, t.Created.Format(time.DateOnly), lifeText(t), grantsText(t.Grants)); err != nil {
@@ -146,7 +152,8 @@ func tokenRevokeCommand(a *app) *cobra.Command {
 		Short: "Revoke a token everywhere at once",
 		Long: `Revoke a token by its id, which ` + "`thole token list`" + ` shows: names may occur more than
 once. What its holder has open, such as event streams, ends within moments.`,
-		Args: cobra.ExactArgs(1),
+		Example: "  thole token revoke tok_…",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			s, err := a.open(cmd.Context(), false, nil)
 			if err != nil {
