@@ -17,26 +17,26 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// A private thread is its owner's. To everyone else but admins, and the workers
-// of its runs, there is no such thread, nor are there its runs and decisions:
-// not by a path, not by an id in a request, not in lists, and not in what is
-// heard of the space. What is shared may name them, as a lock names its owner
-// and an event its cause: there, the digits of their ids are zeros. All that
-// this package shows of a space passes through one privacy.
+// A private thread is visible to its owner, to admins and to the workers of its runs.
+// For everyone else the thread, its runs and its decisions do not exist: not under a
+// path, not by an id in a request, not in lists, not in the events of the space.
+// Shared data may name them, as a lock names its owner and an event its cause: there,
+// the digits of their ids are replaced by zeros. Everything that this package shows of
+// a space passes through a privacy.
 
-// privacy decides what of a space the caller may know. It belongs to one request
+// privacy decides what the caller may see of a space. It belongs to one request
 // and is used by one goroutine at a time. The nil privacy hides nothing.
 type privacy struct {
 	c       *call
 	space   *thole.Space
 	scope   auth.Scope
-	threads map[string]bool   // hidden? of those that were looked at
-	runs    map[string]string // their threads, which never change
-	hears   []string          // patterns of streams; see [privacy.before]
-	looked  int               // bytes of decisions, since took was called
-	masked  int               // ids that were looked up to mask texts
-	zeroed  map[string]bool   // ids that were found to be hidden
-	named   map[string]bool   // ids in the request; nil: not looked for yet
+	threads map[string]bool   // cache: whether a thread is hidden
+	runs    map[string]string // cache: the thread of a run, which never changes
+	hears   []string          // patterns of the streams that the caller watches; see [privacy.before]
+	looked  int               // bytes of decisions read since the last call of took
+	masked  int               // number of ids looked up to mask texts
+	zeroed  map[string]bool   // cache: whether an id in a text is hidden
+	named   map[string]bool   // ids in the request; nil: not searched for yet
 }
 
 // newPrivacy returns nil if nothing is hidden from the caller.
@@ -49,7 +49,7 @@ func (c *call) newPrivacy(space *thole.Space) *privacy {
 	return p
 }
 
-// private is the privacy of the call's space.
+// private returns the privacy of the call's space.
 func (c *call) private() *privacy {
 	if c.hidden == nil && c.space != nil {
 		c.hidden = c.newPrivacy(c.space)
@@ -57,14 +57,14 @@ func (c *call) private() *privacy {
 	return c.hidden
 }
 
-// forget makes it look at everything anew.
+// forget empties the caches.
 func (p *privacy) forget() {
 	if p != nil {
 		p.threads, p.runs, p.zeroed = make(map[string]bool), make(map[string]string), make(map[string]bool)
 	}
 }
 
-// took returns how many bytes of decisions were read since it was called last.
+// took returns how many bytes of decisions were read since its last call.
 func (p *privacy) took() (bytes int) {
 	if p != nil {
 		bytes, p.looked = p.looked, 0
@@ -72,7 +72,8 @@ func (p *privacy) took() (bytes int) {
 	return bytes
 }
 
-// hearing returns p for a watch of streams that match one of patterns; none: all.
+// hearing returns p, prepared for a watch of the streams that match patterns; none: all
+// streams.
 func (p *privacy) hearing(patterns []string) *privacy {
 	if p != nil {
 		p.hears = patterns
@@ -80,10 +81,10 @@ func (p *privacy) hearing(patterns []string) *privacy {
 	return p
 }
 
-// before is called with what is told next, in order, before any of it is judged.
-// What may have changed since the caller was told something is looked at anew:
-// threads that were changed, and those whose changes the caller's watch, of the
-// streams p.hears, does not bring.
+// before prepares for the next deliveries of a watch. It is called with each batch, in
+// order, before hides and maskEvent are called with its events. It forgets the threads
+// that the batch changes, and those whose changes the watch does not deliver because
+// their streams do not match p.hears.
 func (p *privacy) before(batch []*thole.Delivery) {
 	if p == nil {
 		return
@@ -100,16 +101,15 @@ func (p *privacy) before(batch []*thole.Delivery) {
 	}
 }
 
-// changesPrivacy reports whether after an event of that type a thread may be for
-// others than before.
+// changesPrivacy reports whether an event of that type may change who sees a thread.
 func changesPrivacy(typ string) bool { return slices.Contains(privacyTypes, typ) }
 
-// privacyTypes are the events that every watch needs, whether or not the caller
-// wants to hear of them.
+// privacyTypes are the types of events that every watch needs, whether or not the
+// caller asked for them.
 var privacyTypes = []string{"thread.created", "thread.updated"}
 
-// absent is the error for what is not there, and for what the caller may not
-// know to be there.
+// absent returns the error for something that does not exist or is hidden from the
+// caller.
 func absent(what, id string) error { return fmt.Errorf("%s %s: %w", what, id, thole.ErrNotFound) }
 
 // enterThread checks the thread in the path, if there is one.
@@ -131,7 +131,7 @@ func (c *call) mayEnter(id string) error {
 		return err
 	}
 	switch hidden := c.private().hidesThread(id); {
-	case hidden && c.worksIn(id): // it knows the thread
+	case hidden && c.worksIn(id): // a worker knows the thread
 		return fmt.Errorf("%w: this is for the owner of thread %s and for admins", problem.ErrForbidden, id)
 	case hidden:
 		return absent("thread", id)
@@ -139,7 +139,8 @@ func (c *call) mayEnter(id string) error {
 	return nil
 }
 
-// mayName checks a run that the request names, in whatever thread it is.
+// mayName checks a run that the request names, in any thread. A hidden run is
+// ErrNotFound.
 func (c *call) mayName(id string) error {
 	if err := thole.CheckID("run", id); err != nil {
 		return err
@@ -150,8 +151,8 @@ func (c *call) mayName(id string) error {
 	return nil
 }
 
-// hidesThread reports whether the thread is not for the caller. One that never
-// was is not, either.
+// hidesThread reports whether the thread is hidden from the caller. A thread that
+// never existed is hidden too.
 func (p *privacy) hidesThread(id string) bool {
 	if p == nil {
 		return false
@@ -164,7 +165,8 @@ func (p *privacy) hidesThread(id string) bool {
 	return hidden
 }
 
-// hidesRun reports whether the run's thread is not for the caller.
+// hidesRun reports whether the run's thread is hidden from the caller. A run that does
+// not exist is hidden too.
 func (p *privacy) hidesRun(id string) bool {
 	if p == nil {
 		return false
@@ -173,8 +175,8 @@ func (p *privacy) hidesRun(id string) bool {
 	if !known {
 		r, err := run.In(p.space, nil).Peek(p.c.r.Context(), id)
 		if err != nil {
-			// As much is done for a run that is not there as for one that is
-			// hidden: how long an answer takes tells nothing.
+			// A run that does not exist costs as much work as a hidden one, so that
+			// the time an answer takes discloses nothing.
 			p.isHidden("thrd_" + strings.TrimPrefix(id, "run_"))
 			return true
 		}
@@ -184,16 +186,16 @@ func (p *privacy) hidesRun(id string) bool {
 	return p.hidesThread(in)
 }
 
-// keepOf keeps a value, within bounds.
+// keepOf adds a value to a cache of bounded size.
 func keepOf[V any](kept map[string]V, id string, v V) {
-	if len(kept) > 10_000 { // what is dropped is looked at again
+	if len(kept) > 10_000 { // dropped values are looked up again
 		clear(kept)
 	}
 	kept[id] = v
 }
 
-// isHidden looks at a thread's head; of one that is gone, at the final state
-// that it left. When in doubt, it is hidden.
+// isHidden reports whether a thread is hidden from the caller, by the thread's head or,
+// if it has been deleted, by its final state. When it cannot tell, it returns true.
 func (p *privacy) isHidden(id string) bool {
 	if p == nil {
 		return false
@@ -202,7 +204,7 @@ func (p *privacy) isHidden(id string) bool {
 	if err == nil && p.mayKnow(t.Visibility, t.Owner) {
 		return false
 	}
-	// Also looked for if there is a head: see hidesRun.
+	// Read the final state even if there is a head: see hidesRun.
 	last, lastErr := p.final(id)
 	if err == nil || !errors.Is(err, thole.ErrNotFound) || lastErr != nil || last == nil {
 		return true
@@ -210,13 +212,14 @@ func (p *privacy) isHidden(id string) bool {
 	return !p.mayKnow(last.Visibility, last.Owner)
 }
 
-// mayKnow reports whether the caller may know of a thread.
+// mayKnow reports whether the caller may know of a thread with this visibility and
+// owner.
 func (p *privacy) mayKnow(visibility, owner string) bool {
 	return p == nil || visibility != thread.Private || owner == p.c.actor
 }
 
-// final returns the head of a thread that was destroyed or expired; nil if
-// there never was such a thread.
+// final returns the last head of a thread that was destroyed or expired; nil if there
+// is none.
 func (p *privacy) final(id string) (*thread.Thread, error) {
 	page, err := p.space.Read(p.c.r.Context(), thole.ReadQuery{
 		Stream: thread.Key(id), Types: []string{"thread.destroyed", "thread.expired"}, Backward: true, Limit: 1,
@@ -232,7 +235,7 @@ func (p *privacy) final(id string) (*thread.Thread, error) {
 	return t, journal.Decode("final state of thread "+id, end.Value, t)
 }
 
-// hides reports whether e is not for the caller.
+// hides reports whether e is hidden from the caller.
 func (p *privacy) hides(e *thole.Event) bool {
 	if p == nil {
 		return false
@@ -243,8 +246,8 @@ func (p *privacy) hides(e *thole.Event) bool {
 	return p.hidesStream(e.Stream)
 }
 
-// hidesStream reports whether a stream is of a thread that is not for the
-// caller, or the kernel's, which is for admins.
+// hidesStream reports whether a stream belongs to a thread that is hidden from the
+// caller, or to the kernel, whose streams only admins see.
 func (p *privacy) hidesStream(stream string) bool {
 	if p == nil {
 		return false
@@ -253,18 +256,18 @@ func (p *privacy) hidesStream(stream string) bool {
 	return ok && p.hidesThread(id) || thole.Reserved(stream)
 }
 
-// threadOf returns the thread that a stream or a key belongs to: thread/<id>… and
-// app/thread/<id>… do. It is "", which is hidden, for app/thread, in which an
-// earlier version may have told what belongs to any thread.
+// threadOf returns the thread that a stream or a key belongs to; those that begin with
+// thread/<id> or app/thread/<id> belong to one. The id is "", which is hidden, for
+// app/thread, in which earlier versions wrote events about any thread.
 func threadOf(name string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(strings.TrimPrefix(name, "app/")+"/", "thread/")
 	id, _, _ = strings.Cut(rest, "/")
 	return id, ok
 }
 
-// hidesDecision reports whether a decision is of a thread, or of a run in a
-// thread, that is not for the caller. A run may have a name that is no id: it is
-// in no thread.
+// hidesDecision reports whether a decision belongs to a thread, or to a run in a
+// thread, that is hidden from the caller. A run may have a name that is not an id:
+// then it belongs to no thread.
 func (p *privacy) hidesDecision(d decision.Plan) bool {
 	if p == nil {
 		return false
@@ -275,7 +278,7 @@ func (p *privacy) hidesDecision(d decision.Plan) bool {
 func (p *privacy) hidesDecisionEvent(e *thole.Event) bool {
 	var d decision.Decision
 	if json.Unmarshal(e.Data, &d) != nil || d.ID == "" {
-		return false // redacted, or an application's
+		return false // redacted, or written by an application
 	}
 	if e.Type != decision.TypePlanned {
 		made, err := decision.In(p.space).Get(p.c.r.Context(), d.ID)
@@ -288,9 +291,9 @@ func (p *privacy) hidesDecisionEvent(e *thole.Event) bool {
 	return p.hidesDecision(d.Plan)
 }
 
-// maskEvent masks what e says of where it came from and, where its data is
-// Thole's own and names runs or threads, the data. What people wrote is left
-// alone. It reports whether that changed anything; e's bytes are not written to.
+// maskEvent returns e with hidden ids masked: in its cause and refs, and in its data
+// if that is Thole's own and names runs or threads. It leaves the text of people
+// alone. It reports whether anything changed, and does not write to e's bytes.
 func (p *privacy) maskEvent(e *thole.Event) (thole.Event, bool) {
 	out := *e
 	if p == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/state/lock"
 )
 
-// statusError overrides the status that the table gives an error.
+// statusError overrides the status that the table of errors gives an error.
 type statusError struct {
 	status int
 	err    error
@@ -22,7 +22,7 @@ type statusError struct {
 func (e *statusError) Error() string { return e.err.Error() }
 func (e *statusError) Unwrap() error { return e.err }
 
-// fieldError is a part of a request that is wrong.
+// fieldError reports an invalid part of a request.
 type fieldError struct{ field, reason string }
 
 func (e *fieldError) Error() string { return fmt.Sprintf("%s: %s", e.field, e.reason) }
@@ -32,7 +32,8 @@ func invalid(field, format string, args ...any) error {
 	return &fieldError{field: field, reason: fmt.Sprintf(format, args...)}
 }
 
-// problemOf describes err to the client, whom mask keeps from what it may not know.
+// problemOf returns the problem that describes err to the client. mask removes what the
+// client may not know.
 func problemOf(err error, mask func(string) string) problem.Problem {
 	p := problem.Of(err)
 	var (
@@ -69,16 +70,16 @@ func problemOf(err error, mask func(string) string) problem.Problem {
 	case "unavailable":
 		p.Detail = "the store cannot be reached now; a change may have happened: send it again under the same Idempotency-Key"
 	case "full":
-		p.Detail = "no space is left where the store is; nothing was lost, try again when there is some" // where that is is in the log
+		p.Detail = "no space is left where the store is; nothing was lost, try again when there is some" // the log says where
 	}
-	p.Detail = brief(mask(p.Detail)) // a cut must not leave half an id
+	p.Detail = brief(mask(p.Detail)) // mask first: a cut could leave half an id
 	p.Holder = mask(p.Holder)
 	p.Title = http.StatusText(p.Status)
 	return p
 }
 
-// conditional makes err a 412 if it is the request's own If-Match or
-// If-None-Match that does not hold.
+// conditional returns err with status 412 if the request's own If-Match or
+// If-None-Match failed.
 func (c *call) conditional(err error) error {
 	h := c.r.Header
 	if c.takes.param("header", "If-Match") != nil && errors.As(err, new(*thole.ConflictError)) && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "") {
@@ -87,8 +88,8 @@ func (c *call) conditional(err error) error {
 	return err
 }
 
-// brief cuts the middle out of a text that repeats much of the request: it
-// begins with what was done and ends with why it could not be.
+// brief cuts the middle out of a long text. Errors begin with what was done and end
+// with why it failed; what is between often repeats the request.
 func brief(s string) string {
 	const begin, end = 150, 300
 	if len(s) <= begin+end {
@@ -97,18 +98,18 @@ func brief(s string) string {
 	return strings.ToValidUTF8(s[:begin], "") + " … " + strings.ToValidUTF8(s[len(s)-end:], "")
 }
 
-// problem answers a request with err and logs what is the server's fault.
+// problem answers a request with err, and logs err if it is the server's fault.
 func (a *API) problem(w http.ResponseWriter, r *http.Request, id string, err error) {
 	a.maskedProblem(w, r, id, err, asItIs)
 }
 
 func asItIs(text string) string { return text }
 
-// maskedProblem is problem for an error that may name what the client may not
-// know.
+// maskedProblem is problem for an error that may name something the client may not
+// know: mask removes it.
 func (a *API) maskedProblem(w http.ResponseWriter, r *http.Request, id string, err error, mask func(string) string) {
 	if r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context())) {
-		panic(http.ErrAbortHandler) // who closed only one half of the connection must not read a 200
+		panic(http.ErrAbortHandler) // a client that closed only its half of the connection must not read a 200
 	}
 	h := w.Header()
 	p := problemOf(err, mask)

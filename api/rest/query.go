@@ -13,8 +13,8 @@ type paging struct {
 	Cursor string `query:"cursor" doc:"next_cursor of the page before"`
 }
 
-// parts is embedded by operations that answer with a list as a whole, or with a part
-// of it.
+// parts is embedded by operations that answer with a whole list or, if the request
+// has a limit, a part of it.
 type parts struct {
 	Limit  int    `query:"limit" min:"1" max:"1000" doc:"at most this many items; without it all"`
 	Cursor string `query:"cursor" doc:"next_cursor of the page before"`
@@ -25,18 +25,18 @@ type ofThread struct {
 	Thread string `path:"thread" doc:"the id of the thread" example:"thrd_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
 }
 
-// looked is what one look at a list brought.
+// looked is the result of reading a piece of a list.
 type looked[T any] struct {
 	items []T
-	next  string // "": the list ends
-	from  int    // how many items they were picked from; 0: they cost next to nothing
-	bytes int    // how large those are
+	next  string // cursor of the next piece; "": the list ends
+	from  int    // how many items were read to find them; 0: the read was cheap
+	bytes int    // the size of the items that were read
 }
 
-// pick returns a page of the items of a list that the caller may know: keep says
-// which. It looks on until the page is full, the list ends or it has looked at as
-// much as one answer may. Its cursor is the id of the last item in it, or names none:
-// see [between].
+// pick returns a page of the items of a list for which keep returns true: those that
+// the caller may know. It reads until the page is full, the list ends or the budget of
+// one answer is spent. The page's cursor is the id of its last item, or an id that no
+// item has: see [between].
 func pick[T any](in paging, fetch func(cursor string, limit int) (looked[T], error), keep func(T) bool, id func(T) string) (page[T], error) {
 	var items []T
 	var budget look.Budget
@@ -68,8 +68,9 @@ func pick[T any](in paging, fetch func(cursor string, limit int) (looked[T], err
 	}
 }
 
-// between returns a cursor a little before an id, which may be hidden: it has the
-// millisecond of the id (see [thole.NewID]) and names nothing.
+// between returns a cursor shortly before an id that may be hidden. It has the
+// millisecond of the id (see [thole.NewID]) and zeros for the rest, so it does not
+// disclose the id.
 func between(id string) string {
 	kind, digits, _ := strings.Cut(id, "_")
 	if len(digits) != 32 {
@@ -78,9 +79,9 @@ func between(id string) string {
 	return kind + "_" + digits[:12] + strings.Repeat("0", 20)
 }
 
-// part returns the part of a list that was read as a whole which the request asks
-// for, and the cursor of the next one: the id of the last item. Without a limit
-// it is all that follows.
+// part returns the part of items that the request asks for, and the cursor of the
+// next part: the id of the last item, or "" at the end. Without a limit it returns all
+// items after the cursor.
 func part[T any](in parts, items []T, id func(T) string) ([]T, string, error) {
 	if cursor := in.Cursor; cursor != "" {
 		i := slices.IndexFunc(items, func(item T) bool { return id(item) == cursor })

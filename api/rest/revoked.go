@@ -11,21 +11,22 @@ import (
 	"github.com/thole-dev/thole/journal/problem"
 )
 
-// A request that lasts, such as an event stream or a wait for a lock, ends with the
-// token it came with. The tokens' own events tell of revocations, also of those by
-// other processes; a timer tells of the end of a token's time. What both should
-// miss is found when the caller is identified again, with a heartbeat.
+// A long request, such as an event stream or a wait for a lock, ends when its token
+// is revoked or expires. The event token.revoked reports revocations, those by other
+// processes too; a timer reports expiry. Should both fail, event streams notice when
+// they authenticate the caller again, with a heartbeat.
 
-// holders are the requests that last, by the ids of their tokens. One subscription
+// holders registers the long requests by the ids of their tokens. One subscription
 // serves all of them; it begins with the first one and ends when the API drains.
 type holders struct {
 	mu       sync.Mutex
 	watching bool
-	look     map[string]map[int]func() // token → request → what to call when the token may have gone
+	look     map[string]map[int]func() // token → request → what to call when the token may have been revoked
 	last     int
 }
 
-// add calls look whenever the token may have been revoked, until remove is called.
+// add registers look, which is called whenever the token may have been revoked, until
+// remove is called.
 func (h *holders) add(token string, look func()) (remove func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,7 +48,7 @@ func (h *holders) add(token string, look func()) (remove func()) {
 	}
 }
 
-// of returns what to call for a token.
+// of returns the functions to call for a token.
 func (h *holders) of(token string) (all []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,7 +58,7 @@ func (h *holders) of(token string) (all []func()) {
 	return all
 }
 
-// watchTokens begins to hear of revocations, unless it has.
+// watchTokens subscribes to revocations, unless it has already done so.
 func (a *API) watchTokens() {
 	h := &a.holders
 	h.mu.Lock()
@@ -79,7 +80,7 @@ func (a *API) watchTokens() {
 	if err != nil && a.drain.Err() == nil {
 		a.log.Warn("revoked tokens are noticed with the next heartbeat only", "error", err)
 		h.mu.Lock()
-		h.watching = false // the next one tries again
+		h.watching = false // the next long request tries again
 		h.mu.Unlock()
 	}
 }
@@ -99,7 +100,7 @@ func (c *call) whileKnown(ctx context.Context) (_ context.Context, stop context.
 	}
 	remove := c.api.holders.add(c.token.ID, look)
 	c.api.watchTokens()
-	look() // it may have gone before
+	look() // the token may have been revoked before
 	var timer *time.Timer
 	if expires := c.token.Expires; !expires.IsZero() {
 		timer = time.AfterFunc(expires.Sub(c.api.store.Now())+time.Millisecond, look)

@@ -15,10 +15,10 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// Runner works on runs in this process.
+// Runner executes runs in this process.
 type Runner interface {
-	// Queued tells that a run of agent, made through the API, waits for a worker
-	// in a space. It must not block; the runner claims the run when it likes.
+	// Queued is called when a run of agent, made through the API, waits for a worker
+	// in a space. It must not block; the runner claims the run later.
 	Queued(space, agent string)
 }
 
@@ -52,7 +52,7 @@ type ofRun struct {
 	Run string `path:"run" doc:"the id of the run" example:"run_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
 }
 
-// find returns the run, which is one of the thread.
+// find returns the run, or ErrNotFound if the thread has no such run.
 func (in ofRun) find(c *call) (*run.Run, error) { return c.runs().Of(c.ctx, in.Thread, in.Run) }
 
 // NewRun asks for a run.
@@ -78,8 +78,8 @@ type Attachment struct {
 	URL  string `json:"url" doc:"a data URL, an http(s) URL, which only the model's service asks, or the SHA-256 of a blob"`
 }
 
-// forAgent is what of a request only the agent understands. It is stored with
-// the run as its options.
+// forAgent holds the parts of a request that only the agent understands. They are
+// stored with the run as its options.
 type forAgent struct {
 	ChatHistory   []json.RawMessage `json:"chat_history,omitempty"`
 	FileStructure string            `json:"file_structure,omitempty"`
@@ -105,7 +105,7 @@ func (in *NewRun) request() (run.Request, error) {
 	return req, err
 }
 
-// asText is a JSON string's text, and any other JSON as it is.
+// asText returns the text of a JSON string, and any other JSON unchanged.
 func asText(data json.RawMessage) string {
 	var s string
 	if data == nil || json.Unmarshal(data, &s) == nil {
@@ -121,7 +121,7 @@ type startRunIn struct {
 	Body NewRun
 }
 
-// start makes the run that the request asks for.
+// start creates the run that the request asks for.
 func (in *startRunIn) start(c *call) (*run.Run, error) {
 	req, err := in.Body.request()
 	if err != nil {
@@ -157,10 +157,10 @@ type streamRunIn struct {
 	LastEventID journal.Position `header:"Last-Event-ID" doc:"of a repeat: the id of the last event that was seen"`
 }
 
-// streamRun starts a run and answers with what happens in its thread until it
-// has ended. If the run asked for it, it is cancelled when the last connection that
-// started it goes first, of this one and its repeats on this server; others that
-// watch do not count.
+// streamRun starts a run and answers with the events of its thread until the run has
+// ended. With on_disconnect cancel the run is cancelled when the last connection that
+// started it closes before that: this one or a repeat of it on this server. Other
+// watchers do not count.
 func streamRun(c *call, in streamRunIn) error {
 	streams, err := visible(c.scope, []string{threadStream(in.Thread)})
 	if err != nil {
@@ -170,7 +170,7 @@ func streamRun(c *call, in streamRunIn) error {
 	if err != nil {
 		return err
 	}
-	w, err := c.attachTo(c.space, &thole.WatchOptions{Streams: streams, After: after}) // before the start, so that nothing is missed
+	w, err := c.attachTo(c.space, &thole.WatchOptions{Streams: streams, After: after}) // before the start, so that no event is missed
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func streamRun(c *call, in streamRunIn) error {
 	if err == nil {
 		c.api.starters.enter(r.ID)
 		defer c.disconnected(r)
-		r, err = c.runs().Get(c.ctx, r.ID) // as it is now: the request may be a repeat
+		r, err = c.runs().Get(c.ctx, r.ID) // the current state: the request may be a repeat
 	}
 	if err == nil && r.Ended() {
 		heard, err = c.endedBefore(r, w.Position())
@@ -195,14 +195,14 @@ func streamRun(c *call, in streamRunIn) error {
 	return s.run()
 }
 
-// beforeRun returns the place behind which the stream of the run begins that the
-// request starts: the client's cursor; that before the run's first event for a
-// repeat, which may have lost the first answer; zero, the journal's end, otherwise.
+// beforeRun returns the position after which the stream of the started run begins: the
+// client's cursor; without one, for a repeat, the position before the run's first
+// event, since the client may have lost the first answer; else the journal's end.
 func (in *streamRunIn) beforeRun(c *call) (thole.Position, error) {
 	if !in.LastEventID.IsZero() || !c.keyed() {
 		return in.LastEventID, nil
 	}
-	head, err := c.space.Head(c.ctx) // before the look: the first request may be on its way
+	head, err := c.space.Head(c.ctx) // before Earlier: the first request may be committing now
 	if err != nil {
 		return thole.Position{}, err
 	}
@@ -215,8 +215,8 @@ func (in *streamRunIn) beforeRun(c *call) (thole.Position, error) {
 	return at, nil
 }
 
-// endedBefore reports whether a watch from after hears nothing of the run's end: it
-// came before, or its event was redacted.
+// endedBefore reports whether a watch from after will not deliver the run's end: its
+// event came before, or was redacted.
 func (c *call) endedBefore(r *run.Run, after thole.Position) (bool, error) {
 	q := thole.ReadQuery{Stream: threadStream(r.Thread), Types: []string{"run.finished"}, After: after}
 	for e, err := range c.space.Events(c.ctx, q) {
@@ -230,8 +230,7 @@ func (c *call) endedBefore(r *run.Run, after thole.Position) (bool, error) {
 	return true, nil
 }
 
-// isEnd returns what the event says of how the run ended; nil: it is about
-// something else.
+// isEnd returns the data of the event that ends the run; nil if the event is another.
 func isEnd(e *thole.Event, id string) *run.Event {
 	var end run.Event
 	if e.Type != "run.finished" || e.As(&end) != nil || end.Run != id {
@@ -240,7 +239,8 @@ func isEnd(e *thole.Event, id string) *run.Event {
 	return &end
 }
 
-// completes returns the final frame of the stream after the run's end.
+// completes returns a function that makes the stream's final frame from the event that
+// ends the run, and returns nil for others.
 func completes(id string) func(*thole.Event) []byte {
 	return func(e *thole.Event) []byte {
 		if end := isEnd(e, id); end != nil {
@@ -250,7 +250,8 @@ func completes(id string) func(*thole.Event) []byte {
 	}
 }
 
-// disconnected cancels a run whose starters all went away and wanted that.
+// disconnected is called when a connection that started the run closes. If it was the
+// last one and the run has on_disconnect cancel, it cancels the run.
 func (c *call) disconnected(r *run.Run) {
 	if last := c.api.starters.leave(r.ID); !last || r.OnDisconnect != "cancel" || c.r.Context().Err() == nil {
 		return
@@ -258,7 +259,7 @@ func (c *call) disconnected(r *run.Run) {
 	ctx, cancel := context.WithTimeout(thole.WithoutIdempotencyKey(context.WithoutCancel(c.ctx)), 10*time.Second)
 	defer cancel()
 	_, err := c.runs().Cancel(ctx, r.ID, run.ByDisconnect)
-	if code := problem.Code(err); err != nil && code != "conflict" && code != "not_found" { // it has ended
+	if code := problem.Code(err); err != nil && code != "conflict" && code != "not_found" { // those mean that it has ended
 		c.api.log.Error("could not cancel a run whose client went away", "run", r.ID, "error", err)
 	}
 }
@@ -275,7 +276,7 @@ func listRuns(c *call, in listRunsIn) (page[*run.Run], error) {
 
 func getRun(c *call, in ofRun) (*run.Run, error) { return in.find(c) }
 
-// NewCancel says why.
+// NewCancel says why a run is cancelled.
 type NewCancel struct {
 	Cause string `json:"cause,omitempty" default:"user" enum:"user|disconnect|credits|timeout|superseded|shutdown"`
 }
@@ -324,7 +325,7 @@ func listQueue(c *call, in listQueueIn) (page[*run.Run], error) {
 	}
 	var items []*run.Run
 	for _, r := range queue {
-		if !c.private().hidesThread(r.Thread) { // a queue may be an owner's, over several threads
+		if !c.private().hidesThread(r.Thread) { // the queue of an owner has runs of several threads
 			items = append(items, r)
 		}
 	}
@@ -332,7 +333,7 @@ func listQueue(c *call, in listQueueIn) (page[*run.Run], error) {
 	return pageOf(items, next), err
 }
 
-// QueueEdit is a change of a run that waits.
+// QueueEdit is a change of a queued run.
 type QueueEdit struct {
 	Prompt *string    `json:"prompt,omitempty" example:"Add two tests"`
 	Blocks []NewBlock `json:"blocks,omitempty"`
@@ -372,7 +373,7 @@ func deleteQueued(c *call, in ofRun) (none, error) {
 	return none{}, err
 }
 
-// runOf returns the id of the run whose lease a fence is.
+// runOf returns the id of the run that a fence belongs to.
 func runOf(f thole.Fence) (string, error) {
 	id, ok := strings.CutPrefix(strings.TrimSuffix(f.Key, "/owner"), "run/")
 	if !ok || thole.CheckID("run", id) != nil {

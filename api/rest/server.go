@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Server runs an API on a listener and ends it without cutting anyone off.
+// Server serves an API on a listener and shuts it down gracefully.
 type Server struct {
 	api  *API
 	http *http.Server
@@ -37,7 +37,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// ServeTLS is Serve over TLS; c holds a certificate.
+// ServeTLS is Serve over TLS; c must hold a certificate.
 func (s *Server) ServeTLS(l net.Listener, c *tls.Config) error {
 	s.http.TLSConfig = c
 	if err := s.http.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
@@ -46,10 +46,10 @@ func (s *Server) ServeTLS(l net.Listener, c *tls.Config) error {
 	return nil
 }
 
-// Shutdown ends the server: /readyz says 503, no more connections are accepted,
-// event streams end with a comment so that their clients come back elsewhere,
-// and requests under way are waited for. When ctx ends first, what is left is
-// cut off and ctx's error is returned. Runs are the caller's to cancel
+// Shutdown ends the server: /readyz answers 503, no more connections are accepted, and
+// event streams end with a comment, so that their clients reconnect elsewhere. It waits
+// for the requests in progress. When ctx ends first, it closes the remaining
+// connections and returns ctx's error. It cancels no runs: the caller does that
 // afterwards.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.api.Drain()

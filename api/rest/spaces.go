@@ -41,16 +41,16 @@ func listSpaces(c *call, in paging) (page[Space], error) {
 	}
 	items := make([]Space, 0, len(heads))
 	for _, h := range heads {
-		if h.Space != "" { // else its store went away between the two questions
+		if h.Space != "" { // else its store stopped answering after it was listed
 			items = append(items, Space{Name: h.Space, Oldest: h.Oldest, Last: h.Last})
 		}
 	}
 	return pageOf(items, p.NextCursor), nil
 }
 
-// present returns err, or nil if it only says that some of several stores do not
-// answer. Then the answer is about the others, and the header Thole-Unreachable
-// has the patterns of the spaces that are missing.
+// present returns err, or nil if err only reports that some of several stores do not
+// answer. Then the answer covers the other stores, and the header Thole-Unreachable
+// holds the patterns of the missing spaces.
 func (c *call) present(err error) error {
 	var away *thole.UnreachableError
 	if !errors.As(err, &away) {
@@ -60,8 +60,9 @@ func (c *call) present(err error) error {
 	return nil
 }
 
-// readable returns a page of the names of spaces that the caller may read. Whoever
-// has grants of spaces by name gets those names, whether the spaces are there or not.
+// readable returns a page of the names of spaces that the caller may read. For a
+// caller whose grants all name one space those are the names, whether or not the
+// spaces exist.
 func (c *call) readable(in paging) (page[string], error) {
 	self := func(name string) string { return name }
 	if named, all := c.named(); all {
@@ -87,8 +88,8 @@ func (c *call) readable(in paging) (page[string], error) {
 	}, self)
 }
 
-// named returns the names of spaces that the caller's grants give to read, in order,
-// and whether that is all that they give.
+// named returns the names of spaces in the caller's grants, in order. all is false if
+// the caller may read others too, because a grant has a pattern or there are no tokens.
 func (c *call) named() (names []string, all bool) {
 	if c.token == nil {
 		return nil, false
@@ -107,6 +108,6 @@ func deleteSpace(c *call, _ none) (none, error) {
 	if c.space.Name() == "global" {
 		return none{}, fmt.Errorf("%w: global holds the tokens and is not deleted from outside", problem.ErrForbidden)
 	}
-	// A client that goes away must not stop it half-way.
+	// A client that disconnects must not stop the purge halfway.
 	return none{}, c.space.Purge(context.WithoutCancel(c.ctx), thole.Purge{All: true})
 }

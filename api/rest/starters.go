@@ -2,8 +2,8 @@ package rest
 
 import "sync"
 
-// starters counts, by run, the open connections of the requests that started it: the
-// first one, and its repeats under the same Idempotency-Key.
+// starters counts, for each run, the open connections of the requests that started it:
+// the first one and its repeats under the same Idempotency-Key.
 type starters struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -18,7 +18,7 @@ func (s *starters) enter(run string) {
 	s.n[run]++
 }
 
-// leave reports whether that was the last one.
+// leave removes a connection and reports whether it was the last one of the run.
 func (s *starters) leave(run string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// Reasons for which waiting for events ends.
+// Errors that end a wait for events.
 var (
 	errBeat     = errors.New("time for a heartbeat")
 	errDraining = errors.New("the server is going away")
 )
 
-// retryAfter is how long a client waits before it comes back.
+// retryAfter is how many milliseconds a client waits before it reconnects.
 const retryAfter = "1000"
 
 // stream is one open event stream.
@@ -27,16 +27,17 @@ type stream struct {
 	feed    feed
 	keep    func(*thole.Delivery) bool // nil: everything
 	privacy []*privacy                 // of each source; nil: nothing is hidden
-	last    func(*thole.Event) []byte  // nil: it never ends; else a final frame after a delivery that ends it
-	first   []byte                     // not nil: this alone is said
+	last    func(*thole.Event) []byte  // returns the final frame for the event that ends the stream; nil: no event does
+	first   []byte                     // if not nil, the stream is this frame only
 	wrote   time.Time
-	checked time.Time        // when the caller was last known to be who they are
-	spaces  []string         // more than one space: their names,
-	at      []thole.Position // and what was written of each
+	checked time.Time        // when the caller was last authenticated
+	spaces  []string         // names of the spaces, if there are several
+	at      []thole.Position // and the last position written of each
 }
 
-// run writes the answer until the client goes, the server drains, the stream's
-// last delivery was written, or it is trimmed. The feed is closed.
+// run writes the answer until the client disconnects or loses its rights, the server
+// drains, the stream's last delivery is written, or the stream is trimmed. It closes
+// the feed.
 func (s *stream) run() error {
 	defer s.feed.close()
 	defer s.c.api.metrics.Watching()()
@@ -44,7 +45,7 @@ func (s *stream) run() error {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no")
-	if at := s.feed.cursor(); at != "" { // there is no position yet
+	if at := s.feed.cursor(); at != "" { // "": there is no position yet
 		h.Set("Thole-Position", at)
 	}
 	s.c.w.WriteHeader(http.StatusOK)
@@ -67,7 +68,7 @@ func (s *stream) run() error {
 	case errors.As(err, new(*writeError)) && errors.Is(err, os.ErrDeadlineExceeded): // net/http ends the request's context for it
 		s.c.api.metrics.Dropped()
 		s.c.api.log.Info("dropped a watcher that does not read", "request", s.c.id, "after", s.c.api.opts.Stall)
-		panic(http.ErrAbortHandler) // nothing more can be said to it
+		panic(http.ErrAbortHandler) // the client reads nothing, so no error either
 	case errors.Is(err, errEnd), s.c.r.Context().Err() != nil:
 		return nil
 	case errors.As(err, new(*writeError)):
@@ -76,7 +77,7 @@ func (s *stream) run() error {
 		s.write([]byte(": the server is going away; come back\n"))
 		return nil
 	}
-	// The status is sent already: tell it as an event, then end.
+	// The status has been sent: send the problem as an event, then end.
 	p := problemOf(err, s.c.maskProblem)
 	p.RequestID = s.c.id
 	if p.Status >= http.StatusInternalServerError {
@@ -89,7 +90,7 @@ func (s *stream) run() error {
 // errEnd ends a stream whose last delivery was written.
 var errEnd = errors.New("the stream is complete")
 
-// deliver writes what comes until the next heartbeat is due, then the heartbeat.
+// deliver writes deliveries until the next heartbeat is due, then the heartbeat.
 func (s *stream) deliver(ctx context.Context) error {
 	beat := s.c.api.opts.Heartbeat
 	wait, cancel := context.WithTimeoutCause(ctx, beat-time.Since(s.wrote), errBeat)
@@ -106,7 +107,7 @@ func (s *stream) deliver(ctx context.Context) error {
 			}
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case s.last != nil && adopted(err): // what it waits for comes all the same
+		case s.last != nil && adopted(err): // the final event will still come
 		case !errors.Is(err, errBeat):
 			return err
 		}
@@ -114,19 +115,19 @@ func (s *stream) deliver(ctx context.Context) error {
 			return s.heartbeat()
 		}
 		if wait.Err() != nil {
-			return nil // something was written meanwhile: the next beat is due later
+			return nil // something was written meanwhile, so the next heartbeat is due later
 		}
 	}
 	return context.Cause(ctx)
 }
 
-// adopted reports whether a watch was trimmed and misses no event.
+// adopted reports whether err says that a watch was trimmed but missed no event.
 func adopted(err error) bool {
 	var t *thole.TrimmedError
 	return errors.As(err, &t) && t.Adopted
 }
 
-// heartbeat keeps proxies from closing the connection.
+// heartbeat writes a comment, which keeps proxies from closing the connection.
 func (s *stream) heartbeat() error {
 	if err := s.check(); err != nil {
 		return err
@@ -134,9 +135,8 @@ func (s *stream) heartbeat() error {
 	return s.write([]byte(": heartbeat\n"))
 }
 
-// check identifies the caller again when a heartbeat's time has passed since it
-// was last done, however busy the stream is: a token that was revoked since, or
-// has expired, stops working then.
+// check authenticates the caller again if the last time was a heartbeat ago or more,
+// even on a busy stream, so that a revoked or expired token stops working.
 func (s *stream) check() error {
 	if s.c.token == nil || time.Since(s.checked) < s.c.api.opts.Heartbeat {
 		return nil
@@ -190,7 +190,7 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 			}
 		}
 	}
-	if cap(out) <= 1<<20 { // what one huge batch took is given back
+	if cap(out) <= 1<<20 { // do not keep the buffer of a huge batch
 		*buf = out
 	}
 	if n == 0 {
@@ -206,8 +206,8 @@ func (s *stream) writeBatch(batch []*thole.Delivery, source int) error {
 	return nil
 }
 
-// write sends b now. A client that takes less than a part of it in Options.Stall
-// is given up; nobody else waits for it.
+// write sends b without buffering, in parts of up to 1 MiB. It fails if the client
+// does not read a part within Options.Stall. No other client waits for this one.
 func (s *stream) write(b []byte) error {
 	for part := range slices.Chunk(b, 1<<20) {
 		s.wrote = time.Now()
@@ -222,7 +222,7 @@ func (s *stream) write(b []byte) error {
 	return nil
 }
 
-// writeError is a client that cannot be reached any more.
+// writeError reports a failed write to the client.
 type writeError struct{ err error }
 
 func (e *writeError) Error() string { return "write to watcher: " + e.err.Error() }

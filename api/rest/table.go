@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// operations is everything that there is under /v1, in the order of /docs: what people
-// use first comes first.
+// operations returns all operations under /v1, in the order of /docs: those that people
+// use first come first.
 func operations() []operation {
 	var all []operation
 	for _, part := range [][]operation{
@@ -27,7 +27,7 @@ func operations() []operation {
 // tag is a group of operations.
 type tag struct{ name, about string }
 
-// tags are the groups of operations, in the order of /docs.
+// tags returns the groups of operations, in the order of /docs.
 func tags() []tag {
 	return []tag{
 		{"threads", "Conversations: create one, post messages, read them"},
@@ -56,7 +56,7 @@ func (op *operation) success() int {
 	return http.StatusOK
 }
 
-// none is the answer of an operation that has nothing to say: 204.
+// none is the type of an empty answer: 204.
 type none struct{}
 
 // page is a part of a list.
@@ -72,7 +72,7 @@ func pageOf[T any](items []T, next string) page[T] {
 	return page[T]{Items: items, NextCursor: next}
 }
 
-// answers is the type of the JSON that it answers with; nil: none.
+// answers returns the type of the operation's JSON answer; nil if it has none.
 func (op *operation) answers() reflect.Type {
 	switch out := op.does.out; out {
 	case nil:
@@ -86,7 +86,7 @@ func (op *operation) answers() reflect.Type {
 
 func (op *operation) isStream() bool { return op.streams.serve != nil }
 
-// parameters are what its handlers take together.
+// parameters returns the parameters of both handlers, each once.
 func (op *operation) parameters() (all []*param) {
 	for _, in := range []*input{op.does.input, op.streams.input} {
 		if in == nil {
@@ -104,8 +104,8 @@ func (op *operation) parameters() (all []*param) {
 func (op *operation) mutates() bool { return op.method != http.MethodGet }
 func (op *operation) reads() bool   { return op.method == http.MethodGet }
 
-// forWorkers reports whether the worker of a run may do it in the thread of the
-// run although that is private.
+// forWorkers reports whether the worker of a run may call the operation in the run's
+// thread although that is private.
 func (op *operation) forWorkers() bool {
 	return op.works || !op.mutates() || !strings.Contains(op.path, "{thread}")
 }

@@ -40,15 +40,16 @@ func threadOperations() []operation {
 	}
 }
 
-// pastFailures are those of what reads the past.
+// pastFailures returns the failures of operations that read at an earlier position.
 func pastFailures() []failure {
 	return []failure{{thole.ErrTrimmed, "the position is not kept any more"}}
 }
 
-// threadStream is the name of a thread's stream, and the key of its head.
+// threadStream returns the name of a thread's stream, which is also the key of its
+// head.
 func threadStream(id string) string { return thread.Key(id) }
 
-// NewThread is what creating a thread takes.
+// NewThread describes a thread to create.
 type NewThread struct {
 	Assistant  string                     `json:"assistant,omitempty" doc:"the agent that answers in it"`
 	Title      string                     `json:"title,omitempty" example:"Shop"`
@@ -76,8 +77,8 @@ func createThread(c *call, in createThreadIn) (*thread.Thread, error) {
 	return thread.In(c.space).Create(c.ctx, &o)
 }
 
-// below makes o a thread below parent: for those who may then enter it, and for
-// nobody else.
+// below sets o to create a thread below parent. It returns ErrForbidden for a caller
+// that could not enter the new thread.
 func (c *call) below(parent string, o *thread.CreateOptions) error {
 	if err := c.mayEnter(parent); err != nil {
 		return err
@@ -155,8 +156,8 @@ type NewMessage struct {
 	Blocks []NewBlock `json:"blocks"`
 }
 
-// NewBlock is a piece of a message to post. A tool's calls come from its run. It
-// has no id: the server makes the ids of a message's blocks.
+// NewBlock is a block of a message to post. It cannot be a tool call, which only a run
+// makes. It has no id: the server makes the ids of a message's blocks.
 type NewBlock struct {
 	Type    string                     `json:"type" enum:"text|image|file|code|reasoning|status|error|summary"`
 	Content string                     `json:"content,omitempty" doc:"text; of an image or file its URL or blob" example:"Hello"`
@@ -178,7 +179,7 @@ func postMessage(c *call, in postMessageIn) (*thread.Appended, error) {
 	return thread.In(c.space).Append(c.ctx, in.Thread, m, &thread.AppendOptions{IfMatch: in.IfMatch.at})
 }
 
-// NewTurn is a turn that was made elsewhere.
+// NewTurn is a complete turn, made outside of a run.
 type NewTurn struct {
 	Request  []NewBlock `json:"request" doc:"what the user said"`
 	Response []NewBlock `json:"response,omitempty" doc:"what was answered; without it the turn waits for a message or a run"`
@@ -190,14 +191,14 @@ type postTurnIn struct {
 	Body NewTurn
 }
 
-// PostedTurn is a turn, and the thread's version with it.
+// PostedTurn is a posted turn and the thread's version after it.
 type PostedTurn struct {
 	thread.Turn
 	Version thole.Position `json:"-" header:"ETag"`
 }
 
-// postTurn posts the user's message and the answer to it in one commit. A turn
-// that is written piece by piece belongs to a run.
+// postTurn posts the user's message and the answer to it in one commit. Only a run can
+// write a turn piece by piece.
 func postTurn(c *call, in postTurnIn) (PostedTurn, error) {
 	res, err := c.space.Update(c.ctx, func(tx *thole.Tx) error {
 		if err := thread.Require(tx, in.Thread, in.IfMatch.at); err != nil {
@@ -260,7 +261,7 @@ func listTurns(c *call, in history) (page[*thread.Turn], error) {
 	return pageOf(p.Items, p.Next), err
 }
 
-// Compaction says what a summary stands for.
+// Compaction says which turns a summary replaces.
 type Compaction struct {
 	UpTo    string `json:"upto" doc:"the last turn that the summary stands for"`
 	Summary string `json:"summary"`

@@ -74,7 +74,7 @@ func addTodo(c *call, in addTodoIn) (todo.Todo, error) {
 	return added[0], nil
 }
 
-// NewTodos is a whole list.
+// NewTodos is a whole list of todos.
 type NewTodos struct {
 	Items []todo.Todo `json:"items" doc:"in order; times and actors are the store's to say"`
 }

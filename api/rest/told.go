@@ -10,12 +10,12 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// told is an answer without what it names that is not for the caller. Every answer
-// passes through here on its way out, so that no handler need think of it. Events
-// are masked as they are read: see [privacy.maskEvent].
+// told returns an answer with the hidden ids that it names removed or masked. Every
+// answer passes through it, so handlers need not do this. Events are masked when they
+// are read: see [privacy.maskEvent].
 func (p *privacy) told(answer any) any {
 	switch v := answer.(type) {
-	case interface{ toldTo(*privacy) any }: // it holds others
+	case interface{ toldTo(*privacy) any }: // a list of answers
 		return v.toldTo(p)
 	case *run.Run:
 		return p.run(v)
@@ -40,7 +40,7 @@ func (p *privacy) told(answer any) any {
 func (l page[T]) toldTo(p *privacy) any { return pageOf(tellAll(p, l.Items), l.NextCursor) }
 
 func tellAll[T any](p *privacy, items []T) []T {
-	out := slices.Clone(items) // others may hold them too
+	out := slices.Clone(items) // the slice may be shared
 	for i, item := range out {
 		out[i] = p.told(item).(T)
 	}
@@ -64,7 +64,8 @@ func (p *privacy) thread(t *thread.Thread) *thread.Thread {
 	return &v
 }
 
-// decision leaves input and result alone: programs act on them.
+// decision masks the texts of a decision, but not its input and result: programs act on
+// them.
 func (p *privacy) decision(d decision.Decision) decision.Decision {
 	d.Refs = slices.Clone(d.Refs)
 	for i, ref := range d.Refs {

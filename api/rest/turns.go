@@ -15,14 +15,14 @@ type RunBlock struct {
 	Tool    *ToolCall                  `json:"tool,omitempty" doc:"of a block of type tool"`
 }
 
-// ToolCall is the beginning of a tool's call.
+// ToolCall is a tool call that begins.
 type ToolCall struct {
 	Name        string          `json:"name"`
 	Input       json.RawMessage `json:"input,omitempty"`
 	OperationID string          `json:"operation_id,omitempty" doc:"pairs start and end for whoever watches"`
 }
 
-// BlockID names a block.
+// BlockID holds the id of a block.
 type BlockID struct {
 	ID string `json:"id"`
 }
@@ -54,7 +54,7 @@ func addBlock(c *call, body addBlockIn) (BlockID, error) {
 	return BlockID{ID: id}, err
 }
 
-// BlockChange is text that goes on a block, or the end of a tool's call.
+// BlockChange is text to append to a block, or the result of a tool call.
 type BlockChange struct {
 	Offset *int   `json:"offset,omitempty" min:"0" doc:"where the text begins, in UTF-8 bytes; 0 begins the block"`
 	Text   string `json:"text,omitempty"`

@@ -22,8 +22,8 @@ type watching struct {
 	Channel string   `query:"channel" enum:"messages|sync" doc:"messages: the conversation (thread.*, message.*, run.*, tool.*); sync: everything else"`
 }
 
-// keep says which deliveries are sent; nil: all. Whoever watches brings more than
-// types: see [watching.options].
+// keep returns a function that reports whether a delivery is sent; nil: all are. The
+// watch delivers more types than those: see [watching.options].
 func (in *watching) keep() func(*thole.Delivery) bool {
 	if len(in.Types) == 0 && in.Channel == "" {
 		return nil
@@ -34,7 +34,7 @@ func (in *watching) keep() func(*thole.Delivery) bool {
 	}
 }
 
-// options are those of a watch of streams, as far as the scope shows them.
+// options returns the options for a watch of those streams that are in the scope.
 func (in *watching) options(scope auth.Scope, streams []string) (*thole.WatchOptions, error) {
 	streams, err := visible(scope, streams)
 	opts := &thole.WatchOptions{Streams: streams}
@@ -56,8 +56,8 @@ func isConversation(typ string) bool {
 	return slices.Contains([]string{"thread", "message", "run", "tool"}, noun)
 }
 
-// visible narrows streams to what the scope shows: the patterns to watch. No
-// patterns at all mean that nothing is visible.
+// visible returns the patterns of streams to watch: the given ones, or all of the
+// scope. It returns ErrForbidden for a stream outside of the scope.
 func visible(scope auth.Scope, streams []string) ([]string, error) {
 	if !scope.Narrowed || len(streams) == 0 {
 		return append(streams, scope.Streams()...), nil
@@ -70,7 +70,7 @@ func visible(scope auth.Scope, streams []string) ([]string, error) {
 	return streams, nil
 }
 
-// shows reports whether a stream is one of patterns, or there are none.
+// shows reports whether a stream matches one of patterns, or there are none.
 func shows(patterns []string, stream string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
 		prefix, wild := strings.CutSuffix(p, "*")
@@ -94,7 +94,7 @@ func watchThread(c *call, in watchThreadIn) error {
 	return in.watch(c, []string{threadStream(in.Thread)})
 }
 
-// watch answers with the events of the call's space, of the given streams or all.
+// watch answers with the events of the call's space, in the given streams or all.
 func (in *resuming) watch(c *call, streams []string) error {
 	opts, err := in.options(c.scope, streams)
 	if err != nil {
@@ -114,7 +114,8 @@ func (in *resuming) watch(c *call, streams []string) error {
 	return s.run()
 }
 
-// attachTo begins to watch a space, if there is room for another watcher.
+// attachTo begins to watch a space. It fails if the space has Options.MaxWatchers
+// watchers already.
 func (c *call) attachTo(sp *thole.Space, opts *thole.WatchOptions) (*thole.Watch, error) {
 	if limit := c.api.opts.MaxWatchers; limit > 0 && sp.Watchers() >= limit {
 		return nil, fmt.Errorf("%w: %.80s has %d watchers, as many as may be", problem.ErrRateLimited, sp.Name(), limit)
@@ -163,7 +164,7 @@ func watchSpaces(c *call, in watchSpacesIn) error {
 		}
 		known := false
 		opts.After, known = at[name]
-		opts.Oldest = oldest || known && opts.After.IsZero() // it was empty then
+		opts.Oldest = oldest || known && opts.After.IsZero() // the space was empty when the cursor was made
 		w, err := c.attachTo(c.handle(name), opts)
 		if err != nil {
 			return abandon(err)
@@ -176,9 +177,9 @@ func watchSpaces(c *call, in watchSpacesIn) error {
 	return s.run()
 }
 
-// spaceNames returns the spaces that a request names outside its path, in order and
-// each once. A pattern is no name of a space, nor is a name of earlier versions that
-// looks like one.
+// spaceNames returns the spaces that a request names outside its path, sorted and
+// without duplicates. Patterns are ErrInvalid, as are spaces of earlier versions whose
+// names look like patterns.
 func spaceNames(field string, names []string) ([]string, error) {
 	for i, name := range names {
 		if err := journal.CheckSpaceName(name); errors.Is(err, thole.ErrInvalid) {
@@ -198,8 +199,8 @@ func spaceNames(field string, names []string) ([]string, error) {
 	return distinct, nil
 }
 
-// mustStream answers a client that did not ask for an event stream where there
-// is nothing else.
+// mustStream refuses a client that did not ask for an event stream, for an operation
+// that has no other answer.
 func mustStream(*call, watchSpacesIn) (none, error) { return none{}, notAcceptable() }
 
 func notAcceptable() error {

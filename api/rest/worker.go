@@ -15,9 +15,9 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// workerRoutes are what a worker in any language needs: claim a run, write its
-// turn, keep its lease, finish it. All but the claim carry the run's token in
-// Thole-Fence.
+// workerOperations returns the operations that a worker in any language needs: claim a
+// run, write its turn, renew its lease, finish it. All but the claim take the run's
+// token in Thole-Fence.
 func workerOperations() []operation {
 	const one = "/v1/spaces/{space}/threads/{thread}/runs/{run}"
 	const blocks = "/v1/spaces/{space}/threads/{thread}/turns/{turn}/blocks"
@@ -49,7 +49,7 @@ type NewClaim struct {
 	Holder      string   `json:"holder,omitempty" doc:"who takes it, for people"`
 }
 
-// ClaimedRun is a run that the caller works on from now on.
+// ClaimedRun is a run that the caller has claimed.
 type ClaimedRun struct {
 	Space   string         `json:"space"`
 	Run     *run.Run       `json:"run"`
@@ -81,11 +81,11 @@ func claimRun(c *call, body claimRunIn) (ClaimedRun, error) {
 	}
 	serving, cancel := c.whileServing()
 	defer cancel()
-	serving = thole.Call(serving, "run.claim") // one, however many looks in however many spaces
+	serving = thole.Call(serving, "run.claim") // one call, however many times and spaces it tries
 	ctx, stop := context.WithTimeoutCause(serving, wait, thole.ErrNotFound)
 	defer stop()
 	sick := sickSpaces{log: c.api.log, of: len(in.Spaces)}
-	// Watch before looking, so that nothing is missed between.
+	// Watch before the first try, so that no run is missed in between.
 	var feed feed
 	if wait > 0 {
 		feed, err = c.hear(ctx, in.Spaces, &sick)
@@ -93,13 +93,13 @@ func claimRun(c *call, body claimRunIn) (ClaimedRun, error) {
 		case err == nil:
 			defer feed.close()
 		case serving.Err() == nil && ctx.Err() != nil:
-			wait = 0 // there was hardly time to look
+			wait = 0 // the time is up: try once
 		default:
 			return nothing, err
 		}
 	}
 	spaces := in.Spaces
-	for _, name := range in.Spaces { // all, before a run is taken in any; without a key they are not asked
+	for _, name := range in.Spaces { // ask all spaces for the receipt of a repeat before claiming in any
 		_, repeated, err := c.handle(name).Earlier(serving)
 		if err != nil {
 			return nothing, err
@@ -133,7 +133,7 @@ func claimRun(c *call, body claimRunIn) (ClaimedRun, error) {
 		}
 		if _, _, err := feed.next(ctx); ctx.Err() != nil {
 			return nothing, fmt.Errorf("no run came: %w", context.Cause(ctx))
-		} else if err != nil && !errors.Is(err, thole.ErrTrimmed) { // after which a run may be there as well
+		} else if err != nil && !errors.Is(err, thole.ErrTrimmed) { // after a trim there may be a run too
 			if sick.add("one of several", err); sick.of == 1 {
 				return nothing, fmt.Errorf("no run came: %w", err)
 			}
@@ -141,11 +141,11 @@ func claimRun(c *call, body claimRunIn) (ClaimedRun, error) {
 	}
 }
 
-// sickSpaces are those of a claim's spaces in which one look failed. They hold up
-// none of the others.
+// sickSpaces collects the errors of a claim's spaces during one round of tries. A
+// space that fails does not hold up the others.
 type sickSpaces struct {
 	log  *slog.Logger
-	of   int // how many spaces there are
+	of   int // how many spaces the claim has
 	errs []error
 }
 
@@ -156,8 +156,8 @@ func (s *sickSpaces) add(space string, err error) {
 
 func (s *sickSpaces) all() bool { return len(s.errs) >= s.of }
 
-// hear watches spaces for runs that may have become ready: all that can be
-// watched. It fails when ctx ends or none can.
+// hear watches the spaces for runs that may have become ready. It leaves out spaces
+// that cannot be watched, and fails if none can or ctx ends.
 func (c *call) hear(ctx context.Context, spaces []string, sick *sickSpaces) (feed, error) {
 	var watched []string
 	var watches []*thole.Watch
@@ -180,9 +180,9 @@ func (c *call) hear(ctx context.Context, spaces []string, sick *sickSpaces) (fee
 	return newMerged(ctx, watched, watches), nil
 }
 
-// mayClaim reports whether the caller may work in a thread: everyone who may
-// change the space may, but in a private thread only its owner, an admin, and
-// those whose grant is for workers of this thread.
+// mayClaim reports whether the caller may claim runs in a thread: everyone who may
+// write to the space, but in a private thread only its owner, an admin, and callers
+// with a work grant that covers the thread.
 func (c *call) mayClaim(space string, t *thread.Thread) bool {
 	return t.Visibility != thread.Private || t.Owner == c.actor || c.mayWork(space, t.ID)
 }
@@ -190,20 +190,20 @@ func (c *call) mayClaim(space string, t *thread.Thread) bool {
 func (c *call) claimed(space string, h *run.Handle) (ClaimedRun, error) {
 	t, err := thread.In(h.Space()).Get(c.ctx, h.Thread())
 	switch {
-	case err == nil && !c.mayClaim(space, t): // it has become private since
+	case err == nil && !c.mayClaim(space, t): // the thread has become private meanwhile
 		return ClaimedRun{}, fmt.Errorf("%w: no run is waiting", thole.ErrNotFound)
-	case err != nil && !errors.Is(err, thole.ErrNotFound): // if it is gone, the worker is to hear of it
+	case err != nil && !errors.Is(err, thole.ErrNotFound): // a worker gets the run of a deleted thread, and learns of it
 		return ClaimedRun{}, err
 	}
 	token, err := tokenOf(h.Fence())
 	if err != nil {
 		return ClaimedRun{}, err
 	}
-	c.space = h.Space() // the answer is of it
+	c.space = h.Space() // the answer is masked by its privacy
 	return ClaimedRun{Space: space, Run: h.Claimed(), Turn: h.Turn(), Request: append([]thread.Block{}, h.Request()...), Token: token}, nil
 }
 
-// ofWorker is embedded by operations of the worker of a run.
+// ofWorker is embedded by operations that a run's worker calls.
 type ofWorker struct {
 	ofRun
 	ofLease
@@ -213,7 +213,7 @@ func (in ofWorker) attach(c *call) (*run.Handle, error) {
 	return in.ofLease.attach(c, in.Thread, in.Run, "")
 }
 
-// ofTurn is embedded by operations of the worker that writes a turn.
+// ofTurn is embedded by operations with which a worker writes its turn.
 type ofTurn struct {
 	ofThread
 	Turn string `path:"turn" doc:"the id of the run's turn" example:"turn_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
@@ -224,8 +224,8 @@ func (in ofTurn) attach(c *call) (*run.Handle, error) {
 	return in.ofLease.attach(c, in.Thread, "", in.Turn)
 }
 
-// attach returns the handle of the worker that calls, on its run in the thread. What
-// else the path names, the run or its turn, is checked.
+// attach returns the calling worker's handle on its run in the thread. It checks that
+// the run, or the turn, that the path names is the handle's.
 func (in ofLease) attach(c *call, thread, named, turn string) (*run.Handle, error) {
 	id, err := runOf(in.Fence)
 	if err != nil {
@@ -261,13 +261,13 @@ type NewWait struct {
 	WaitSeconds float64 `json:"wait_seconds,omitempty" default:"30" min:"0" max:"300" doc:"how long this request may take; 0: it only looks. The run has status waiting until its worker goes on with something else"`
 }
 
-// Signalled is what came of a wait.
+// Signalled is the result of a wait.
 type Signalled struct {
 	Arrived bool            `json:"arrived" doc:"false: not yet; call again"`
 	Data    json.RawMessage `json:"data,omitempty" doc:"the signal's; it is taken from the run with this answer; a repeat under the same Idempotency-Key gets it again"`
 }
 
-// errNotYet ends a wait whose signal did not come in time.
+// errNotYet ends a wait whose signal did not arrive in time.
 var errNotYet = errors.New("the signal has not come yet")
 
 type waitRunIn struct {
@@ -275,7 +275,7 @@ type waitRunIn struct {
 	Body NewWait
 }
 
-// waitRun takes a signal. The worker renews the lease meanwhile, as always.
+// waitRun waits for a signal and takes it. The worker renews its lease meanwhile.
 func waitRun(c *call, in waitRunIn) (Signalled, error) {
 	h, err := in.attach(c)
 	if err != nil {
@@ -296,7 +296,7 @@ func waitRun(c *call, in waitRunIn) (Signalled, error) {
 	return Signalled{Arrived: err == nil, Data: data}, err
 }
 
-// RunEnd is how a run ends.
+// RunEnd says how a run ends.
 type RunEnd struct {
 	Status string               `json:"status" enum:"succeeded|failed"`
 	Error  string               `json:"error,omitempty" doc:"why it failed"`
