@@ -7,16 +7,17 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// This file is for a server through which other Stores use this one, as their
-// backend. What they commit was validated by them and carries their time.
+// This file is for a server through which other Stores use this one as their backend.
+// Those Stores have validated their commits and set the time.
 
-// Apply commits each commit of the batch on its own, in order and as it is, and
-// returns one Result for each, as [Backend].Commit does; the batch may share a
-// write with what others commit. A commit that is malformed, or that its space
-// cannot take, has a Result with that Err; so has one whose write failed, of which it
-// is unknown whether it was applied. ErrInvalid and ErrTooLarge, which say that all
-// are malformed, and ErrClosed mean that nothing was applied; after any other error,
-// and when ctx ends, it is unknown which commits were. Bytes are copied.
+// Apply applies each commit of the batch independently, in order and unchanged, and
+// returns one Result for each, like Commit of journal.Backend. If a commit is
+// malformed, cannot be applied by its space, or its write fails, its Result has the
+// Err; after a failed write it is unknown whether the commit was applied. If Apply
+// itself returns ErrInvalid or ErrTooLarge (all commits are malformed) or ErrClosed,
+// nothing was applied. After any other error, and when ctx ends, it is unknown which
+// commits were applied. Bytes are copied. The batch may be written together with the
+// commits of others.
 func (s *Store) Apply(ctx context.Context, batch []Commit) ([]Result, error) {
 	results := make([]Result, len(batch))
 	commits, sizes := make([]Commit, 0, len(batch)), make([]int, 0, len(batch))
@@ -47,14 +48,14 @@ func (s *Store) Apply(ctx context.Context, batch []Commit) ([]Result, error) {
 	return results, nil
 }
 
-// Purge removes what p names, as [Backend].Purge does, and from this Store's
-// memory. Who asked for it tells the other Stores: see [Space.Purge].
+// Purge removes what p names, like Purge of journal.Backend, also from this Store's
+// memory. The caller must notify other Stores, as [Space.Purge] does.
 func (s *Store) Purge(ctx context.Context, space string, p Purge) error {
 	if err := s.Space(space).err; err != nil {
 		return err
 	}
 	err := s.backend.Purge(ctx, space, p)
-	// After an error, too: it may have removed what was named and failed behind.
+	// Also after an error: the backend may have removed something before it failed.
 	s.records.DropSpace(space)
 	s.projections.DropSpace(space)
 	s.fanout.Reset(space)
@@ -62,8 +63,8 @@ func (s *Store) Purge(ctx context.Context, space string, p Purge) error {
 	return err
 }
 
-// Load imports a part of a space, as [Backend].Load does. ErrInvalid or ErrTooLarge
-// for what a store cannot keep: nothing of the chunk was loaded then.
+// Load imports a part of a space, like Load of journal.Backend. ErrInvalid and
+// ErrTooLarge mean that the chunk is malformed and that nothing of it was loaded.
 func (s *Store) Load(ctx context.Context, space string, c journal.Chunk) error {
 	if err := journal.CheckAnySpaceName(space); err != nil {
 		return err
@@ -80,8 +81,8 @@ func (s *Store) Load(ctx context.Context, space string, c journal.Chunk) error {
 	return nil
 }
 
-// checkRawCommit is checkCommit for a commit of another Store, which carries its space and its
-// time. What has no data keeps none.
+// checkRawCommit is checkCommit for a commit of another Store, which has set its space
+// and time. It changes no event and no value.
 func checkRawCommit(c *Commit) (int, error) {
 	if err := journal.CheckAnySpaceName(c.Space); err != nil {
 		return 0, err
@@ -92,8 +93,8 @@ func checkRawCommit(c *Commit) (int, error) {
 	return checkCommitWith(c, checkRawEvent, checkRawWrite)
 }
 
-// checkChunk validates a chunk. It lets pass what earlier versions let a store keep: data
-// with large numbers, and no time where none is known.
+// checkChunk validates a chunk. It allows what earlier versions stored: data with large
+// numbers, and missing times.
 func checkChunk(c *journal.Chunk) error {
 	if err := c.Validate(); err != nil {
 		return err

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A beat holds its TTL, so no beat of a clock that agrees with this machine's ends
-// later than that from now, give or take maxSkew. One that does was written by a
-// clock that is ahead, or this machine's clock is behind: nobody can tell which.
-// Such a beat is strange. It is never changed, and its date is not believed: its
-// holder counts as dead once the beat stood unchanged for its TTL since this Store
-// first saw it, by a clock that nobody sets. A holder that lives renews it in time.
-// See decision 0004.
+// A beat contains its TTL. If the writer's clock agrees with this machine's, a beat
+// expires at most its TTL (plus maxSkew) from now. If it expires later, either the
+// writer's clock is ahead or this machine's is behind; there is no telling which. Such
+// a beat is called strange. The Store does not change it and ignores its expiry: the
+// holder counts as dead when the beat has not changed for its TTL since this Store
+// first saw it, measured by the monotonic clock. A live holder renews its beat within
+// that time. See decision 0004.
 type beats struct {
 	mu      sync.Mutex
 	strange map[recordName]sight
@@ -22,23 +22,23 @@ type beats struct {
 // sight is when a version of a strange beat was first seen.
 type sight struct {
 	version Position
-	since   time.Duration // of clock.steady
+	since   time.Duration // by clock.steady
 	ttl     time.Duration
 }
 
-// maxStrange bounds how many strange beats a Store remembers. When it is reached,
-// all are forgotten: those leases last up to a TTL longer.
+// maxStrange bounds the number of strange beats that a Store remembers. When it is
+// reached, all are forgotten, and those leases last up to a TTL longer.
 const maxStrange = 10_000
 
-// Alive reports whether the lease under base has a holder that gave a sign of life
-// in time, as [Tx.Lease] does within an Update.
+// Alive reports whether the holder of the lease under base has renewed it in time.
+// Within an Update use [Tx.Lease].
 func (sp *Space) Alive(ctx context.Context, base string) (bool, error) {
 	beat, err := sp.Get(ctx, base+"/beat")
 	return err == nil && sp.store.beating(sp.name, beat), err
 }
 
-// beating reports whether the holder of a lease is alive, by its beat as it was
-// read just now. All who judge a lease ask here.
+// beating reports whether the holder of a lease is alive, given its beat as just read.
+// Everything that judges a lease calls it.
 func (s *Store) beating(space string, beat Record) bool {
 	if !beat.Exists() || beat.Pending {
 		return beat.Exists()
@@ -63,7 +63,7 @@ func (s *Store) beating(space string, beat Record) bool {
 	return true
 }
 
-// strange reports whether a beat promises more than its TTL from now.
+// strange returns a beat's TTL and whether the beat expires later than that from now.
 func (s *Store) strange(beat Record) (ttl time.Duration, strange bool) {
 	var b leaseBeat
 	if beat.Expires.IsZero() || json.Unmarshal(beat.Value, &b) != nil || b.TTL <= 0 {
@@ -73,7 +73,7 @@ func (s *Store) strange(beat Record) (ttl time.Duration, strange bool) {
 	return ttl, beat.Expires.After(s.Now().Add(ttl + maxSkew))
 }
 
-// silent lists the strange beats that stood for their TTL when last looked at.
+// silent lists the strange beats that are not known to have changed for their TTL.
 func (s *Store) silent() (found []recordName) {
 	now := s.clock.steady()
 	s.beats.mu.Lock()
@@ -86,8 +86,8 @@ func (s *Store) silent() (found []recordName) {
 	return found
 }
 
-// endSilent ends the lease behind a strange beat if it is still the same one, so
-// that nobody needs to look twice at the lease of a dead holder.
+// endSilent ends the lease of a strange beat if the beat has not changed for its TTL,
+// so that nobody has to wait for the lease of a dead holder.
 func (sp *Space) endSilent(ctx context.Context, key string) error {
 	beat, err := sp.Get(ctx, key)
 	if err != nil {

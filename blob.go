@@ -9,22 +9,22 @@ import (
 	"io"
 )
 
-// A blob is content too large for an event or a record, kept under its hash:
+// A blob is content too large for an event or a record, stored under its hash:
 //
 //	blob/<sha256>   {"size": bytes, "chunks": [sha256, …]}   written last
 //	chunk/<sha256>  base64 of chunkBytes of content (the last: the rest)
 //	upload/<id>     the chunks of a blob that is on its way: see upload
 //
-// Equal chunks are stored once per space. Nothing refers to a chunk but heads and
-// uploads, and nothing is ever overwritten with something else, so that putting a
-// blob again, or at the same time, or after a crash half-way, is harmless.
+// Equal chunks are stored once per space. Only heads and uploads refer to chunks, and
+// no record is overwritten with different content. So it is harmless to put a blob
+// again, concurrently, or after a crash.
 const (
 	chunkBytes     = 256 << 10 // base64 of it fits a record
 	chunksInCommit = 8         // fit a commit, and bound the memory of a put
 
-	// DefaultBlobBytes is what PutBlob takes at most, unless told otherwise.
+	// DefaultBlobBytes is the default limit of PutBlob.
 	DefaultBlobBytes = 64 << 20
-	// MaxBlobBytes is the most that a blob may hold: what one head can list.
+	// MaxBlobBytes is the largest size of a blob: as many chunks as one head can list.
 	MaxBlobBytes = (MaxValueBytes - 100) / (2*sha256.Size + 3) * chunkBytes
 )
 
@@ -34,7 +34,7 @@ type Blob struct {
 	Size int64  `json:"size"` // bytes
 }
 
-// BlobOptions of [Space.PutBlob].
+// BlobOptions are options of [Space.PutBlob].
 type BlobOptions struct {
 	MaxBytes int64 // larger content is ErrTooLarge; 0: DefaultBlobBytes, at most MaxBlobBytes
 }
@@ -44,14 +44,14 @@ type blobHead struct {
 	Chunks []string `json:"chunks"`
 }
 
-// PutBlob stores what r yields and returns its name. Content that the space has
-// already is not written again. It emits no event, holds at most 2 MiB in
-// memory and ignores an idempotency key: it is idempotent by itself. Content up
-// to 2 MiB is stored in one commit, or in none if the space has the blob; a larger
-// blob exists only once all of it is stored, and the chunks of one that fails half-way
-// are deleted: at once, or by a sweep when the process died. What becomes of other
-// puts that share its chunks makes no difference. Errors: r's, ErrTooLarge,
-// ErrConflict when r yields nothing for an hour, and those of [Space.Commit].
+// PutBlob stores the content that r yields and returns the Blob. It does not write
+// content again that the space already has, emits no event and keeps at most 2 MiB in
+// memory. It is idempotent by itself and ignores an idempotency key. Content of up to 2
+// MiB is stored in one commit, or in none if the space has the blob. A larger blob
+// exists only when all of it is stored; if PutBlob fails, its chunks are deleted at
+// once, or by a sweep if the process dies. Concurrent puts that share chunks do not
+// affect each other. Errors: r's, ErrTooLarge, ErrConflict if r yields nothing for an
+// hour, and those of [Space.Commit].
 func (sp *Space) PutBlob(ctx context.Context, r io.Reader, opts *BlobOptions) (Blob, error) {
 	p := blobPut{ctx: WithoutIdempotencyKey(ctx), sp: sp, whole: sha256.New()}
 	b, err := p.put(r, opts)
@@ -88,8 +88,8 @@ func (p *blobPut) put(r io.Reader, opts *BlobOptions) (Blob, error) {
 	}
 }
 
-// HasBlob reports whether the space holds the blob with that hash, and its
-// size. A hash that is none is ErrInvalid.
+// HasBlob reports whether the space has the blob with the given hash, and returns it. A
+// malformed hash is ErrInvalid.
 func (sp *Space) HasBlob(ctx context.Context, hash string) (Blob, bool, error) {
 	head, err := sp.blobHead(ctx, hash)
 	if errors.Is(err, ErrNotFound) {

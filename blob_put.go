@@ -12,15 +12,17 @@ import (
 	"time"
 )
 
-// upload is what upload/<id> holds while a blob is put in several commits. Each of them
-// checks the record and writes it anew, and the one that stores the head deletes it. So
-// whoever replaces it first decides: the blob is there, or its chunks go. It expires
-// when nothing comes for long, and then a sweep drops it.
+// upload is the record upload/<id> of a blob that takes several commits. Each of these
+// commits checks the record and writes it again; the last, which stores the head,
+// deletes it. So either the blob is finished or the upload is dropped, whichever
+// commits first. The record expires if nothing is written for uploadTTL; a sweep then
+// drops the upload.
 //
-// A put that relies on a chunk that is there checks it, lists it in the same commit, and
-// writes the record "upload", under which dropping deletes: what nobody needed when it
-// looked is still not needed then. The bytes are at hand until then, so that a chunk
-// which was dropped meanwhile is stored again.
+// A put that relies on an existing chunk checks it, lists it in the same commit, and
+// writes the record "upload". A commit that deletes chunks checks the version of
+// "upload", so chunks that were unused when it looked are still unused then. The put
+// keeps a chunk's bytes until that commit, so that it can store a chunk again that was
+// deleted meanwhile.
 type upload struct {
 	Chunks []string `json:"chunks"`
 }
@@ -28,16 +30,16 @@ type upload struct {
 const (
 	uploadKey  = "upload"
 	uploadTTL  = time.Hour
-	dropWithin = 10 * time.Second // what is not dropped by then is left to a sweep
+	dropWithin = 10 * time.Second // an upload that is not dropped by then is left to a sweep
 )
 
-// blobPut is a blob on its way in.
+// blobPut is a call of PutBlob.
 type blobPut struct {
 	ctx    context.Context
 	sp     *Space
 	whole  hash.Hash
 	head   blobHead
-	writes []Write  // chunks that are not looked at yet
+	writes []Write  // chunks that are not flushed yet
 	upload string   // key; "": nothing was committed yet
 	at     Position // its version
 }
@@ -63,18 +65,18 @@ func (p *blobPut) add(chunk []byte) error {
 	return nil
 }
 
-// flush stores the chunks at hand that the space does not have yet, and notes all of
-// them. With a head it stores that too, and ends the upload.
+// flush stores those of p.writes that the space does not have yet, and lists all of
+// them in the upload. If head is not nil, it stores that too and ends the upload.
 func (p *blobPut) flush(head *Write) error {
 	for {
 		c, relied, err := p.next(head)
 		if err != nil {
 			return err
 		}
-		if head != nil && len(c.Writes) == 0 { // the blob is there
+		if head != nil && len(c.Writes) == 0 { // the space has the blob
 			return nil
 		}
-		var note []Write // of the upload
+		var note []Write // the write of upload/<id>
 		switch {
 		case head == nil:
 			if p.upload == "" {
@@ -109,8 +111,8 @@ func (p *blobPut) flush(head *Write) error {
 	}
 }
 
-// next returns the commit of what the space does not have yet, and the checks of what it
-// has.
+// next returns the commit of the chunks that the space does not have yet, and checks of
+// those it has.
 func (p *blobPut) next(head *Write) (c Commit, relied []Check, err error) {
 	keys := make([]string, len(p.writes))
 	for i, w := range p.writes {
@@ -148,7 +150,7 @@ func (p *blobPut) finish() (Blob, error) {
 	return b, p.flush(&Write{Key: "blob/" + b.Hash, Value: head})
 }
 
-// drop deletes what was stored of a blob that failed.
+// drop deletes what a failed put has stored.
 func (p *blobPut) drop() {
 	if p.upload == "" {
 		return
@@ -165,8 +167,8 @@ func (p *blobPut) drop() {
 	}
 }
 
-// dropUpload is the Expirer of upload/<id>: it deletes the chunks that neither a blob
-// nor another upload lists.
+// dropUpload is the Expirer of upload/<id>. It deletes the upload and those of its
+// chunks that neither a blob nor another upload lists.
 func dropUpload(ctx context.Context, sp *Space, rec Record) error {
 	if rec.Key == uploadKey {
 		return DeleteExpired(ctx, sp, rec)
@@ -175,7 +177,7 @@ func dropUpload(ctx context.Context, sp *Space, rec Record) error {
 	if err := rec.As(&u); err != nil {
 		return err
 	}
-	// From here on the blob cannot be finished.
+	// After this commit the put cannot finish the blob any more.
 	res, err := sp.commit(ctx, Commit{
 		Checks: []Check{{Key: rec.Key, At: rec.Version}},
 		Writes: []Write{{Key: rec.Key, Value: rec.Value, Expires: sp.store.Now().Add(dropWithin)}},
@@ -191,12 +193,13 @@ func dropUpload(ctx context.Context, sp *Space, rec Record) error {
 			return err
 		}
 		if tries == 10 {
-			return fmt.Errorf("%s: other uploads rely on its chunks again and again: %v", rec.Key, err) // not ErrConflict: try later
+			return fmt.Errorf("%s: other uploads rely on its chunks again and again: %v", rec.Key, err) // not ErrConflict, so that the sweeper tries again later
 		}
 	}
 }
 
-// dropChunks deletes chunks of the upload own that nothing else lists, and the upload.
+// dropChunks deletes those of the upload's chunks that nothing else lists, then the
+// upload.
 func (sp *Space) dropChunks(ctx context.Context, own Check, chunks []string) error {
 	guard, err := sp.store.backend.Get(ctx, sp.name, uploadKey)
 	if err != nil {
@@ -206,7 +209,7 @@ func (sp *Space) dropChunks(ctx context.Context, own Check, chunks []string) err
 	for _, name := range chunks {
 		loose[name] = true
 	}
-	for _, prefix := range []string{uploadKey + "/", "blob/"} { // in this order: a blob is finished in one commit
+	for _, prefix := range []string{uploadKey + "/", "blob/"} { // in this order: one commit deletes an upload and stores its head
 		err := sp.lists(ctx, prefix, func(key string, chunks []string) {
 			for _, name := range chunks {
 				if key != own.Key {
@@ -247,7 +250,7 @@ func (sp *Space) dropChunks(ctx context.Context, own Check, chunks []string) err
 	return err
 }
 
-// lists calls each with what the blobs, or the uploads, of the space list.
+// lists calls each with the chunks of every upload or blob of the space, by prefix.
 func (sp *Space) lists(ctx context.Context, prefix string, each func(key string, chunks []string)) error {
 	for q := (ListQuery{Prefix: prefix, Limit: 100}); ; {
 		recs, err := sp.store.backend.List(ctx, sp.name, q)
@@ -255,7 +258,7 @@ func (sp *Space) lists(ctx context.Context, prefix string, each func(key string,
 			return err
 		}
 		for _, r := range recs {
-			var u upload // a blob's head has the same member
+			var u upload // a blob's head has the same member "chunks"
 			if err := r.As(&u); err != nil {
 				return err
 			}

@@ -10,10 +10,10 @@ import (
 	"io"
 )
 
-// BlobReader reads a blob, a chunk at a time. It implements io.ReadSeekCloser
-// and is for one goroutine.
+// BlobReader reads a blob, a chunk at a time. It implements io.ReadSeekCloser and must
+// be used by one goroutine at a time.
 type BlobReader struct {
-	ctx   context.Context // of OpenBlob: io.Reader has no room for one
+	ctx   context.Context // of OpenBlob: io.Reader takes none
 	sp    *Space
 	blob  Blob
 	head  blobHead
@@ -21,15 +21,14 @@ type BlobReader struct {
 	chunk []byte // the chunk with index at
 	at    int
 
-	whole  hash.Hash // of what was read so far, while that was in order
+	whole  hash.Hash // of the first hashed bytes, as long as they were read in order
 	hashed int64
 }
 
-// OpenBlob returns a reader of the blob with that hash; it works until ctx ends.
-// Every chunk is compared with its hash before any of it is returned, and the
-// whole with the blob's hash before the last Read ends with io.EOF, unless
-// Seek skipped some of it. Errors: ErrNotFound, ErrInvalid for a hash that is
-// none; from Read also ErrCorrupt.
+// OpenBlob returns a reader of the blob with the given hash, which works until ctx
+// ends. The reader verifies the hash of each chunk before it returns any of it, and
+// that of the whole blob before it returns io.EOF, unless Seek skipped a part. Errors:
+// ErrNotFound, ErrInvalid for a malformed hash; from Read also ErrCorrupt.
 func (sp *Space) OpenBlob(ctx context.Context, hash string) (*BlobReader, error) {
 	head, err := sp.blobHead(ctx, hash)
 	if err != nil {
@@ -38,7 +37,7 @@ func (sp *Space) OpenBlob(ctx context.Context, hash string) (*BlobReader, error)
 	return &BlobReader{ctx: ctx, sp: sp, blob: Blob{Hash: hash, Size: head.Size}, head: head, at: -1, whole: sha256.New()}, nil
 }
 
-// Blob returns what is being read.
+// Blob returns the blob that r reads.
 func (r *BlobReader) Blob() Blob { return r.blob }
 
 // Read implements io.Reader.
@@ -60,7 +59,8 @@ func (r *BlobReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// end is io.EOF if what was read, when it was read in order, is the blob.
+// end returns io.EOF, or ErrCorrupt if the whole blob was read in order and its hash is
+// wrong.
 func (r *BlobReader) end() error {
 	if r.hashed == r.blob.Size {
 		if got := hex.EncodeToString(r.whole.Sum(nil)); got != r.blob.Hash {

@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// clock is the one source of time of a Store. It never goes back. When the system
-// clock is set back, it goes on from where it was. It follows no other clock: see
-// decision 0004.
+// clock is a Store's only source of time. It never goes back: when the system clock is
+// set back, it continues from its latest time. It follows no clock of another machine:
+// see decision 0004.
 type clock struct {
 	wall   func() time.Time
-	steady func() time.Duration // that passed; setting the system's clock does not move it
+	steady func() time.Duration // time passed since the start, which setting the system clock does not change
 
-	mu   sync.Mutex // held over wall, so that only a real step back is taken for one
-	last int64      // microseconds; the latest time given out
-	skew int64      // microseconds that wall was set back by
+	mu   sync.Mutex // held while calling wall, so that concurrent calls do not look like a step back
+	last int64      // microseconds; the latest time returned
+	skew int64      // microseconds by which wall was set back
 }
 
-// maxSkew is by how much a time in the store may be ahead of the machine's clock
-// before it is taken for that of a clock which is wrong. Machines should agree
-// within a second.
+// maxSkew is how far a time in the store may be ahead of the machine's clock before one
+// of the clocks counts as wrong. Machines should agree within a second.
 const maxSkew = 5 * time.Second
 
 func newClock(wall func() time.Time) *clock {
@@ -31,8 +30,8 @@ func newClock(wall func() time.Time) *clock {
 		c.steady = func() time.Duration { return c.now().Sub(start) }
 		return c
 	}
-	// The monotonic clock does not see the system clock being set back, but
-	// stands still while the machine sleeps; the system clock does not.
+	// Use the later of the two clocks: the monotonic clock is never set back, but
+	// stands still while the machine sleeps; the system clock continues then.
 	start := time.Now()
 	c.steady = func() time.Duration { return time.Since(start) }
 	c.wall = func() time.Time {
@@ -46,8 +45,8 @@ func newClock(wall func() time.Time) *clock {
 	return c
 }
 
-// now goes on from the latest time even when wall was set back: a clock that
-// stood still until then would keep every lease alive.
+// now returns the time. When wall was set back, it continues from the latest time at
+// the normal rate: if it stood still until wall catches up, no lease would expire.
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,11 +59,11 @@ func (c *clock) now() time.Time {
 	return time.UnixMicro(t).UTC()
 }
 
-// own is the machine's time, as if it had never been set back.
+// own returns the machine's time as if it had never been set back.
 func (c *clock) own() int64 { return c.wall().UnixMicro() + c.skew }
 
-// ahead returns by how much t is ahead of the machine's clock, if that is more than
-// maxSkew, else 0.
+// ahead returns how far t is ahead of the machine's clock if that is more than maxSkew,
+// else 0.
 func (c *clock) ahead(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -81,22 +80,22 @@ func (c *clock) ahead(t time.Time) time.Duration {
 	return min(by, maxAhead)
 }
 
-// maxAhead bounds what is added to a time. A machine without a battery for its
-// clock starts in 1970.
+// maxAhead bounds the result of ahead. A machine whose clock has no battery starts in
+// 1970.
 const maxAhead = 100 * 365 * 24 * time.Hour
 
-// ahead is what a Store has seen of times ahead of its machine's clock.
+// ahead records how far times in the store were ahead of the machine's clock.
 type ahead struct {
 	mu   sync.Mutex
-	by   map[string]time.Duration // the most, by space
+	by   map[string]time.Duration // the maximum, by space
 	most time.Duration
 }
 
-// maxAheadSpaces bounds of how many spaces a Store remembers that.
+// maxAheadSpaces bounds the number of spaces in ahead.
 const maxAheadSpaces = 10_000
 
-// observed takes in a time that something in a space carries, and tells the
-// operator once that two clocks differ.
+// observed compares a time read from a space with the machine's clock. The first time
+// that two clocks differ, it logs a warning.
 func (s *Store) observed(t time.Time, space, what string) {
 	by := s.clock.ahead(t)
 	if by == 0 {
@@ -123,26 +122,26 @@ func (s *Store) observed(t time.Time, space, what string) {
 		"space", space, "what", what, "ahead", by.Round(time.Millisecond))
 }
 
-// aheadIn returns by how much the newest time seen in a space was ahead of the
-// machine's clock.
+// aheadIn returns how far the newest time seen in a space was ahead of the machine's
+// clock.
 func (s *Store) aheadIn(space string) time.Duration {
 	s.ahead.mu.Lock()
 	defer s.ahead.mu.Unlock()
 	return s.ahead.by[space]
 }
 
-// ClockLead returns by how much the newest time that this Store has seen in its
-// data was ahead of the machine's clock, if that was more than 5 s, else 0. A
-// machine that writes to the store had a wrong clock then, or this one has.
+// ClockLead returns how far the newest time that this Store has seen in its data was
+// ahead of the machine's clock if that was more than 5 s, else 0. If it is not 0, the
+// clock of this machine, or of another that has written to the store, is wrong.
 func (s *Store) ClockLead() time.Duration {
 	s.ahead.mu.Lock()
 	defer s.ahead.mu.Unlock()
 	return s.ahead.most
 }
 
-// catchUpClock compares the machine's clock with the newest times of spaces that
-// hold an expiring record. It reads a bounded number of them; the others are seen
-// when they are read, and so is why one cannot be.
+// catchUpClock compares the machine's clock with the newest times of up to 100 spaces
+// that have an expiring record. Other spaces are compared when they are read. If a
+// space cannot be read, it logs a warning.
 func (s *Store) catchUpClock(ctx context.Context) error {
 	spaces, err := s.backend.Spaces(ctx, SpacesQuery{DueBy: forever, Limit: 100})
 	if reached(err) != nil {

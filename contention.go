@@ -5,30 +5,30 @@ import (
 	"sync"
 )
 
-// contention lets updates that keep colliding on one record go one after the other, in
-// the order they came. It keeps them from wasting work and is no lock: only checks
-// decide.
+// contention makes updates that collide on a record run one after the other, in the
+// order of arrival. It saves work and is not a lock: correctness depends on checks
+// alone.
 type contention struct {
 	mu     sync.Mutex
 	queues map[recordName]*queue
 }
 
-// queue is the updates that contend for one record.
+// queue is the queue of the updates that contend for one record.
 type queue struct {
-	front chan struct{} // capacity 1; waiters on a channel are first in, first out
+	front chan struct{} // capacity 1; Go serves senders on a channel first in, first out
 	refs  int
 }
 
-// ticket is a place in a queue. A nil ticket is none.
+// ticket is a place in a queue. It may be nil.
 type ticket struct {
 	contention *contention
 	record     recordName
 	queue      *queue
-	first      bool // and nobody else is
+	first      bool // it is this ticket's turn
 }
 
-// join waits for its turn at the first of the records that others contend for, or
-// returns nil at once if there is no contention for any.
+// join waits for its turn at the first contended record in seen. It returns nil at once
+// if none is contended.
 func (c *contention) join(ctx context.Context, space string, seen []sighting) *ticket {
 	c.mu.Lock()
 	if len(c.queues) > 0 {
@@ -43,7 +43,7 @@ func (c *contention) join(ctx context.Context, space string, seen []sighting) *t
 	return nil
 }
 
-// enter waits for its turn at a record, or until ctx ends.
+// enter queues for a record and waits for its turn, or until ctx ends.
 func (c *contention) enter(ctx context.Context, space, key string) *ticket {
 	record := recordName{space, key}
 	c.mu.Lock()
@@ -66,7 +66,7 @@ func (c *contention) enter(ctx context.Context, space, key string) *ticket {
 	return t
 }
 
-// leave lets the next one go.
+// leave gives the turn to the next in the queue.
 func (t *ticket) leave() {
 	if t == nil {
 		return

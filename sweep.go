@@ -12,29 +12,29 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Expirer ends what expired: it must remove rec, or make it expire later, in
-// one commit of sp, through which alone rec may be touched. That commit carries the time of the expiry. It may run more
-// than once, in several processes. ErrCorrupt says that it cannot read rec or its
-// key, which is then deleted.
+// An Expirer ends the expired record rec: in one commit it deletes rec or makes it
+// expire later. It must change rec only through sp, whose commits have the time of the
+// expiry. It may run more than once and in several processes. If it cannot read rec or
+// its key it returns ErrCorrupt, and the Store deletes rec.
 type Expirer func(ctx context.Context, sp *Space, rec Record) error
 
-// kindOf is the first part of a key.
+// kindOf returns the first part of a key.
 func kindOf(key string) string {
 	kind, _, _ := strings.Cut(key, "/")
 	return kind
 }
 
-// Expired is the data of the event that tells of an expired record: see [TellExpired].
+// Expired is the data of the event about an expired record: see [TellExpired].
 type Expired struct {
 	Key   string                     `json:"key"`
 	Value json.RawMessage            `json:"value"`
-	Cut   bool                       `json:"cut,omitempty"`   // Value is null: what was there does not fit into an event
-	Below map[string]json.RawMessage `json:"below,omitempty"` // records under Key + "/", as far as they fit
+	Cut   bool                       `json:"cut,omitempty"`   // Value is null because the record's value does not fit into an event
+	Below map[string]json.RawMessage `json:"below,omitempty"` // records under Key + "/", as many as fit
 }
 
-// FinalState returns what an event tells of rec, which ends, and of the records
-// below it. It fits into one event whatever they hold: values that are too large
-// or nest too deep are left out.
+// FinalState returns the data of the event about the end of rec and of the records
+// below it. It always fits into one event: values that are too large or nest too deep
+// are left out.
 func FinalState(rec Record, below []Record) Expired {
 	final := Expired{Key: rec.Key, Value: rec.Value, Below: make(map[string]json.RawMessage)}
 	if final.Cut = len(rec.Value) > maxNotifyBytes || journal.JSONDepth(rec.Value) >= journal.MaxEventDepth; final.Cut {
@@ -42,7 +42,7 @@ func FinalState(rec Record, below []Record) Expired {
 	}
 	size, room := 0, min(maxBelowBytes, maxNotifyBytes-len(final.Value))
 	for _, r := range below {
-		// A key may double in JSON, the punctuation is about 8 bytes.
+		// JSON escapes may double a key; punctuation takes about 8 bytes.
 		n := 2*len(r.Key) + len(r.Value) + 8
 		if size+n < room && journal.JSONDepth(r.Value) <= journal.MaxEventDepth-2 {
 			size += n
@@ -52,8 +52,8 @@ func FinalState(rec Record, below []Record) Expired {
 	return final
 }
 
-// expire ends the record under key if its time is up. It is errors.ErrUnsupported for
-// one that no concept of the Store declares: another process knows how it ends.
+// expire ends the record under key if it has expired. It returns errors.ErrUnsupported
+// if no concept of the Store declares the record: another process knows how to end it.
 func (sp *Space) expire(ctx context.Context, key string) error {
 	recs, err := sp.store.backend.Get(ctx, sp.name, key)
 	if err != nil {
@@ -63,15 +63,15 @@ func (sp *Space) expire(ctx context.Context, key string) error {
 	if !rec.Exists() || !rec.Expired(sp.store.Now()) {
 		return nil
 	}
-	// The commit's time is the last moment of the record's life, at which it
+	// The commit has the last moment of the record's life as its time, when the record
 	// may still be touched.
 	return sp.end(ctx, rec, rec.Expires.Add(-time.Microsecond))
 }
 
-// end ends rec as it is declared to end, in a commit of the given time. A
-// record that the expirer finds corrupt is deleted, with a warning: it would fail
-// every later write of its key. Any other refusal is of what the expirer wants to
-// write, and no reason to lose the record.
+// end calls rec's Expirer, whose commit has the time at. If the Expirer finds the
+// record corrupt, end logs a warning and deletes it, because every later write of the
+// key would fail. It keeps the record after any other error, which is about what the
+// Expirer tried to write.
 func (sp *Space) end(ctx context.Context, rec Record, at time.Time) error {
 	declared, _ := sp.store.concepts.Record(rec.Key)
 	if declared == nil {
@@ -93,16 +93,16 @@ func (sp *Space) end(ctx context.Context, rec Record, at time.Time) error {
 		})
 	}
 	if errors.Is(err, ErrConflict) {
-		return nil // someone else ended it, or it lives on
+		return nil // another process ended it, or it was extended
 	}
 	return err
 }
 
-// maxEnding bounds how many records end within each other: the expirer of one meets
-// the next, which has expired too.
+// maxEnding bounds the nesting of expirers: an Expirer may touch another expired
+// record, whose Expirer then runs within it.
 const maxEnding = journal.MaxDepth
 
-// endings are the records that a context's call ends, from the innermost out.
+// endings is a list of the records that a call is ending, innermost first.
 type endings struct {
 	store *Store
 	recordName
@@ -112,9 +112,9 @@ type endings struct {
 
 type endingsKey struct{}
 
-// ending notes in ctx that the record under key is being ended. An expirer that
-// touches its record, or one that is being ended around it, other than through the
-// handle it was given would be called for it again, without end: that is an error.
+// ending adds the record under key to the endings of ctx. It returns an error if the
+// record is being ended already: an Expirer that touches such a record through another
+// handle than its own would be called for it again, endlessly.
 func (sp *Space) ending(ctx context.Context, key string) (context.Context, error) {
 	outer, _ := ctx.Value(endingsKey{}).(*endings)
 	e := &endings{sp.store, recordName{sp.name, key}, 1, outer}
@@ -132,17 +132,17 @@ func (sp *Space) ending(ctx context.Context, key string) (context.Context, error
 	return context.WithValue(ctx, endingsKey{}, e), nil
 }
 
-// Bounds of what TellExpired handles in the one commit that ends a
-// record: how many records below it are deleted, and how much of them its event
-// tells. The others below are deleted right after.
+// Bounds of the commit in which TellExpired ends a record: how many records below it
+// the commit deletes, and how many of their bytes its event contains. The other records
+// below are deleted right after.
 const (
 	maxBelow      = 120 // each is a check and a write
 	maxBelowBytes = 256 << 10
 )
 
-// DeleteExpired is the Expirer of records for which none is declared: it deletes rec
-// alone and emits no event. Also a record that its concept keeps for good ends so, when
-// a commit from outside made it expire.
+// DeleteExpired is the Expirer of records for which none is declared. It deletes only
+// rec and emits no event. It also ends records that their concept never lets expire, if
+// a commit from outside gave them an expiry.
 func DeleteExpired(ctx context.Context, sp *Space, rec Record) error {
 	_, err := sp.commit(ctx, Commit{
 		Checks: []Check{{Key: rec.Key, At: rec.Version}},
@@ -151,17 +151,18 @@ func DeleteExpired(ctx context.Context, sp *Space, rec Record) error {
 	return err
 }
 
-// TellExpired is an Expirer that tells of the end: rec and all below it are deleted and,
-// if it is a Notify record, the event <noun>.expired with [Expired], where noun is the
-// first part of its key, goes to the stream named by the first two parts, or, below
-// app/thread/, by the first three. So end the records that applications keep below app/.
-// A record app/thread, which an earlier version let applications write, ends alone and
-// without an event: what is below it belongs to threads.
+// TellExpired is an Expirer that deletes a Notify record and all records below it and
+// emits an event with [Expired]. The event's type is <noun>.expired, where noun is the
+// first part of the key; its stream is the first two parts of the key, or three below
+// app/thread/. It handles other records as DeleteExpired does. It is the Expirer of the
+// records of applications, below app/. An earlier version let applications write a
+// record app/thread: it ends alone and without an event, because the records below it
+// belong to threads.
 func TellExpired(ctx context.Context, sp *Space, rec Record) error {
 	if !rec.Notify || checkAppName(rec.Key) != nil {
 		return DeleteExpired(ctx, sp, rec)
 	}
-	for { // the event tells what was there at the commit
+	for { // until the event describes the records as they were at the commit
 		rest, err := expireTree(ctx, sp, rec)
 		var conflict *ConflictError
 		if errors.As(err, &conflict) && conflict.Check.Key != rec.Key && ctx.Err() == nil {
@@ -174,9 +175,10 @@ func TellExpired(ctx context.Context, sp *Space, rec Record) error {
 	}
 }
 
-// deleteRest deletes what is left below the record under key, which ended at rest.At:
-// what that commit could not hold, and what came before it and was not listed yet. What
-// was written since is not of that record. Last goes the note rest.Key, if there is one.
+// deleteRest deletes the records below key that are left after the record under key
+// ended at rest.At: those that did not fit into that commit, and those written before
+// it but after the list. Records written later belong to a new record under key and
+// stay. Last it deletes the note rest.Key, if there is one.
 func (sp *Space) deleteRest(ctx context.Context, key string, rest Check) error {
 	if err := sp.deleteSeen(ctx, key+"/", rest.At, nil); err != nil || rest.Key == "" {
 		return err
@@ -185,15 +187,15 @@ func (sp *Space) deleteRest(ctx context.Context, key string, rest Check) error {
 	return unlessGone(err)
 }
 
-// expireTree ends rec with what is below it, as far as one commit can. It returns the
-// position of that and, if there may be more, the note by which a sweep deletes it,
-// should this process die.
+// expireTree deletes rec and the records below it that fit into one commit. It returns
+// the commit's position and, if more records may be left below, the key of a note from
+// which a sweep deletes them if this process dies.
 func expireTree(ctx context.Context, sp *Space, rec Record) (rest Check, err error) {
 	c := Commit{
 		Checks: []Check{{Key: rec.Key, At: rec.Version}},
 		Writes: []Write{{Key: rec.Key}},
 	}
-	// Without what expired before rec: that ends by itself.
+	// List omits records that expired before rec: they end by themselves.
 	below, err := sp.List(ctx, ListQuery{Prefix: rec.Key + "/", Limit: maxBelow})
 	if err != nil {
 		return rest, err
@@ -220,9 +222,9 @@ func expireTree(ctx context.Context, sp *Space, rec Record) (rest Check, err err
 	return rest, err
 }
 
-// expiredStream is where TellExpired tells of a record's end. The end of
-// what an application keeps for a thread is told below that thread, so that only
-// those hear it who may.
+// expiredStream returns the stream of TellExpired's event. For a record that an
+// application keeps for a thread, it is a stream of that thread, so that only its
+// readers see the event.
 func expiredStream(key string) string {
 	n := 2
 	if strings.HasPrefix(key, "app/thread/") {
@@ -235,9 +237,9 @@ func expiredStream(key string) string {
 	return strings.Join(parts[:min(n, len(parts))], "/")
 }
 
-// DeleteBelow deletes every record under key + "/", without events, in as many
-// commits as it takes: for what is left of something that is gone already. It stops
-// when there is a record under key again: what is below belongs to that.
+// DeleteBelow deletes all records under key + "/", without events and in as many
+// commits as necessary. It is for what is left after the record under key was deleted,
+// and stops if that record exists again.
 func (sp *Space) DeleteBelow(ctx context.Context, key string) error {
 	gone := Check{Key: key}
 	err := sp.deleteSeen(ctx, key+"/", Position{}, nil, gone)
@@ -248,11 +250,12 @@ func (sp *Space) DeleteBelow(ctx context.Context, key string) error {
 	return err
 }
 
-// deleteSeen deletes the records under prefix that pick selects (nil: all), each only
-// as it was seen: one that changes meanwhile is looked at again. With upTo only those
-// that were written up to that position of the space go. The checks go with each commit.
+// deleteSeen deletes the records under prefix that pick selects (nil: all). It deletes
+// a record only at the version that it has listed; if that has changed, it lists again.
+// If upTo is set, it deletes only records written up to that position. Each commit
+// includes the checks.
 func (sp *Space) deleteSeen(ctx context.Context, prefix string, upTo Position, pick func(Record) bool, checks ...Check) error {
-	ctx = WithoutIdempotencyKey(ctx) // to do it again does no harm
+	ctx = WithoutIdempotencyKey(ctx) // repeating it is harmless
 	for q := (ListQuery{Prefix: prefix, Limit: maxBelow}); ; {
 		recs, err := sp.List(ctx, q)
 		if err != nil || len(recs) == 0 {
@@ -261,7 +264,8 @@ func (sp *Space) deleteSeen(ctx context.Context, prefix string, upTo Position, p
 		last := recs[len(recs)-1].Key
 		full := len(recs) == q.Limit
 		if !upTo.IsZero() {
-			// After the list: if the space has the position now, it had it then.
+			// Read the head after the list: if the space has the position now, it had
+			// it then.
 			head, err := sp.Head(ctx)
 			if err != nil || !head.Holds(upTo) {
 				return err

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// Of all processes on a store one at a time ends the expired records of a concept,
-// for as long as it takes: it holds the lease sweeper/<concept> in the space global.
-// One that dies meanwhile is replaced when its time is up. The election saves
-// work; that a record ends once is what its version decides.
+// For each concept, one process at a time ends expired records: the one that holds the
+// lease sweeper/<concept> in the space global. If it dies, another takes over when the
+// lease expires. The election only saves work; a record ends once because its Expirer's
+// commit checks its version.
 const (
 	sweeperTTL  = 10 * time.Second
-	sweepWait   = time.Minute      // the longest that a record which cannot be ended waits for the next try
-	tryFor      = 30 * time.Second // the longest that others wait for the first try to end a record
-	tryLeast    = 2 * time.Second  // as each that takes longer halves it
-	electWithin = 5 * time.Second  // the longest that a shard waits for another, in which global is
+	sweepWait   = time.Minute      // the longest wait between tries to end a record
+	tryFor      = 30 * time.Second // the longest that a sweep waits for the first try to end a record
+	tryLeast    = 2 * time.Second  // the least; each try that takes longer halves the wait
+	electWithin = 5 * time.Second  // the longest that a shard waits for the shard of the space global
 )
 
-// sweepLoop ends expired records every so often. A process is elected only when
-// there is something that it can end, so an idle store writes nothing.
+// sweepLoop ends expired records at every Options.Sweep. It takes part in an election
+// only when it has found records to end, so an idle store writes nothing.
 func (s *Store) sweepLoop(ctx context.Context) {
 	w := &sweeper{store: s, holder: NewID("store"), failed: make(map[recordName]retry), stuck: make(map[recordName]bool), after: make(map[string]string)}
 	workers := s.commits.Workers(func(shard int, spaces []string) []string { return w.sweep(ctx, shard, spaces) })
@@ -61,8 +61,8 @@ func (s *Store) sweepLoop(ctx context.Context) {
 	}
 }
 
-// tellAway logs which of several stores went away or came back since the last
-// time, and returns what to pass it next.
+// tellAway logs which of several stores became unreachable or reachable since the last
+// call. It returns the argument before of the next call.
 func (s *Store) tellAway(before string, err error) string {
 	var e *UnreachableError
 	now := ""
@@ -81,8 +81,8 @@ func (s *Store) tellAway(before string, err error) string {
 	return now
 }
 
-// due lists spaces that may hold an expired record. With an [UnreachableError],
-// those of the stores that answered.
+// due lists the spaces that may have an expired record. With an [UnreachableError], the
+// list is from the stores that answered.
 func (s *Store) due(ctx context.Context) (due []string, err error) {
 	for q := (SpacesQuery{DueBy: s.Now(), Limit: MaxPage}); ; {
 		spaces, err := s.backend.Spaces(ctx, q)
@@ -97,13 +97,13 @@ func (s *Store) due(ctx context.Context) (due []string, err error) {
 	}
 }
 
-// sweepPart is how many expired records of one space a sweep looks at before it comes
-// to the next space.
+// sweepPart is how many expired records of one space a sweep handles before it goes to
+// the next space.
 const sweepPart = 50
 
-// expired returns a part of the expired records of a space that were declared, and the
-// key after which to go on; "": there are no more. A run of others below one key costs
-// no more than two parts, however long it is.
+// expired returns some of the space's expired records that a concept declares, and the
+// key after which to continue, or "" if there are no more. It skips undeclared records
+// below a common key in at most two calls, however many there are.
 func (sp *Space) expired(ctx context.Context, after string) (due []Record, next string, err error) {
 	now := sp.store.Now()
 	q := ListQuery{DueBy: now, After: after, Limit: sweepPart}
@@ -120,37 +120,38 @@ func (sp *Space) expired(ctx context.Context, after string) (due []Record, next 
 		return due, "", nil
 	}
 	next = recs[len(recs)-1].Key
-	if strange := sp.store.concepts.strange(next); strange != "" { // no character sorts after the last
+	if strange := sp.store.concepts.strange(next); strange != "" { // no character sorts after U+10FFFF
 		next = max(next, strange+"/\U0010ffff")
 	}
 	return due, next, nil
 }
 
-// sweeper is a Store's part in ending what expired.
+// sweeper ends the expired records of a Store.
 type sweeper struct {
 	store  *Store
 	holder string
 
 	mu     sync.Mutex
 	failed map[recordName]retry
-	stuck  map[recordName]bool // tries for which nothing waits any more
-	after  map[string]string   // where to go on in a space; none: at its begin
+	stuck  map[recordName]bool // slow tries that are still running
+	after  map[string]string   // by space: the key after which to continue
 }
 
-// recordName is a record; without a key, the list of a space.
+// recordName names a record, or with an empty key the list of a space's expired
+// records.
 type recordName struct{ space, key string }
 
-// retry is when to try again what failed.
+// retry says when to try again.
 type retry struct {
 	at    time.Time
 	wait  time.Duration
-	limit time.Duration // of how long the others wait for it; 0: tryFor
+	limit time.Duration // how long the sweep waits for it; 0: tryFor
 }
 
-// sweep ends a part of what expired in each of the spaces, which are in one shard, and
-// returns those in which there is more. So a space with much of it holds up the others,
-// and those that come meanwhile, for the time of a part. What fails is tried again
-// after a time of its own, and holds nothing else up.
+// sweep ends a part of the expired records of each of the spaces, all in one shard, and
+// returns the spaces that have more. So a space with many expired records delays the
+// others only for the time of a part. A record that cannot be ended has its own time
+// for the next try and does not delay others.
 func (w *sweeper) sweep(ctx context.Context, shard int, spaces []string) (rest []string) {
 	e := &election{sweeper: w, shard: shard, offices: make(map[string]*office)}
 	defer e.end(ctx)
@@ -198,14 +199,14 @@ func (w *sweeper) sweep(ctx context.Context, shard int, spaces []string) (rest [
 	return rest
 }
 
-// goOn returns the key after which the next part of a space begins.
+// goOn returns the key after which to continue in a space.
 func (w *sweeper) goOn(space string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.after[space]
 }
 
-// stop keeps that key.
+// stop sets the key after which to continue in a space; "": begin again.
 func (w *sweeper) stop(space, next string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,7 +217,7 @@ func (w *sweeper) stop(space, next string) {
 	}
 }
 
-// endNow is expire; it is an error when rec is still there afterwards.
+// endNow is expire, but returns an error if rec is unchanged afterwards.
 func (sp *Space) endNow(ctx context.Context, rec Record) error {
 	if err := sp.expire(ctx, rec.Key); err != nil {
 		return err
@@ -228,7 +229,8 @@ func (sp *Space) endNow(ctx context.Context, rec Record) error {
 	return err
 }
 
-// ready reports whether it is time to try something, again or at all.
+// ready reports whether n may be tried now: no try is running, and the wait after a
+// failure is over.
 func (w *sweeper) ready(n recordName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -236,12 +238,13 @@ func (w *sweeper) ready(n recordName) bool {
 	return !w.stuck[n] && (!failed || !time.Now().Before(r.at))
 }
 
-// errSlow is a try that goes on without the sweep.
+// errSlow means that the sweep no longer waits for a try, which continues.
 var errSlow = errors.New("it takes long")
 
-// try calls end, which ends a record, and waits for it. When its time is up the sweep
-// goes on with others, and end with this record: until it returns, the Store is closed,
-// or, while the sweep still waits, another process is elected.
+// try calls end, which ends a record, and waits for it for a limited time. After that
+// it returns errSlow and end continues in the background. The context of end is
+// cancelled when the Store closes, and, while try still waits, when another process is
+// elected.
 func (w *sweeper) try(ctx, elected context.Context, n recordName, end func(context.Context) error) error {
 	w.mu.Lock()
 	wait := max(cmp.Or(w.failed[n].limit, tryFor)>>len(w.stuck), tryLeast)
@@ -277,11 +280,11 @@ func (w *sweeper) try(ctx, elected context.Context, n recordName, end func(conte
 	}
 }
 
-// maxFailed bounds what is remembered of failures. When it is reached, all are
-// forgotten, and tried again sooner than they should be.
+// maxFailed bounds the number of remembered failures. When it is reached, all are
+// forgotten and so tried again early.
 const maxFailed = 100_000
 
-// note remembers how a try ended.
+// note records the result of a try.
 func (w *sweeper) note(n recordName, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -294,22 +297,22 @@ func (w *sweeper) note(n recordName, err error) {
 	}
 	sweep := w.store.opts.Sweep
 	r := retry{wait: max(sweep, min(2*w.failed[n].wait, sweepWait)), limit: w.failed[n].limit}
-	if errors.Is(err, errSlow) { // it takes the others' time, so it gets less of it
+	if errors.Is(err, errSlow) { // it delays others: wait less for it next time
 		r.wait, r.limit = sweepWait, max(cmp.Or(r.limit, tryFor)/2, tryLeast)
 	}
-	r.at = time.Now().Add(r.wait - sweep/2) // the next sweep comes at about this time
+	r.at = time.Now().Add(r.wait - sweep/2) // half a sweep early: sweeps are not exactly on time
 	w.failed[n] = r
 	w.store.log.Warn("an expired record could not be ended; will try again", "space", n.space, "key", n.key, "error", err, "in", r.wait)
 }
 
-// election is one sweep's claim to do it alone, concept by concept.
+// election holds the results of one sweep's elections, one per concept.
 type election struct {
 	*sweeper
 	shard   int
-	offices map[string]*office // of the concepts that were asked for
+	offices map[string]*office // by concept
 }
 
-// office is the election's result for one concept.
+// office is the result of the election for one concept.
 type office struct {
 	ctx    context.Context // nil: another process is elected
 	stop   context.CancelCauseFunc
@@ -318,8 +321,8 @@ type office struct {
 	keeper sync.WaitGroup
 }
 
-// elected returns a context that ends when another process takes over from this one,
-// which ends the record under key; nil if another one is elected.
+// elected runs the election for the concept of key, once per sweep. If this process is
+// elected it returns a context that ends when another takes over, else nil.
 func (e *election) elected(ctx context.Context, key string) context.Context {
 	_, concept := e.store.concepts.Record(key)
 	o := e.offices[concept.Name]
@@ -333,8 +336,9 @@ func (e *election) elected(ctx context.Context, key string) context.Context {
 	return o.ctx
 }
 
-// run takes the lease for a concept. When its store cannot be reached, but the
-// shard's own can, the sweep goes on without: that costs work, not correctness.
+// run tries to acquire the lease for a concept. If global is in another shard that
+// cannot be reached, the sweep goes on without the lease: that costs duplicate work,
+// not correctness.
 func (e *election) run(ctx context.Context, concept string) *office {
 	o := &office{base: "sweeper/" + url.PathEscape(concept)}
 	if e.shard > 0 {
@@ -361,7 +365,7 @@ func (e *election) run(ctx context.Context, concept string) *office {
 			o.ctx, o.stop = context.WithCancelCause(ctx)
 			o.keeper.Go(func() { o.stop(global.KeepLease(o.ctx, o.fence, sweeperTTL)) })
 			return o
-		case errors.Is(err, ErrConflict) || ctx.Err() != nil: // another process sweeps, or this one ends
+		case errors.Is(err, ErrConflict) || ctx.Err() != nil: // another process sweeps, or the Store closes
 			return o
 		}
 		e.note(at, err)
@@ -372,7 +376,7 @@ func (e *election) run(ctx context.Context, concept string) *office {
 	return o
 }
 
-// end gives up what was won. What cannot be given up runs out.
+// end releases the leases. A lease that cannot be released expires.
 func (e *election) end(ctx context.Context) {
 	for _, o := range e.offices {
 		if o.ctx == nil {
@@ -393,10 +397,10 @@ func (e *election) end(ctx context.Context) {
 	}
 }
 
-// Sweep ends all expired records now that a concept of the Store declares, without an
-// election and without a wait for what failed before; the Store does so by itself
-// unless Options.Sweep is negative. One record that cannot be ended does not keep
-// the others.
+// Sweep ends all expired records that the Store's concepts declare, now, without an
+// election and without waiting after earlier failures. The Store sweeps by itself
+// unless Options.Sweep is negative. If a record cannot be ended, Sweep continues with
+// the others; it returns all errors.
 func (s *Store) Sweep(ctx context.Context) error {
 	spaces, err := s.due(ctx)
 	errs := []error{err}

@@ -8,23 +8,24 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// WatchOptions say where a watch begins and what it lets through. The zero
-// value delivers everything from now on.
+// WatchOptions say where a watch begins and what it delivers. The zero value delivers
+// everything from now on.
 type WatchOptions struct {
 	After   Position // resume after this position
 	Oldest  bool     // begin with the oldest event that is kept; After is then ignored
-	Streams []string // only these; "a/*" matches every stream below a/. Empty: all
-	Types   []string // only these; "noun.*" matches any verb. Empty: all
+	Streams []string // only these streams; "a/*" matches every stream below a/. Empty: all
+	Types   []string // only these types; "noun.*" matches any verb. Empty: all
 	Durable bool     // no broadcasts
 }
 
-// Watch is a cursor in motion. It holds a place, not a queue: a slow reader
-// costs no memory, is caught up from the journal and misses no event (it may
-// miss broadcasts). A Watch is for one goroutine.
+// Watch delivers the events of a space as they are committed. It has a position, not a
+// queue: a slow reader takes no memory, catches up from the journal and misses no
+// event, though it may miss broadcasts. A Watch must be used by one goroutine at a
+// time.
 type Watch struct{ cursor *fanout.Cursor }
 
-// Watch begins to watch the space. A cursor that cannot be resumed is
-// *TrimmedError. Close the watch when done.
+// Watch starts a watch of the space. It returns *TrimmedError if opts.After cannot be
+// resumed. The caller must close the Watch.
 func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) {
 	if sp.err != nil {
 		return nil, sp.err
@@ -40,7 +41,7 @@ func (sp *Space) Watch(ctx context.Context, opts *WatchOptions) (*Watch, error) 
 	return &Watch{cursor}, nil
 }
 
-// source is where watches get their events.
+// source returns the Source from which watches get their events.
 func (s *Store) source() fanout.Source {
 	return fanout.Source{
 		Head: func(ctx context.Context, space string) (Head, error) { return s.Space(space).Head(ctx) },
@@ -54,17 +55,17 @@ func (s *Store) source() fanout.Source {
 	}
 }
 
-// Position returns the place up to which everything that matches was handed
-// out. A new watch with After set to it goes on without a gap.
+// Position returns the position up to which everything that matches has been delivered.
+// A new watch with After set to it continues without a gap.
 func (w *Watch) Position() Position { return w.cursor.Position() }
 
 // Next waits for deliveries and returns at least one, in journal order. A broadcast
-// comes after every event that was acknowledged, through any process, before it was
-// sent. The slice is valid until the next call. Errors: ctx's, ErrClosed when the
-// store or the watch was closed, *TrimmedError when the place was purged or the space
-// was changed by something else than commits. Then read the state anew; the next
-// call goes on with what there is behind the place, or with what comes if the
-// place is gone.
+// comes after every event that was acknowledged, by any process, before it was sent.
+// The slice is valid until the next call. Errors: ctx's; ErrClosed if the Store or the
+// watch was closed; *TrimmedError if the watch's position was purged or something other
+// than a commit changed the space. After a *TrimmedError, read the state again. The
+// next call then continues after the watch's position, or, if that was purged, with new
+// events.
 func (w *Watch) Next(ctx context.Context) ([]*Delivery, error) { return w.cursor.Next(ctx) }
 
 // Close ends the watch. It is idempotent.
@@ -73,11 +74,10 @@ func (w *Watch) Close() { w.cursor.Close() }
 // Watchers returns how many watches the space has in this process.
 func (sp *Space) Watchers() int { return sp.store.fanout.Watchers(sp.name) }
 
-// Subscribe watches the space from now on and calls handle, from one goroutine
-// and in order, until the returned function is called, which waits for the last
-// call to end. Closing the Store waits for it too, so handle must not do either.
-// A place that is trimmed is logged, and the subscription goes on; to know of it,
-// and for a cursor of one's own, use Watch.
+// Subscribe watches the space from now on and calls handle with each delivery, in order
+// and from one goroutine, until unsubscribe is called. Both unsubscribe and closing the
+// Store wait until handle has returned, so handle must call neither. A *TrimmedError is
+// logged and the subscription continues; to handle it, use Watch.
 func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(*Delivery)) (unsubscribe func(), err error) {
 	w, err := sp.Watch(ctx, opts)
 	if err != nil {
@@ -108,10 +108,10 @@ func (sp *Space) Subscribe(ctx context.Context, opts *WatchOptions, handle func(
 	return func() { cancel(); <-ended }, nil
 }
 
-// Broadcast sends a live-only message to whoever watches the space: through this
-// process and, when the backend carries broadcasts, through others. It is never stored,
-// does not wait, and nothing may depend on its arrival. Watchers get it after
-// every event of the space that was acknowledged before the call.
+// Broadcast sends a live-only message to the watchers of the space in this process and,
+// if the backend carries broadcasts, in others. It does not wait. The message is never
+// stored and may be lost. Watchers get it after every event of the space that was
+// acknowledged before the call.
 func (sp *Space) Broadcast(stream, typ string, data any) error {
 	if sp.err != nil {
 		return sp.err
@@ -137,7 +137,7 @@ func (sp *Space) Broadcast(stream, typ string, data any) error {
 	return nil
 }
 
-// checkBroadcast returns what is wrong with a broadcast of another Store.
+// checkBroadcast validates a broadcast of another Store.
 func checkBroadcast(b *journal.Broadcast) error {
 	if err := journal.CheckAnySpaceName(b.Space); err != nil {
 		return err
@@ -145,18 +145,18 @@ func checkBroadcast(b *journal.Broadcast) error {
 	return checkEvent(&b.Event)
 }
 
-// SendBroadcasts takes in what other Stores, which use this one as their backend,
-// broadcast. It reaches the watchers of this Store, other processes and whoever
-// receives here, with its Origin and this Store's added. ErrInvalid: one of the
-// broadcasts is malformed, the others were sent. ErrClosed once the Store is closed.
+// SendBroadcasts accepts broadcasts of other Stores that use this one as their backend.
+// It adds this Store to their Origin and passes them to the watchers here, to other
+// processes and to the callers of ReceiveBroadcasts. ErrInvalid: one broadcast is
+// malformed; the others were sent. ErrClosed: the Store is closed.
 func (s *Store) SendBroadcasts(ctx context.Context, list []journal.Broadcast) error {
 	return s.exchange.Send(ctx, list)
 }
 
-// ReceiveBroadcasts calls hear with every broadcast, from anywhere, in the order of
-// each sender, until ctx ends; then it returns nil. A receiver that does not keep up
-// misses some. A Store passes over what bears its own name. ErrClosed once the Store
-// is closed.
+// ReceiveBroadcasts calls hear with every broadcast, from any source and in the order
+// of each sender, until ctx ends; then it returns nil. A receiver that does not keep up
+// misses some. A Store that receives a broadcast with itself in Origin ignores it.
+// ErrClosed: the Store is closed.
 func (s *Store) ReceiveBroadcasts(ctx context.Context, hear func(journal.Broadcast)) error {
 	return s.exchange.Receive(ctx, hear)
 }
