@@ -9,36 +9,36 @@ import (
 )
 
 // Every commit appends the pages that it changed to the write-ahead log; a
-// checkpoint copies them to their places in the file, and the log begins anew.
-// A long log means fewer copies, a short one less disk: it may grow to a quarter
-// of the file, within these bounds.
+// checkpoint copies them into the file, and the log restarts from its beginning. A
+// long log means fewer copies, a short one less disk: it may grow to a quarter of the
+// file, within these bounds.
 const (
 	minLogBytes = 1 << 20
 	maxLogBytes = 32 << 20
 )
 
-// restartPatience is how long a commit waits for readers that keep the log from
-// beginning anew.
+// restartPatience is how long a commit waits for readers that prevent the log from
+// restarting.
 const restartPatience = 100 * time.Millisecond
 
 // log is the state of the write-ahead log, in pages.
 //
-// A checkpoint runs on a connection of its own beside the next commits. What
-// they add meanwhile is little and is copied between two commits, and then the
-// log can begin anew.
+// A checkpoint runs on its own connection, in parallel with the next commits. The few
+// pages that these add are then copied between two commits, after which the log can
+// restart.
 type log struct {
 	pages int // in the log
-	limit int // from here on it is checkpointed
-	next  int // when to try the next time
+	limit int // the length from which it is checkpointed
+	next  int // the length at which to try next
 
 	copier  *conn      // opened for the first checkpoint
-	running chan error // of the checkpoint that runs; nil: none does
+	running chan error // receives the result of the running checkpoint; nil: none runs
 }
 
-// watchLog makes SQLite tell the length of the log after each commit.
+// watchLog makes SQLite report the length of the log after each commit.
 func (w *writer) watchLog() {
 	w.WALHook(func(_ *sqlite3.Conn, _ string, pages int) error {
-		if pages < w.log.pages { // it began anew
+		if pages < w.log.pages { // it restarted
 			w.log.next = w.log.limit
 		}
 		w.log.pages = pages
@@ -47,8 +47,8 @@ func (w *writer) watchLog() {
 	w.measureLog()
 }
 
-// measureLog derives the limit from the size of the file. An error will show
-// up in the next commit.
+// measureLog derives the limit from the size of the file. It ignores errors; the next
+// commit returns them.
 func (w *writer) measureLog() {
 	pages, err := w.integer(`PRAGMA page_count`)
 	if err != nil {
@@ -60,13 +60,13 @@ func (w *writer) measureLog() {
 	}
 	w.log.limit = int(min(max(pages*size/4, minLogBytes), maxLogBytes) / size)
 	w.log.next = w.log.limit
-	// A log that grew far beyond its limit is cut when it begins anew. Else its
-	// file is written over, which syncs faster than a file that grows.
+	// A log that grew far beyond its limit is truncated when it restarts. Otherwise
+	// its file is overwritten, which syncs faster than a growing file.
 	w.Exec(fmt.Sprintf(`PRAGMA journal_size_limit = %d`, int64(w.log.limit)*size*3/2))
 }
 
-// boundLog checkpoints a log that is too long. It does so after a commit, whose
-// success it cannot change: errors show up again in a later commit.
+// boundLog checkpoints a log that is too long. It runs after a commit, whose result it
+// cannot change, so it ignores errors; a later commit returns them.
 func (w *writer) boundLog() {
 	switch {
 	case w.log.running != nil:
@@ -83,9 +83,9 @@ func (w *writer) boundLog() {
 	}
 }
 
-// restartLog lets the next commit begin the log anew although readers were always
-// in the way: those that are running finish while the next ones of this process
-// wait. It gives up on a reader that takes too long.
+// restartLog lets the next commit restart the log although there were always readers:
+// it delays new readers of this process until the running ones finish. It gives up
+// after restartPatience.
 func (w *writer) restartLog() {
 	release := w.readers.hold()
 	defer release()
@@ -94,16 +94,16 @@ func (w *writer) restartLog() {
 	w.BusyTimeout(busyTimeout)
 }
 
-// copyLog copies what is left of the log into the file.
+// copyLog copies the rest of the log into the file.
 func (w *writer) copyLog(mode sqlite3.CheckpointMode) {
 	w.WALCheckpoint("main", mode)
 	w.measureLog()
-	// The next commit begins the log anew unless a reader needs it. Then the
-	// next try comes when half as much has been added again.
+	// The next commit restarts the log unless a reader needs it. In that case the
+	// next try comes after another half of the limit.
 	w.log.next = w.log.pages + w.log.limit/2
 }
 
-// startCopy begins a checkpoint beside the commits; settleLog ends it.
+// startCopy starts a checkpoint in parallel with commits; settleLog waits for it.
 func (w *writer) startCopy() {
 	if w.log.copier == nil {
 		c, err := dial(context.Background(), w.file.path, w.file.vfs, sqlite3.OPEN_READWRITE)
@@ -125,7 +125,7 @@ func (w *writer) startCopy() {
 	}(w.log.copier, w.log.running)
 }
 
-// settleLog waits for a checkpoint that runs.
+// settleLog waits for the running checkpoint, if any.
 func (w *writer) settleLog() {
 	if w.log.running != nil {
 		<-w.log.running
@@ -133,7 +133,7 @@ func (w *writer) settleLog() {
 	}
 }
 
-// truncateLog empties the log. It waits for readers.
+// truncateLog copies the log into the file and empties it. It waits for readers.
 func (w *writer) truncateLog(ctx context.Context) error {
 	w.settleLog()
 	w.SetInterrupt(ctx)
@@ -145,7 +145,8 @@ func (w *writer) truncateLog(ctx context.Context) error {
 	return err
 }
 
-// closeLog empties the log if nobody else uses the file.
+// closeLog closes the checkpoint connection, and empties the log if nobody else uses
+// the file.
 func (w *writer) closeLog() error {
 	w.settleLog()
 	first := w.log.copier.close()

@@ -10,11 +10,11 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Commit implements [journal.Backend]. The batch is one transaction. Checks are
-// evaluated before anything of their commit is written, so a conflict has
-// nothing to undo. If one space cannot take its commits, the transaction is done
-// again without them. After an error nothing of the batch is in the store, unless
-// the error arose in the sync itself.
+// Commit implements [journal.Backend]. The batch is one transaction. The checks of a
+// commit are evaluated before any of its writes, so a conflict needs no undo. If a
+// space is damaged or full, its commits get that error in their results and the
+// transaction is repeated without them. If Commit returns an error, the store has
+// nothing of the batch, unless the sync itself failed.
 func (s *Store) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Store) Commit(ctx context.Context, batch []journal.Commit) ([]journal.R
 		if sick == "" || !ofSpace(err) {
 			return nil, err
 		}
-		// It was undone with all before it. The others do it again without that space.
+		// The transaction was rolled back. Repeat it without the commits to that space.
 		for i := range batch {
 			if batch[i].Space == sick {
 				results[i] = journal.Result{Err: err}
@@ -56,8 +56,8 @@ func (s *Store) Commit(ctx context.Context, batch []journal.Commit) ([]journal.R
 	}
 }
 
-// ofSpace reports whether an error that arose at one space says nothing of others:
-// what is stored of it is damaged, or it has no room for more.
+// ofSpace reports whether an error concerns only the space at which it occurred: its
+// data is damaged, or it has no room for more.
 func ofSpace(err error) bool {
 	if errors.Is(err, journal.ErrCorrupt) {
 		return true
@@ -65,7 +65,7 @@ func ofSpace(err error) bool {
 	return errors.Is(err, journal.ErrFull) && !full(err)
 }
 
-// apply commits one commit of the transaction's batch.
+// apply checks and writes one commit within the transaction.
 func (w *writer) apply(c *journal.Commit) (journal.Result, error) {
 	sp, err := w.space(c.Space)
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *writer) apply(c *journal.Commit) (journal.Result, error) {
 	return result, nil
 }
 
-// insert writes an event.
+// insert inserts an event, and its stream if that is new.
 func (w *writer) insert(sp *space, e *journal.Event) error {
 	st, err := w.stream(sp, e.Stream)
 	if err != nil {
@@ -136,8 +136,8 @@ func (w *writer) insert(sp *space, e *journal.Event) error {
 	return nil
 }
 
-// put sets a record, or deletes it if it has no value. Its row is known from
-// the checks as a rule, which saves the search for its key.
+// put sets a record, or deletes it if it has no value. Conflict has usually cached its
+// row, which saves a search for the key.
 func (w *writer) put(sp *space, r *journal.Record) error {
 	v, err := w.record(sp, r.Key)
 	if err != nil {
@@ -168,8 +168,8 @@ func (w *writer) put(sp *space, r *journal.Record) error {
 	return err
 }
 
-// position gives a seq its epoch; seq 0 is the zero Position. Epochs of a
-// space do not overlap, and a seq beyond all of them is of the last.
+// position returns the Position of a seq, zero for seq 0. Epochs of a space do not
+// overlap; a seq beyond the last epoch counts to it.
 func position(h *journal.Head, seq uint64) journal.Position {
 	if seq == 0 {
 		return journal.Position{}
@@ -182,7 +182,7 @@ func position(h *journal.Head, seq uint64) journal.Position {
 	return journal.Position{}
 }
 
-// micro is t as it is stored: in UTC and microseconds.
+// micro returns t as it is stored: in UTC, cut to microseconds.
 func micro(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

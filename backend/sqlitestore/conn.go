@@ -9,8 +9,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// busyTimeout is how long a connection waits for another process before it
-// gives up. Other processes hold the write lock for one batch at a time.
+// busyTimeout is how long a connection waits for a lock that another process holds.
+// Other processes hold the write lock for one batch at a time.
 const busyTimeout = 30 * time.Second
 
 // conn is a connection with its prepared statements. One goroutine uses it at
@@ -20,8 +20,7 @@ type conn struct {
 	stmts map[string]*stmt
 }
 
-// dial opens a connection. The pragmas that need a lock, or write, are left to
-// the caller.
+// dial opens a connection. Pragmas that need a lock or write are left to the caller.
 func dial(ctx context.Context, path, vfsName string, flags sqlite3.OpenFlag) (*conn, error) {
 	uri := url.URL{Scheme: "file", Path: path, RawQuery: url.Values{"vfs": {vfsName}}.Encode()}
 	if err := context.Cause(ctx); err != nil {
@@ -32,7 +31,7 @@ func dial(ctx context.Context, path, vfsName string, flags sqlite3.OpenFlag) (*c
 		return nil, err
 	}
 	c := &conn{Conn: db, stmts: map[string]*stmt{}}
-	// First of all, so that everything later waits its turn.
+	// First, so that everything after it waits for locks.
 	if err := c.BusyTimeout(busyTimeout); err != nil {
 		c.close()
 		return nil, err
@@ -40,9 +39,9 @@ func dial(ctx context.Context, path, vfsName string, flags sqlite3.OpenFlag) (*c
 	return c, nil
 }
 
-// tune sets what holds for every connection; cache is in bytes.
+// tune sets the options of every connection; cache is in bytes.
 func (c *conn) tune(cache int64) error {
-	// Without it a statement is planned anew whenever its LIMIT changes.
+	// Without it, SQLite plans a statement again whenever its LIMIT changes.
 	if _, err := c.Config(sqlite3.DBCONFIG_ENABLE_QPSG, true); err != nil {
 		return err
 	}
@@ -53,9 +52,8 @@ func (c *conn) tune(cache int64) error {
 		PRAGMA cache_size = -%d;`, max(cache>>10, 256)))
 }
 
-// prepare returns the statement for sql, ready to be bound from its first
-// parameter on. It stays compiled until the connection closes, so sql must be
-// one of few constants.
+// prepare returns the statement for sql, ready to bind its first parameter. It stays
+// compiled until the connection closes, so sql must be one of few constants.
 func (c *conn) prepare(sql string) *stmt {
 	if s := c.stmts[sql]; s != nil {
 		s.param, s.err = 0, nil
@@ -87,7 +85,7 @@ func (c *conn) close() error {
 	return c.Close()
 }
 
-// integer runs a query or pragma that yields one integer.
+// integer returns the result of a query or pragma that returns one integer.
 func (c *conn) integer(sql string) (int64, error) {
 	s := c.prepare(sql)
 	var n int64
@@ -97,8 +95,8 @@ func (c *conn) integer(sql string) (int64, error) {
 	return n, s.done()
 }
 
-// stmt is a prepared statement whose first error sticks: bind, step, and look
-// at the error once, in done.
+// stmt is a prepared statement that keeps its first error: bind, step, and check the
+// error once, with done.
 type stmt struct {
 	*sqlite3.Stmt
 	param int
@@ -166,7 +164,7 @@ func (s *stmt) time(t time.Time) *stmt {
 	return s.int(t.UnixMicro())
 }
 
-// next steps to the next row, if there is one.
+// next steps to the next row and reports whether there is one.
 func (s *stmt) next() bool {
 	if s.err != nil {
 		return false
@@ -176,18 +174,18 @@ func (s *stmt) next() bool {
 	return ok
 }
 
-// done resets the statement, which ends the transaction that it may have begun,
-// and returns its first error: that of a step, or of that end.
+// done resets the statement, which ends its implicit transaction, and returns the
+// statement's first error.
 func (s *stmt) done() error {
 	if s.Stmt != nil {
-		if err := s.Reset(); s.err == nil { // it also repeats the error of the last step
+		if err := s.Reset(); s.err == nil { // Reset also repeats the error of the last step
 			s.err = err
 		}
 	}
 	return s.err
 }
 
-// exec runs a statement without rows.
+// exec runs a statement and ignores its rows.
 func (s *stmt) exec() error {
 	s.next()
 	return s.done()
@@ -208,7 +206,7 @@ func (s *stmt) colJSON(i int) []byte {
 	return append([]byte{}, s.ColumnRawText(i)...)
 }
 
-// colText returns the column; like, if it is the same, saves a copy.
+// colText returns the column. If it equals like, it returns like, which saves a copy.
 func (s *stmt) colText(i int, like string) string {
 	if raw := s.ColumnRawText(i); string(raw) != like {
 		return string(raw)

@@ -11,8 +11,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// explain translates an error of SQLite, by its code, into what a person can
-// act on. It names the file and wraps the original.
+// explain translates an error of SQLite, by its code, into one that says what a
+// person can do. It names the file and wraps the original.
 func (f *file) explain(ctx context.Context, err error) error {
 	if stopped := f.stop.Err(); err != nil && stopped != nil {
 		return stopped
@@ -50,7 +50,7 @@ func (f *file) explain(ctx context.Context, err error) error {
 	return say("failed")
 }
 
-// full reports whether there was no space for a write.
+// full reports whether err means that the disk is full.
 func full(err error) bool {
 	return errors.Is(err, sqlite3.FULL) || failstop.Full(err)
 }

@@ -9,16 +9,16 @@ import (
 )
 
 // failStop is a VFS that stops its Store when the disk fails: when a write fails for
-// another reason than lack of space, when a sync fails for any, or when a file cannot
-// be deleted for an I/O error. From then on it changes nothing any more, so that SQLite
-// neither copies nor removes a log that the file may depend on. Reads that fail stop
-// nothing: SQLite gives the transaction up.
+// any reason but lack of space, when a sync fails, or when deleting a file fails with
+// an I/O error. After that it changes nothing more, so that SQLite neither copies nor
+// removes a log that the file may depend on. A failed read does not stop the Store:
+// SQLite aborts the transaction.
 type failStop struct {
 	vfs.VFS
 	stop *failstop.Stop
 }
 
-// wrote returns the error of a write, for which the store stops as a rule.
+// wrote returns the error of a write and stops the store unless the disk is full.
 func (f failStop) wrote(err error) error {
 	if err == nil || full(err) {
 		return err

@@ -1,8 +1,8 @@
 package sqlitestore
 
-// generations is a bounded cache: what was not used while the newer half
-// filled is forgotten. Nothing is dropped between two calls of age, so a
-// transaction can rely on what it put.
+// generations is a bounded cache in two halves. It drops entries that were not used
+// while the newer half filled up, but only in age, so a transaction can rely on what
+// it put.
 type generations[K comparable, V any] struct {
 	newer, older map[K]V
 }
@@ -28,7 +28,7 @@ func (g *generations[K, V]) put(k K, v V) {
 	g.newer[k] = v
 }
 
-// age forgets the older half when the newer one is full.
+// age drops the older half if the newer one is full.
 func (g *generations[K, V]) age() {
 	if len(g.newer) >= generationSize {
 		g.newer, g.older = nil, g.newer

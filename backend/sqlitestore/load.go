@@ -9,9 +9,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Load implements [journal.Backend]. Until the chunk with Done the import is a
-// staged space, which survives a restart but which nothing shows. A space that
-// exists is ErrExists.
+// Load implements [journal.Backend]. Until the chunk with Done, the import is a
+// staged space, which survives a restart but is hidden from reads. An existing space
+// is ErrExists.
 func (s *Store) Load(ctx context.Context, name string, c journal.Chunk) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("load %s: %w", name, err)
@@ -26,7 +26,7 @@ func (s *Store) Load(ctx context.Context, name string, c journal.Chunk) error {
 	if err != nil {
 		return fmt.Errorf("load %s: %w", name, s.explain(ctx, err))
 	}
-	w.forget() // a space that was absent may now exist
+	w.forget() // the caches may say that the space does not exist
 	s.writer.boundLog()
 	return nil
 }
@@ -69,7 +69,7 @@ func (w *writer) load(name string, c *journal.Chunk) error {
 	return w.prepare(`UPDATE space SET staged = 0 WHERE id = ?`).int(sp.id).exec()
 }
 
-// stage returns the staged space. It begins anew if the head is another one.
+// stage returns the staged space. It starts a new import if the head differs.
 func (w *writer) stage(name string, head journal.Head) (*space, error) {
 	s, id, staged, err := w.head(name, true)
 	if e := s.done(); err == nil {
@@ -102,7 +102,7 @@ func (w *writer) dropEvents(id int64, seq uint64) error {
 	return w.prepare(`DELETE FROM event WHERE id >= ? AND id < ?`).int(eventID(id, 0)).int(eventID(id, seq)).exec()
 }
 
-// drop removes a space with all that it holds.
+// drop removes a space with its content.
 func (w *writer) drop(id int64) error {
 	if err := w.dropEvents(id, endSeq); err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 )
 
 // Migrate brings the store at path up to the version of this program, as Open
-// does, and returns what it did, a line per step. With dryRun it changes
-// nothing and returns what it would do. The file must exist: ErrNotFound
-// otherwise; its other errors are those of [Open].
+// does, and returns one line for each step it ran. With dryRun it changes nothing and
+// returns the steps it would run. It returns ErrNotFound if the file does not exist;
+// its other errors are those of [Open].
 func Migrate(ctx context.Context, path string, dryRun bool) ([]string, error) {
 	f, err := locate(path, true)
 	if err != nil {
@@ -36,8 +36,8 @@ func Migrate(ctx context.Context, path string, dryRun bool) ([]string, error) {
 	return steps, f.explain(ctx, err)
 }
 
-// versionOf returns the schema version of the file, as it is at one moment:
-// another process may be making the schema.
+// versionOf calls version in a read transaction, since another process may be creating
+// the schema.
 func (f *file) versionOf(c *conn) (int, error) {
 	if err := c.prepare(`BEGIN`).exec(); err != nil {
 		return 0, err
@@ -46,8 +46,9 @@ func (f *file) versionOf(c *conn) (int, error) {
 	return f.version(c)
 }
 
-// version returns the schema version of the file, 0 for an empty one. It takes
-// more than one read, so c must be in a transaction.
+// version returns the schema version of the file, 0 for an empty one. The database of
+// another program is ErrInvalid, a newer version errors.ErrUnsupported. It reads more
+// than once, so c must be in a transaction.
 func (f *file) version(c *conn) (int, error) {
 	version, err := c.integer(`PRAGMA user_version`)
 	if err != nil {
@@ -73,8 +74,8 @@ func (f *file) version(c *conn) (int, error) {
 	return int(version), nil
 }
 
-// migrate runs the steps that are missing, in one transaction, under the write
-// lock: of several processes that open an old file one migrates it.
+// migrate runs the missing steps in one transaction. The transaction holds the write
+// lock, so that only one of several processes migrates the file.
 func (f *file) migrate(c *conn, dryRun bool) (steps []string, err error) {
 	if err := c.prepare(`BEGIN IMMEDIATE`).exec(); err != nil {
 		return nil, err

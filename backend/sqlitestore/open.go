@@ -14,7 +14,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// locate checks what can be said about a path before SQLite looks at it.
+// locate checks a path before SQLite opens it. If local, it also checks what the
+// operating system has there. A bad path is ErrInvalid.
 func locate(path string, local bool) (file, error) {
 	if path == "" {
 		return file{}, fmt.Errorf("%w: the path of a sqlite store is empty", journal.ErrInvalid)
@@ -44,9 +45,9 @@ func locate(path string, local bool) (file, error) {
 	return file{path: abs}, nil
 }
 
-// open returns the connection that writes, with a current schema and a WAL. Of
-// several that open a new file at once, each may hold what another waits for:
-// SQLite then tells one of them so at once, and it begins anew.
+// open returns the connection that writes, with the current schema and a write-ahead
+// log. When several processes open a new file at once, they may deadlock; SQLite then
+// fails one of them with BUSY without waiting, and open tries again.
 func (f *file) open(ctx context.Context, cache int64) (*conn, error) {
 	for end := time.Now().Add(busyTimeout); ; {
 		c, err := f.tryOpen(ctx, cache)
@@ -54,7 +55,7 @@ func (f *file) open(ctx context.Context, cache int64) (*conn, error) {
 			return c, err
 		}
 		select {
-		case <-time.After(time.Millisecond + rand.N(10*time.Millisecond)): // so that they do not meet again
+		case <-time.After(time.Millisecond + rand.N(10*time.Millisecond)): // random, against another collision
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -83,8 +84,8 @@ func (f *file) tryOpen(ctx context.Context, cache int64) (_ *conn, err error) {
 	if err := c.tune(cache); err != nil {
 		return nil, err
 	}
-	// Before the first page is written; later it changes nothing. The log is
-	// checkpointed by the writer, see checkpoint.go.
+	// page_size only has an effect before the first page is written. The writer
+	// checkpoints the log, see checkpoint.go.
 	if err := c.Exec(`PRAGMA page_size = 4096; PRAGMA wal_autocheckpoint = 0`); err != nil {
 		return nil, err
 	}
@@ -100,8 +101,8 @@ func (f *file) tryOpen(ctx context.Context, cache int64) (_ *conn, err error) {
 	return c, err
 }
 
-// useWAL switches to a write-ahead log. A file system without shared memory
-// cannot have one.
+// useWAL switches to a write-ahead log. It returns errors.ErrUnsupported on a file
+// system without shared memory.
 func (f *file) useWAL(c *conn) error {
 	s := c.prepare(`PRAGMA journal_mode = WAL`)
 	mode := ""
@@ -118,17 +119,17 @@ func (f *file) useWAL(c *conn) error {
 	return nil
 }
 
-// whole returns CORRUPT for a file whose last page is torn. SQLite itself sees
-// only that whole pages are missing.
+// whole returns CORRUPT for a file whose last page is incomplete. SQLite itself only
+// detects missing whole pages.
 func (f *file) whole(c *conn) error {
 	before, err := c.integer(`PRAGMA data_version`)
 	if err != nil {
 		return err
 	}
-	// What a crash left in the log may be what completes the last page.
+	// The log that a crash left may complete the last page.
 	inLog, copied, err := c.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
 	if isBusy(err) {
-		return nil // another process does it, so it could open the file
+		return nil // another process is checkpointing, so it has checked the file
 	}
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func (f *file) whole(c *conn) error {
 		return err
 	}
 	if before != after || inLog != copied {
-		return nil // another process is at work on it
+		return nil // another process is writing to it
 	}
 	pageSize, err := c.integer(`PRAGMA page_size`)
 	if err != nil {
@@ -159,9 +160,9 @@ func (f *file) whole(c *conn) error {
 	return err
 }
 
-// syncDir makes the names in a directory durable, above all that an old log is
-// gone: replayed after power loss it would take the file back. A VFS that is not
-// the operating system's (nil) is asked if it has a method for it.
+// syncDir makes the entries of a directory durable, above all the removal of an old
+// log, which would revert the file if it were replayed after a power loss. With a VFS
+// other than the operating system's (nil), syncDir calls its method SyncDir, if any.
 func syncDir(below vfs.VFS, dir string) error {
 	if below != nil {
 		if fs, ok := below.(interface{ SyncDir(dir string) error }); ok {

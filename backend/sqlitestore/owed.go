@@ -2,18 +2,19 @@ package sqlitestore
 
 import "context"
 
-// A purge that erases removes rows first and their traces in the file after that. In
-// between it owes the erasing, which a crash must not forget. The transaction that
-// removes leaves a row in table space for it, which is staged, so nothing shows it, and
-// whose name no space can have. It goes when the traces are gone.
-const owing = "erase " // before the name of the space that was purged
+// A purge that erases first deletes rows and then removes their traces from the file.
+// A crash in between must not lose the second step. The transaction that deletes
+// therefore inserts a row into table space that says that erasing is pending. The row
+// is staged, so reads do not see it, and has a name that no space can have. It is
+// deleted when the traces are removed.
+const owing = "erase " // before the name of the purged space
 
-// owe notes that the traces of what was purged from a space are to be erased.
+// owe notes that erasing the traces of a purge of a space is pending.
 func (w *writer) owe(space string) error {
 	return w.prepare(`INSERT OR IGNORE INTO space (name, staged, oldest, last, epochs) VALUES (?, 1, '', '', '[]')`).text(owing + space).exec()
 }
 
-// owed reports whether any erasing is owed, and whether that of this space is.
+// owed reports whether any erasing is pending, and whether one of this space is.
 func (w *writer) owed(space string) (some, this bool, err error) {
 	s := w.prepare(`SELECT count(*), ifnull(sum(name = ?), 0) FROM space WHERE name >= 'erase ' AND name < 'erase!' AND staged = 1`)
 	if s.text(owing + space).next() {
@@ -22,13 +23,14 @@ func (w *writer) owed(space string) (some, this bool, err error) {
 	return some, this, s.done()
 }
 
-// settle notes that nothing is owed any more.
+// settle notes that no erasing is pending any more.
 func (w *writer) settle() error {
 	return w.prepare(`DELETE FROM space WHERE name >= 'erase ' AND name < 'erase!' AND staged = 1`).exec()
 }
 
-// scrubOwed erases what a purge before the store was opened owes. It waits for nobody:
-// if it fails, the next Purge or Open does it.
+// scrubOwed finishes the erasing of a purge before the store was opened. It waits for
+// other processes only for restartPatience; if it fails, the next Purge or Open tries
+// again.
 func (s *Store) scrubOwed(ctx context.Context) {
 	w := s.writer
 	if some, _, err := w.owed(""); err != nil || !some {

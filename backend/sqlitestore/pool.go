@@ -8,8 +8,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// pool lends connections that read. They are opened when first needed, and the
-// one used last is lent first, because its cache is warm.
+// pool lends connections for reading. It opens them when they are first needed, and
+// lends the one that was used last, because its cache is warm.
 type pool struct {
 	file   file
 	cache  int64         // bytes of one connection
@@ -17,7 +17,7 @@ type pool struct {
 
 	mu   sync.Mutex
 	idle []*conn
-	gate chan struct{} // nil, or closed when new readers may begin
+	gate chan struct{} // not nil: new readers wait until it is closed
 }
 
 func newPool(f file, size int, cache int64) *pool {
@@ -28,7 +28,7 @@ func newPool(f file, size int, cache int64) *pool {
 	return p
 }
 
-// take waits for a connection. Its queries end when ctx ends.
+// take waits for a connection. Its queries are interrupted when ctx ends.
 func (p *pool) take(ctx context.Context, closed <-chan struct{}) (*conn, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (p *pool) take(ctx context.Context, closed <-chan struct{}) (*conn, error) 
 	return c, err
 }
 
-// lend returns a connection once new readers may begin.
+// lend returns a connection, after waiting for the gate.
 func (p *pool) lend(ctx context.Context) (*conn, error) {
 	p.mu.Lock()
 	for gate := p.gate; gate != nil; gate = p.gate {
@@ -73,8 +73,8 @@ func (p *pool) lend(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// hold makes new readers wait until release is called; those that read go on.
-// One goroutine at a time holds a pool.
+// hold makes new readers wait until release is called; running readers continue. Only
+// one goroutine at a time may hold a pool.
 func (p *pool) hold() (release func()) {
 	gate := make(chan struct{})
 	p.mu.Lock()
@@ -88,7 +88,8 @@ func (p *pool) hold() (release func()) {
 	}
 }
 
-// pop returns the connection that was used last, or nil. p.mu must be held.
+// pop removes and returns the idle connection that was used last, or nil. The caller
+// holds p.mu.
 func (p *pool) pop() *conn {
 	n := len(p.idle)
 	if n == 0 {
@@ -116,7 +117,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// give takes a connection back. All its statements must have been reset.
+// give returns a connection to the pool. All its statements must have been reset.
 func (p *pool) give(c *conn) {
 	c.SetInterrupt(context.Background())
 	p.mu.Lock()
@@ -125,7 +126,8 @@ func (p *pool) give(c *conn) {
 	p.tokens <- struct{}{}
 }
 
-// pause waits until nobody reads and keeps it so until resume is called.
+// pause waits until all readers have finished, and makes new ones wait until resume is
+// called.
 func (p *pool) pause(ctx context.Context) (resume func(), err error) {
 	taken := 0
 	resume = func() {
@@ -145,9 +147,9 @@ func (p *pool) pause(ctx context.Context) (resume func(), err error) {
 	return resume, nil
 }
 
-// close waits for what is lent and closes all.
+// close waits for lent connections and closes all. It lends no more.
 func (p *pool) close() error {
-	// The tokens are kept: nothing is lent any more.
+	// The tokens are never returned.
 	if _, err := p.pause(context.Background()); err != nil {
 		return err
 	}

@@ -9,14 +9,14 @@ import (
 )
 
 // Purge implements [journal.Backend]. Before follows [journal.Head.Trim] and leaves
-// free pages to be used again. The others erase: what they remove is
-// overwritten, the file is rebuilt without it and the log emptied, so that no
-// file of the store holds it any more. That takes time and space in proportion
-// to the whole store, and commits wait meanwhile.
+// free pages for reuse. The other purges erase: they overwrite what they remove,
+// rebuild the file without it and empty the log, so that no file of the store holds it
+// any more. Erasing takes time and space in proportion to the whole store, and commits
+// wait for it.
 //
-// If erasing fails after the removal, the error says so, and erasing is owed, see
-// owed.go: the next Purge finishes it, whatever it names. Repeated for a whole space, it
-// succeeds then.
+// If erasing fails after the rows were deleted, the error says so and erasing is
+// pending (see owed.go); the next Purge, of any space, finishes it. Repeating a purge
+// of a whole space then succeeds although the space no longer exists.
 func (s *Store) Purge(ctx context.Context, name string, p journal.Purge) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Store) Purge(ctx context.Context, name string, p journal.Purge) error {
 		return fmt.Errorf("purge %s: %w", name, s.explain(ctx, err))
 	}
 	defer w.Exec(`PRAGMA secure_delete = OFF`)
-	var owed, begun bool // by an earlier purge: some erasing, and that of this space
+	var owed, begun bool // some erasing is pending; one of this space is
 	missing := false
 	err = w.transact(ctx, func() (err error) {
 		if owed, begun, err = w.owed(name); err != nil {
@@ -59,9 +59,8 @@ func (s *Store) Purge(ctx context.Context, name string, p journal.Purge) error {
 	return nil
 }
 
-// scrub rebuilds the file and empties the log. Pages may hold remains of what
-// was moved or overwritten long ago, so overwriting what is deleted now is not
-// enough.
+// scrub rebuilds the file and empties the log. Overwriting the deleted rows is not
+// enough, since other pages may hold old copies of them.
 func (s *Store) scrub(ctx context.Context) error {
 	w := s.writer
 	w.SetInterrupt(ctx)
@@ -80,7 +79,7 @@ func (s *Store) scrub(ctx context.Context) error {
 		err = w.transact(ctx, w.settle)
 	}
 	if err == nil {
-		err = w.truncateLog(ctx) // of the names that were owed
+		err = w.truncateLog(ctx) // erases the names in the pending rows
 	}
 	w.measureLog()
 	return err
@@ -147,8 +146,8 @@ func (w *writer) removeStreams(sp *space, names []string, through uint64) error 
 }
 
 // Check examines the file for damage: every page, every index, every reference.
-// It is ErrCorrupt with the first findings. It reads the whole file, and
-// nothing waits for it.
+// It returns ErrCorrupt with the first findings. It reads the whole file; commits and
+// reads do not wait for it.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.view(ctx, func(c *conn) error {
 		st := c.prepare(`PRAGMA integrity_check(10)`)

@@ -7,7 +7,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// view runs f with a connection that reads.
+// view calls f with a connection for reading.
 func (s *Store) view(ctx context.Context, f func(*conn) error) error {
 	c, err := s.readers.take(ctx, s.closed)
 	if err != nil {
@@ -20,9 +20,9 @@ func (s *Store) view(ctx context.Context, f func(*conn) error) error {
 	return s.explain(ctx, f(c))
 }
 
-// head looks a space up; its id is 0 if there is none. Until the caller calls
-// done on the statement, the connection sees one state of the file, at the cost
-// of no further statement: a read transaction lasts as long as a query in it.
+// head returns the id and the head of a space, id 0 if it does not exist. Until the
+// caller calls done on the statement, the connection sees one state of the file: the
+// open query keeps the read transaction open, so no BEGIN is needed.
 func (c *conn) head(name string, staged bool) (s *stmt, id int64, h journal.Head, err error) {
 	s = c.prepare(`SELECT id, oldest, last, epochs FROM space WHERE name = ? AND staged = ?`).text(name)
 	h.Space = name
@@ -46,8 +46,8 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// inspace runs f with the space's head, both in one state of the file. f is
-// not called if there is no such space.
+// inspace calls f with the head of a space, in one read transaction. It does not call
+// f if the space does not exist.
 func (s *Store) inspace(ctx context.Context, name string, f func(c *conn, id int64, h *journal.Head) error) error {
 	return s.view(ctx, func(c *conn) error {
 		st, id, head, err := c.head(name, false)
@@ -104,7 +104,7 @@ func (s *Store) List(ctx context.Context, space string, q journal.ListQuery) ([]
 		if q.DueBy.IsZero() {
 			st = c.prepare(columns + `WHERE space = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?`).int(id)
 		} else {
-			// By expiry: of the records of a space few are due at a time.
+			// By expiry, since few records are due at a time.
 			st = c.prepare(columns + `INDEXED BY record_expires WHERE expires <= ? AND space = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?`)
 			st.int(q.DueBy.UnixMicro()).int(id)
 		}
@@ -180,8 +180,8 @@ func (s *Store) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, er
 	return names, nil
 }
 
-// maxScan bounds how many events one page looks at, so that a filter which
-// hardly matches does not occupy a connection for long.
+// maxScan is the most events that are read for one page, so that a filter that rarely
+// matches does not occupy a connection for long.
 const maxScan = 8 * journal.MaxPage
 
 // Read implements [journal.Backend].

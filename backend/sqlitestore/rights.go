@@ -8,10 +8,10 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// privateFiles is the operating system's VFS, except for the rights of the files
-// that it makes. A new database is for its owner alone. The log, its index and a
-// journal get the rights and the owner of their database, as SQLite's own VFS gives
-// them; an existing file keeps what it has.
+// privateFiles is the operating system's VFS, except for the permissions of new files.
+// Only its owner can access a new database. The log, its index and a rollback journal
+// get the permissions and the owner of their database, as with SQLite's own VFS. An
+// existing file keeps its own.
 type privateFiles struct{ vfs.VFSFilename }
 
 // OpenFilename implements [vfs.VFSFilename].
@@ -24,8 +24,9 @@ func (p privateFiles) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.
 	return p.VFSFilename.OpenFilename(name, flags)
 }
 
-// makeFiles makes the file that is about to be opened. The index of the log is made
-// with the log: from here on a lock keeps other processes from removing either.
+// makeFiles creates the file that is about to be opened. It creates the index of the
+// log together with the log, since from then on a lock keeps other processes from
+// removing either.
 func makeFiles(name *vfs.Filename, flags vfs.OpenFlag) error {
 	if flags&vfs.OPEN_MAIN_DB != 0 {
 		return makeFile(name.String(), nil)
@@ -45,12 +46,12 @@ func makeFiles(name *vfs.Filename, flags vfs.OpenFlag) error {
 	return makeFile(name.String(), like)
 }
 
-// makeFile makes an empty file with the rights and the owner of another; nil: for
-// its owner alone.
+// makeFile creates an empty file with the permissions and the owner of another, or with
+// 0600 if like is nil. An existing file is not an error.
 func makeFile(path string, like fs.FileInfo) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
-		return nil // there is none to make, or opening it reports why not
+		return nil // it exists, or opening it reports the error
 	}
 	if err != nil {
 		return err

@@ -5,5 +5,5 @@ import (
 	"os"
 )
 
-// chownLike does nothing: a new file inherits its rights from its directory.
+// chownLike does nothing: a new file inherits its permissions from its directory.
 func chownLike(*os.File, fs.FileInfo) {}

@@ -4,7 +4,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// The columns of a walk. The first ones are all that a filter looks at.
+// The parts of the queries of a scan. A filter needs only filterColumns.
 const (
 	filterColumns = `e.id, s.name, e.type, e.time, e.actor, e.subject`
 	allColumns    = filterColumns + `, e.schema, e.cause, e.refs, e.data`
@@ -13,7 +13,8 @@ const (
 	one           = `SELECT ` + allColumns + ` FROM event AS e JOIN stream AS s ON s.id = e.stream WHERE e.id = ?`
 )
 
-// walk binds a query for the scan: four statements for each list of columns.
+// walk returns the bound query of the scan. There are four statements for each list of
+// columns.
 func (sc *scan) walk(c *conn, columns string, limit int) *stmt {
 	from, order := inJournal, `ASC`
 	if sc.q.Stream != "" {
@@ -29,7 +30,7 @@ func (sc *scan) walk(c *conn, columns string, limit int) *stmt {
 	return s.int(int64(limit))
 }
 
-// plain reads a page of all events of the walk.
+// plain reads a page without filtering.
 func (sc *scan) plain(c *conn) (page journal.Page, err error) {
 	limit := journal.PageLimit(sc.q.Limit)
 	page.Events = make([]journal.Event, 0, min(limit, 64))
@@ -52,8 +53,7 @@ func (sc *scan) plain(c *conn) (page journal.Page, err error) {
 	return page, err
 }
 
-// filtered reads a page of the events that match. It reads the data of those
-// only.
+// filtered reads a page of matching events. It reads the data only of those.
 func (sc *scan) filtered(c *conn) (page journal.Page, err error) {
 	limit := journal.PageLimit(sc.q.Limit)
 	s := sc.walk(c, filterColumns, maxScan+1)
@@ -81,8 +81,8 @@ func (sc *scan) filtered(c *conn) (page journal.Page, err error) {
 	return page, err
 }
 
-// toMeta reads the filter columns. Texts that are those of the event before, as
-// they often are, are shared with it.
+// toMeta reads the filter columns. It shares equal strings with the event before,
+// since they often repeat.
 func (s *stmt) toMeta(h *journal.Head, before journal.Event) journal.Event {
 	return journal.Event{
 		Position: position(h, seqOf(s.ColumnInt64(0))),

@@ -1,11 +1,11 @@
 package sqlitestore
 
-// applicationID marks the file as ours ("thol"); the shell's file(1) and
-// another program can tell.
+// applicationID identifies a Thole database ("thol"), also to file(1) and other
+// programs.
 const applicationID = 0x74686f6c
 
-// A migration takes a store from the version before it to its own: the n-th
-// one (from 1) makes PRAGMA user_version n. Released ones never change.
+// A migration takes a store to the next version: the n-th one (from 1) makes PRAGMA
+// user_version n. Released migrations never change.
 type migration struct {
 	what string // for people
 	sql  string
@@ -19,13 +19,13 @@ const (
 	maxSpace = 1<<(63-seqBits) - 1
 )
 
-// eventID is the row of the event at seq of a space. All seqs that are too
-// large for the file count as endSeq.
+// eventID returns the row id of the event at seq of a space. A seq that is too large
+// for the file counts as endSeq.
 func eventID(space int64, seq uint64) int64 {
 	return space<<seqBits | int64(min(seq, endSeq))
 }
 
-// seqOf is the seq in an event's id.
+// seqOf returns the seq in an event's id.
 func seqOf(id int64) uint64 { return uint64(id) & endSeq }
 
 // migrations is the history of the schema.
@@ -36,18 +36,18 @@ func seqOf(id int64) uint64 { return uint64(id) & endSeq }
 //
 //	event.id   0 │ space.id: 23 bits │ seq: 40 bits
 //
-// Times are Unix microseconds, positions text, seqs and versions integers,
-// JSON text. The views show all of it in words. Beyond that:
+// Times are Unix microseconds, positions and JSON text, seqs and versions integers.
+// The views show everything in readable form. Beyond that:
 //
-//   - An event's id is its place in the file: the events of a space are one
-//     range of rows, in their order, without an index. A file has room for
-//     2²³−1 spaces and a space in it for 2⁴⁰−2 positions (maxSpace, maxSeq).
-//   - A stream's name is stored once. Its events are in their order in the index
-//     event_stream, whose entries end in event.id; the last one is the stream's
-//     version, so that an append writes no second row.
-//   - event.data is the last column: a scan that filters by the ones before it
-//     does not touch the pages a long value overflows to.
-//   - A staged space is an import that is not complete; nothing shows it.
+//   - An event's id determines its place in the file: the events of a space are
+//     consecutive rows in order, without an index. A file has room for 2²³−1 spaces
+//     and a space for 2⁴⁰−2 positions (maxSpace, maxSeq).
+//   - A stream's name is stored once. The index event_stream holds its events in
+//     order, since its entries end in event.id. The last one is the stream's version,
+//     so that an append need not update a second row.
+//   - event.data is the last column, so that a scan that filters by other columns does
+//     not read the overflow pages of long values.
+//   - A staged space is an incomplete import, hidden from reads and views.
 var migrations = []migration{{
 	what: "create spaces, streams, events, records and their views",
 	sql: `

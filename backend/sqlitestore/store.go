@@ -2,8 +2,8 @@
 //
 // A batch of commits is one transaction, synced before it is acknowledged.
 // Reads run in parallel, also while a batch is written. Several processes may
-// open one file. The tables and views (see schema.go) are made to be read with
-// the sqlite3 shell: try "SELECT * FROM events".
+// open one file. People can read the views (see schema.go) with the sqlite3 shell:
+// try "SELECT * FROM events".
 package sqlitestore
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Options of a Store; nil and the zero value are the defaults.
 type Options struct {
-	Readers    int           // connections that read in parallel; 0: GOMAXPROCS, but 2…8
+	Readers    int           // connections that read in parallel; 0: GOMAXPROCS, within 2…8
 	CacheBytes int64         // memory for pages, over all connections; 0: 64 MiB
 	Poll       time.Duration // how often Watch looks for commits of other processes; 0: 20 ms
 	VFS        vfs.VFS       // the file system below SQLite, see syncDir; nil: the operating system's
@@ -61,13 +61,12 @@ type Store struct {
 // file names a database.
 type file struct {
 	path string
-	vfs  string // its name while it is mounted
+	vfs  string // name of its VFS while it is mounted
 	stop *failstop.Stop
 }
 
-// mount registers the file system through which SQLite sees f; below it is the
-// operating system's if nil. SQLite finds it by name; the address makes the name
-// unique while f lives.
+// mount registers the VFS through which SQLite accesses f, on top of below; nil is the
+// operating system's. SQLite finds it by name; f's address makes the name unique.
 func (f *file) mount(below vfs.VFS) {
 	if below == nil {
 		below = privateFiles{vfs.Find("os").(vfs.VFSFilename)}
@@ -83,13 +82,12 @@ var (
 	_ journal.Backend = (*Store)(nil)
 )
 
-// Open opens the store in the file at path; a missing file, but no missing
-// directory, is created, for its owner alone. A store of an older version is
-// migrated first.
+// Open opens the store in the file at path. It creates a missing file, accessible to
+// its owner only, but not a missing directory. It migrates a store of an older version.
 //
-// Errors name the path and what to do. A file that is damaged or no database
-// is ErrCorrupt, one that a newer version wrote is errors.ErrUnsupported, one
-// that belongs to another program is ErrInvalid.
+// Errors name the path and say what to do. A file that is damaged or not a database is
+// ErrCorrupt, a store of a newer version is errors.ErrUnsupported, and the database of
+// another program or a missing directory is ErrInvalid.
 func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	opts := o.withDefaults()
 	f, err := locate(path, opts.VFS == nil)
@@ -112,7 +110,7 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("sqlite store %s: sync its directory: %w", f.path, err)
 	}
 	s.scrubOwed(ctx)
-	if s.stop.Err() != nil { // the disk failed while it was erasing
+	if s.stop.Err() != nil { // the disk failed in scrubOwed
 		return nil, s.Close()
 	}
 	return s, nil
@@ -125,12 +123,12 @@ func (s *Store) Capabilities() journal.Capabilities {
 
 func (s *Store) stopped(ctx context.Context) error { return s.stop.Wait(ctx, s.closed) }
 
-// Close waits for what is running, moves the log into the file and closes it.
-// It is idempotent. Its error is why the store stopped, if it did.
+// Close waits for running operations, moves the log into the file and closes it.
+// It is idempotent. If the store had stopped, Close returns why.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.closed)
-		s.writing <- struct{}{} // kept: nobody writes any more
+		s.writing <- struct{}{} // never released
 		s.err = s.readers.close()
 		if err := s.writer.close(); s.err == nil {
 			s.err = err
@@ -141,7 +139,7 @@ func (s *Store) Close() error {
 	return s.err
 }
 
-// lock waits for the writer. The caller must call unlock.
+// lock waits until the caller may use the writer. The caller must call unlock.
 func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

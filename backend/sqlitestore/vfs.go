@@ -7,9 +7,9 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// fileSystem is what every Store puts between SQLite and its VFS. It says
-// "full" in SQLite's terms where the driver would report some I/O error, and
-// hands the write-ahead log's frames on in large pieces.
+// fileSystem is the VFS that every Store puts between SQLite and the VFS below. It
+// reports a full disk with SQLite's code, where the driver would report an I/O error,
+// and writes the frames of the write-ahead log in large pieces.
 type fileSystem struct{ failStop }
 
 // OpenFilename implements [vfs.VFSFilename].
@@ -24,7 +24,7 @@ func (fs fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.F
 	return &dataFile{f.(*failStopFile)}, flags, nil
 }
 
-// fullCode turns an error for lack of space into SQLite's code for it.
+// fullCode returns SQLite's code for a full disk if err means that, else err.
 func fullCode(err error) error {
 	if err != nil && full(err) {
 		return sqlite3.FULL
@@ -32,7 +32,7 @@ func fullCode(err error) error {
 	return err
 }
 
-// dataFile is any file but the log.
+// dataFile is any file except the log.
 type dataFile struct{ *failStopFile }
 
 func (f *dataFile) WriteAt(p []byte, off int64) (int, error) {
@@ -42,10 +42,10 @@ func (f *dataFile) WriteAt(p []byte, off int64) (int, error) {
 
 func (f *dataFile) Truncate(size int64) error { return fullCode(f.failStopFile.Truncate(size)) }
 
-// Sync lets the next checkpoint, which another process makes, copy the whole log
-// again if it fails. SQLite would go on where the last one ended. But a checkpoint
-// that readers kept from the end of the log did not sync what it copied, and may have
-// lost it now.
+// Sync syncs the file. If that fails, it makes the next checkpoint, of another process,
+// copy the whole log again. SQLite would continue where the last checkpoint ended. But
+// a checkpoint that stopped early because of readers did not sync what it copied, and
+// the failed sync may have lost that.
 func (f *dataFile) Sync(flags vfs.SyncFlag) error {
 	err := f.failStopFile.Sync(flags)
 	if err != nil {
@@ -54,30 +54,30 @@ func (f *dataFile) Sync(flags vfs.SyncFlag) error {
 	return err
 }
 
-// backfilled is where the index of the log, which all processes share, says how
-// many frames of the log are in the file (https://sqlite.org/walformat.html).
+// backfilled is the offset in the shared index of the log of the number of frames that
+// were copied into the file (https://sqlite.org/walformat.html).
 const backfilled = 96
 
-// copyAgain says that no frame of the log is in the file for sure. The caller
-// holds the lock of checkpoints, as who syncs the file does.
+// copyAgain notes in the index that no frame of the log is certainly in the file. The
+// caller holds the checkpoint lock, since only a checkpoint syncs the file.
 func (f *dataFile) copyAgain() {
 	if index, ok := f.SharedMemory().(io.WriterAt); ok {
 		index.WriteAt(make([]byte, 4), backfilled) // fails if there is no log yet
 	}
 }
 
-// maxPiece bounds what a logFile holds back.
+// maxPiece is about how many bytes a logFile buffers.
 const maxPiece = 1 << 20
 
-// logFile is the write-ahead log. SQLite writes each frame with two calls; held
-// back until the sync that ends every commit (or until anything else is asked
-// of the file) they become one. Nobody misses them: other connections look at
-// frames only after the index in shared memory names them, and with
-// synchronous=FULL that is after the sync.
+// logFile is the write-ahead log. SQLite writes each frame with two calls; logFile
+// buffers writes and issues one before the sync that ends every commit, or before any
+// other operation on the file. The delay is not visible: other connections read frames
+// only after the index in shared memory names them, and with synchronous=FULL that is
+// after the sync.
 type logFile struct {
 	vfs.File
 	piece []byte // not yet written
-	at    int64  // where it belongs
+	at    int64  // its offset in the file
 }
 
 func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
@@ -93,8 +93,8 @@ func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// flush writes the piece. If that fails, the caller fails with it and SQLite
-// rolls back, so the piece is dropped.
+// flush writes the piece. It drops the piece even if that fails, since SQLite then
+// rolls back.
 func (f *logFile) flush() error {
 	if len(f.piece) == 0 {
 		return nil
@@ -104,12 +104,12 @@ func (f *logFile) flush() error {
 	return fullCode(err)
 }
 
-// rolledBack forgets what was held back for a transaction that is no more. Who
-// holds the write lock next writes in its place, and must not be written over.
+// rolledBack drops the buffered frames of a transaction that was rolled back. The next
+// writer writes its frames at the same offset; they must not be overwritten.
 func (f *logFile) rolledBack() { f.piece = f.piece[:0] }
 
-// ReadAt writes the log again before it is recovered, which is when SQLite reads
-// its header, holding every lock.
+// ReadAt flushes and reads. SQLite reads the header, at offset 0, to recover the log,
+// while it holds every lock; ReadAt then first writes the log again.
 func (f *logFile) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.flush(); err != nil {
 		return 0, err
@@ -122,10 +122,10 @@ func (f *logFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.File.ReadAt(p, off)
 }
 
-// writeAgain brings to the disk what a failed sync may have left in the page
-// cache and nowhere else: the next sync takes it for written. Recovered, copied
-// into the database and lost from the log with the power, it would leave a log
-// that takes a part of the database back.
+// writeAgain rewrites and syncs the log. After a failed sync, frames may exist only in
+// the page cache, and the next sync may treat them as written. If such frames were
+// recovered and copied into the database, and a power loss then removed them from the
+// log, replaying the rest of the log would revert a part of the database.
 func (f *logFile) writeAgain() error {
 	size, err := f.File.Size()
 	if err != nil || size == 0 {
@@ -165,5 +165,5 @@ func (f *logFile) Sync(flags vfs.SyncFlag) error {
 	return f.File.Sync(flags)
 }
 
-// Close writes nothing: every commit ended with a sync.
+// Close does not flush, since every commit ended with a sync.
 func (f *logFile) Close() error { return f.File.Close() }

@@ -12,20 +12,20 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// writer is the connection that writes, and what it remembers of what it
-// wrote. Its Store's writing token guards it.
+// writer is the connection that writes, with caches of what is in the file. The
+// Store's writing token guards it.
 type writer struct {
 	*conn
 	file    *file
-	readers *pool // made to wait where they keep the log from beginning anew
+	readers *pool // held when they prevent the log from restarting
 
-	// What is in the file, as of data version seen. Positive and negative
-	// answers are kept, so a warm batch reads nothing.
+	// Caches of the file as of data version seen. They also hold negative
+	// answers, so a batch with warm caches reads nothing.
 	spaces  generations[string, *space]
 	streams generations[inSpace, stream]
 	records generations[inSpace, version]
 	seen    int64
-	foreign atomic.Uint64 // how often another connection was seen to have written
+	foreign atomic.Uint64 // how often writes of other connections were noticed
 
 	dirty []*space // heads that the transaction must write back
 	log   log
@@ -37,22 +37,22 @@ type inSpace struct {
 	name  string
 }
 
-// space is a row of the table; id 0 means that there is none yet.
+// space is a row of table space; id 0 means that there is none yet.
 type space struct {
 	id    int64
 	head  journal.Head
 	dirty bool
 }
 
-// stream is a row of the table, with the seq of its last event; id 0 means
-// that there is none.
+// stream is a row of table stream, with the seq of its last event; id 0 means that
+// there is none.
 type stream struct {
 	id   int64
 	last uint64
 }
 
-// version is what checks need to know of a record, and its row; seq 0 means
-// that there is none.
+// version is the part of a record that checks need, and its row; seq 0 means that
+// there is no record.
 type version struct {
 	id      int64
 	seq     uint64
@@ -66,9 +66,9 @@ func newWriter(db *conn, f *file, readers *pool) *writer {
 	return w
 }
 
-// transact runs f in a transaction that holds the write lock from the start:
-// its reads see the newest state and nobody can write between. When anything
-// fails, all of it is undone, and what was cached is forgotten.
+// transact calls f in a transaction that holds the write lock from the start, so that
+// its reads see the newest state and nobody else writes before it ends. On an error it
+// rolls back and clears the caches.
 func (w *writer) transact(ctx context.Context, f func() error) (err error) {
 	w.SetInterrupt(ctx)
 	defer w.SetInterrupt(context.Background())
@@ -102,7 +102,7 @@ func (w *writer) transact(ctx context.Context, f func() error) (err error) {
 	return nil
 }
 
-// refresh drops the caches if another connection wrote since the last look.
+// refresh clears the caches if another connection wrote since the last call.
 func (w *writer) refresh() error {
 	now, err := w.integer(`PRAGMA data_version`)
 	if err != nil {
@@ -134,7 +134,7 @@ func (w *writer) close() error {
 	return err
 }
 
-// space returns the space's row from the cache or the file.
+// space returns the row of a space from the cache or the file.
 func (w *writer) space(name string) (*space, error) {
 	if sp, ok := w.spaces.get(name); ok {
 		return sp, nil
@@ -191,7 +191,8 @@ func (w *writer) record(sp *space, key string) (version, error) {
 	return v, nil
 }
 
-// touch makes the transaction write sp's head back, and its row first if it is new.
+// touch inserts the row of sp if it is new, and marks its head to be written at the end
+// of the transaction.
 func (w *writer) touch(sp *space) error {
 	if !sp.dirty {
 		sp.dirty = true
@@ -204,7 +205,8 @@ func (w *writer) touch(sp *space) error {
 	return w.created(sp, s.exec())
 }
 
-// created gives sp the id of the row that was just inserted, or returns err.
+// created gives sp the id of the row that was just inserted, or returns err. If the
+// file has no room for more spaces, it returns ErrFull.
 func (w *writer) created(sp *space, err error) error {
 	if err != nil {
 		return err
@@ -216,7 +218,7 @@ func (w *writer) created(sp *space, err error) error {
 	return nil
 }
 
-// writeHeads writes every head that changed once.
+// writeHeads writes every changed head once.
 func (w *writer) writeHeads() error {
 	for _, sp := range w.dirty {
 		sp.dirty = false
@@ -234,5 +236,5 @@ func (w *writer) writeHeads() error {
 	return nil
 }
 
-// isBusy reports that another connection is in the way.
+// isBusy reports whether another connection holds a lock that is needed.
 func isBusy(err error) bool { return errors.Is(err, sqlite3.BUSY) }
