@@ -19,15 +19,14 @@ type Appended struct {
 	Version thole.Position `json:"version"` // of the head then
 }
 
-// Append posts a message of m.Role and m.Blocks; what else m holds is ignored.
-// A user's message opens a turn; an assistant's answers the last one, if that
-// waits for an answer, or is a turn of its own; a system message is a turn of
-// its own. While a run is working on the last turn, any message joins that
-// turn.
+// Append posts a message with m.Role and m.Blocks and ignores m's other fields. A
+// user's or a system message opens a turn. An assistant's message answers the last turn
+// if that waits for an answer, and else opens a turn. While a run works on the last
+// turn, any message joins that turn.
 //
-// It returns the message as stored. Repeated under an idempotency key, it
-// returns the first one. Errors: ErrNotFound, ErrInvalid, ErrTooLarge,
-// *ConflictError when IfMatch does not hold. It is one commit.
+// It returns the message as stored. A repeat under an idempotency key returns the first
+// call's message. Errors: ErrNotFound, ErrInvalid, ErrTooLarge, *ConflictError when
+// IfMatch does not hold. It is one commit.
 func (ts *Threads) Append(ctx context.Context, id string, m Message, opts *AppendOptions) (*Appended, error) {
 	ctx = thole.Call(ctx, "thread.append", id)
 	ctx = thole.Reread(ctx, rereadAppended)
@@ -82,7 +81,7 @@ func Append(tx *thole.Tx, id string, m Message) (*Message, error) {
 	return &out, nil
 }
 
-// posted are the blocks as they are stored: without ids.
+// posted returns the blocks as they are stored: without ids.
 func posted(blocks []Block) []Block {
 	out := slices.Clone(blocks)
 	for i := range out {
@@ -91,7 +90,7 @@ func posted(blocks []Block) []Block {
 	return out
 }
 
-// numbered are the blocks of a posted message with their ids.
+// numbered returns the blocks of a posted message with their ids.
 func numbered(m *Message) []Block {
 	out := make([]Block, len(m.Blocks))
 	for i, b := range m.Blocks {

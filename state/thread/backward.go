@@ -8,30 +8,30 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// maxEvents bounds how many events one read of a history takes in, once it has
-// a whole turn: a turn is streamed in chunks and may have very many.
+// maxEvents bounds the events that one read of a history collects once it has a whole
+// turn. A turn is streamed in chunks and may have very many events.
 const maxEvents = 20_000
 
-// backward collects the events of whole turns, newest first: from the tail that
-// is kept in memory, then from the journal.
+// backward collects the events of whole turns, newest first: from the tail in memory,
+// then from the journal.
 type backward struct {
 	sp     *thole.Space
 	stream string
-	at     thole.Position // the newest event that counts is not after it
-	before thole.Position // nor is it at or after this, unless zero
-	want   int
+	at     thole.Position // ignore events after this position
+	before thole.Position // unless zero, also ignore events at or after this one
+	want   int            // stop when the counts sum up to this
 	count  func(*Added) int
 
 	facts   []fact
-	have    int
+	have    int             // sum of the counts so far
 	whole   int             // how many of the facts belong to whole turns
 	oldest  thole.Position  // of the whole turns
 	newest  thole.Position  // just after the newest fact
-	more    bool            // it stopped before the beginning
+	more    bool            // older events remain
 	gone    map[string]bool // turns that were rewound
 	summary *fact           // the newest compaction
-	upTo    string          // the turn up to which that one stands
-	reached bool            // and the oldest turn is that one
+	upTo    string          // the last turn that the summary replaces
+	reached bool            // reading got back to the turn upTo
 }
 
 func (b *backward) read(ctx context.Context) error {
@@ -56,8 +56,8 @@ func (b *backward) read(ctx context.Context) error {
 	return nil
 }
 
-// load reads the newest facts: what is wanted, at least a window, at most
-// tailLen events.
+// load reads the newest facts for the tail: as many as wanted, at least a window, at
+// most tailLen events.
 func (b *backward) load(ctx context.Context) (newest, error) {
 	end := b.at
 	end.Seq++
@@ -80,7 +80,7 @@ func (b *backward) page(ctx context.Context, before thole.Position, limit int) (
 	out := newest{older: !p.Next.IsZero(), next: p.Next, facts: make([]fact, 0, len(p.Events))}
 	for _, e := range slices.Backward(p.Events) {
 		if !journal.MatchType(folded, e.Type) {
-			continue // few are not: a filter of the backend costs more
+			continue // rare, so filtering here is cheaper than in the backend
 		}
 		f, err := factOf(e)
 		if err != nil {
@@ -91,8 +91,8 @@ func (b *backward) page(ctx context.Context, before thole.Position, limit int) (
 	return out, nil
 }
 
-// takeAll takes facts, newest first, until that is enough; older says whether
-// there are more behind them.
+// takeAll adds facts, newest first, and reports whether there are enough. Older says
+// whether there may be facts before these.
 func (b *backward) takeAll(facts func(func(int, fact) bool), older bool) bool {
 	for i, f := range facts {
 		if !b.before.IsZero() && f.pos.Compare(b.before) >= 0 {
@@ -106,7 +106,7 @@ func (b *backward) takeAll(facts func(func(int, fact) bool), older bool) bool {
 	return false
 }
 
-// take adds a fact and reports whether that is enough.
+// take adds a fact and reports whether there are enough.
 func (b *backward) take(f fact) bool {
 	if b.newest.IsZero() {
 		b.newest = f.pos
@@ -141,7 +141,7 @@ func (b *backward) take(f fact) bool {
 	return false
 }
 
-// fold makes turns of the facts, with the summary in front if it was reached.
+// fold builds turns from the facts, with the summary in front if it was reached.
 func (b *backward) fold(live string) []*Turn {
 	var f fold
 	for _, fact := range slices.Backward(b.facts[:b.whole]) {

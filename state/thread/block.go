@@ -32,36 +32,36 @@ const (
 
 var blockTypes = []string{Text, Image, File, ToolUse, Code, Reasoning, Notice, Failure, Summary}
 
-// Status of a turn, and of a tool or streamed block. A block that was complete
-// when it was added has none.
+// Status of a turn, and of a tool block or streamed block. A block that was complete
+// when it was added has no status.
 const (
 	Pending     = "pending"     // nobody has begun to answer
-	Streaming   = "streaming"   // being made
+	Streaming   = "streaming"   // being written
 	Done        = "done"        //
 	Error       = "error"       // it failed
-	Interrupted = "interrupted" // whoever made it stopped before its end
+	Interrupted = "interrupted" // it was not completed
 )
 
 // Block is one piece of a message.
 type Block struct {
 	ID      string                     `json:"id,omitempty"`
 	Type    string                     `json:"type"`
-	Content string                     `json:"content,omitempty"` // text; of an image or file its address, see [CheckBlocks]
+	Content string                     `json:"content,omitempty"` // text; for an image or file its address, see [CheckBlocks]
 	Meta    map[string]json.RawMessage `json:"meta,omitempty"`
 	Status  string                     `json:"status,omitempty"`
-	Tool    *Tool                      `json:"tool,omitempty"` // of a block of type tool
+	Tool    *Tool                      `json:"tool,omitempty"` // only in a block of type tool
 }
 
-// Tool is a call of a tool together with what came of it.
+// Tool is a call of a tool and its result.
 type Tool struct {
 	Name        string          `json:"name"`
 	Input       json.RawMessage `json:"input,omitempty"`
-	Result      json.RawMessage `json:"result,omitempty"` // of a finished call
+	Result      json.RawMessage `json:"result,omitempty"` // set when the call has ended
 	OperationID string          `json:"operation_id,omitempty"`
 	DurationMS  int64           `json:"duration_ms,omitempty"`
 }
 
-// clone copies a block that is shared; the JSON in it stays shared.
+// clone copies a block; the JSON in it stays shared.
 func (b Block) clone() Block {
 	b.Meta = maps.Clone(b.Meta)
 	if b.Tool != nil {
@@ -81,14 +81,14 @@ const (
 	System    = "system"
 )
 
-// Message is what one side said in a turn.
+// Message is one message in a turn.
 type Message struct {
 	ID       string         `json:"id"`
 	Turn     string         `json:"turn,omitempty"`
-	Run      string         `json:"run,omitempty"` // the run that made or answers it
+	Run      string         `json:"run,omitempty"` // the run that wrote or answers it
 	Role     string         `json:"role"`
 	Blocks   []Block        `json:"blocks"`
-	Status   string         `json:"status,omitempty"` // of an assistant's message: that of its turn
+	Status   string         `json:"status,omitempty"` // only of an assistant's message: its turn's status
 	Time     time.Time      `json:"created_at,omitzero"`
 	Position thole.Position `json:"position,omitzero"` // of the event that added it
 }
@@ -105,7 +105,7 @@ type Turn struct {
 	Position thole.Position `json:"position"` // of the event that opened it
 
 	messages []*Message // in the order of their positions
-	reply    *Message   // the one that Run makes; among messages from its first block on
+	reply    *Message   // the message that Run writes; in messages once it has a block
 }
 
 // Usage counts the tokens of calls to a model.
@@ -125,7 +125,7 @@ func (u *Usage) Add(v Usage) {
 	u.TotalTokens = sum(u.TotalTokens, v.TotalTokens)
 }
 
-// sum is a + b, at most the largest number.
+// sum returns a + b, or the largest int64 if that overflows.
 func sum(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -140,8 +140,8 @@ func checkRole(role string) error {
 	return nil
 }
 
-// Attachment returns the block of an image or a file that comes with a message.
-// It is an image if its media type says so. Name and mediaType may be empty.
+// Attachment returns a block for a file attached to a message, of type image if
+// mediaType or a data URL says so. Name and mediaType may be empty.
 func Attachment(name, mediaType, url string) Block {
 	b := Block{Type: File, Content: url, Meta: map[string]json.RawMessage{}}
 	if strings.HasPrefix(mediaType, "image/") || strings.HasPrefix(url, "data:image/") {
@@ -155,9 +155,8 @@ func Attachment(name, mediaType, url string) Block {
 	return b
 }
 
-// checkAddress accepts where the content of an image or a file may be: in a data
-// URL, in a blob of the space, or at an http or https URL, which Thole hands on
-// and never asks.
+// checkAddress accepts the addresses of an image's or a file's content: a data URL, the
+// hash of a blob of the space, or an http or https URL, which Thole never fetches.
 func checkAddress(address string) error {
 	scheme, rest, _ := strings.Cut(address, ":")
 	switch strings.ToLower(scheme) {
@@ -177,9 +176,9 @@ func checkAddress(address string) error {
 	return fmt.Errorf("%w: %.80q is not a data, http or https URL or the SHA-256 of a blob", thole.ErrInvalid, address)
 }
 
-// CheckBlocks reports, as ErrInvalid, blocks that no message may have. The
-// content of an image or file is a data URL, an http(s) URL, or the SHA-256 of a
-// blob in lower-case hex.
+// CheckBlocks returns ErrInvalid if a message may not have these blocks. The content of
+// an image or file must be a data URL, an http(s) URL, or the SHA-256 of a blob in
+// lower-case hex.
 func CheckBlocks(blocks []Block) error {
 	for i := range blocks {
 		if err := blocks[i].check(); err != nil {
@@ -207,9 +206,9 @@ func (b *Block) check() error {
 	return nil
 }
 
-// sibling returns the id with the given prefix that differs from id by n in its
-// last eight digits. Blocks of a posted message have such ids, which so need
-// not be stored: the i-th (from 0) is its message's id plus i+1.
+// sibling returns id with the given prefix and n added to its last eight hex digits.
+// The ids of a posted message's blocks are made like this and not stored: that of the
+// i-th block (from 0) is the message's id plus i+1.
 func sibling(prefix, id string, n int) string {
 	digits := suffix(id)
 	out := make([]byte, 0, len(prefix)+1+len(digits))
@@ -226,7 +225,7 @@ func sibling(prefix, id string, n int) string {
 	return string(out)
 }
 
-// suffix is an id without its prefix.
+// suffix returns an id without its prefix.
 func suffix(id string) string {
 	for i := range len(id) {
 		if id[i] == '_' {

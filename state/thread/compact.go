@@ -7,11 +7,11 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// Compact lets summary stand for the turns up to and including upTo, which must
-// have ended: a window that reaches back to them shows a summary block in their
-// place. They stay readable on older pages, and in the journal. It emits
-// thread.compacted. Errors: ErrNotFound for a thread or turn that is not there,
-// ErrConflict for a turn that has not ended, ErrInvalid for an empty summary.
+// Compact replaces the turns up to and including upTo, which must have ended, by
+// summary: a page that reaches back to them shows one summary block instead. They stay
+// on older pages and in the journal. It emits thread.compacted. Errors: ErrNotFound for
+// a missing thread or turn; ErrConflict for a turn that has not ended; ErrInvalid for
+// an empty summary.
 func (ts *Threads) Compact(ctx context.Context, id, upTo, summary string) error {
 	ctx = thole.Call(ctx, "thread.compact", id)
 	fail := func(err error) error { return fmt.Errorf("compact thread %s: %w", id, err) }
@@ -46,7 +46,8 @@ func (ts *Threads) Compact(ctx context.Context, id, upTo, summary string) error 
 	return nil
 }
 
-// hasTurn pages back through the thread until it meets the turn.
+// hasTurn pages back through the thread until it finds the turn; ErrNotFound if there is
+// none.
 func (ts *Threads) hasTurn(ctx context.Context, id, turn string) error {
 	if err := thole.CheckID("turn", turn); err != nil {
 		return err

@@ -11,28 +11,28 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// A thread ends in at least two commits, of which any process may make the later
-// ones:
+// A thread is destroyed in at least two commits. Any process may make those after the
+// first:
 //
-//	the end   thread/<id> deleted, with the event that tells the final state;
-//	          thread-gone/<id> put
-//	burial    the snapshots deleted; the sub-agents' threads destroyed, each in
-//	          this way; the records
-//	          below thread/<id>/ deleted, with a notice for the runs among them:
-//	          see [Gone]; last, thread-gone/<id>
+//	end       deletes thread/<id>, emits the event with the final state, and
+//	          puts thread-gone/<id>
+//	cleanup   deletes the snapshots; destroys the sub-agents' threads in the same
+//	          way; deletes the records below thread/<id>/ and, if there are runs
+//	          among them, puts a notice for these (see [Gone]); finally deletes
+//	          thread-gone/<id>
 //
-// Whatever writes below a thread checks the head in the same commit, and writes it or
-// emits an event in the thread's stream. So the end tells all that was written before;
-// after it nothing is written there any more, and the burial finds all that was.
-// thread-gone/<id> expires soon: a sweep buries what a crash left.
+// Every commit that writes below a thread checks the head, and also writes the head or
+// emits an event in the thread's stream. So the final state is complete, nothing is
+// written below the thread after the end, and the cleanup finds everything. If a crash
+// stops the cleanup, thread-gone/<id> expires and a sweep continues it.
 const (
-	goneKind = "thread-gone"
-	graveTTL = 5 * time.Second // until then the process that ended the thread is at it
+	goneKind   = "thread-gone"
+	cleanupTTL = 5 * time.Second // how long the process that destroys a thread has for the cleanup
 )
 
-// Gone is what thread-gone/<id> holds, and the notice run/<id>/thread-gone, which
-// expires at once, so that the package run hears of the end of the thread and ends
-// its runs.
+// Gone is the value of thread-gone/<id>, and of the notice run/<id>/thread-gone. The
+// notice expires at once, so that a sweep calls package run, which ends the thread's
+// runs.
 type Gone struct {
 	Owner    string `json:"owner,omitempty"`
 	RunScope string `json:"run_scope,omitempty"`
@@ -41,13 +41,13 @@ type Gone struct {
 // GoneNotice is the last part of the key of that notice.
 const GoneNotice = "thread-gone"
 
-// expireGrave buries a thread that a crash left.
-func expireGrave(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+// expireGone continues the cleanup of a thread after a crash.
+func expireGone(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	id := strings.TrimPrefix(rec.Key, goneKind+"/")
 	if err := thole.CheckID("thrd", id); err != nil {
 		return fmt.Errorf("%w: key %s: %w", thole.ErrCorrupt, rec.Key, err)
 	}
-	return burial{work: sp.Store().Space(sp.Name()), last: sp}.of(ctx, id)
+	return cleanup{work: sp.Store().Space(sp.Name()), last: sp}.of(ctx, id)
 }
 
 // DestroyOptions of [Threads.Destroy].
@@ -58,20 +58,19 @@ type DestroyOptions struct {
 // maxBelow bounds how many records below a thread are handled in one commit.
 const maxBelow = 200
 
-// Destroy deletes the thread and all records below it, with those of its
-// sub-agents' threads; from then on nothing can be written below it. Its event
-// thread.destroyed carries the final state in the shape of thole.Expired, as
-// thread.expired does when a ttl runs out. The events stay in the journal. A run
-// that is active or waits in the thread ends as cancelled. After an error the
-// thread may be destroyed; what is left of it then goes with the next sweep, or
-// when the call is repeated, which is ErrNotFound without an idempotency key.
-// Errors: ErrNotFound; *ConflictError when IfMatch does
-// not hold.
+// Destroy deletes the thread, its sub-agents' threads and all records below them.
+// Afterwards nothing can be written below the thread. It emits thread.destroyed with
+// the final state as a thole.Expired, as thread.expired has it when a ttl runs out. The
+// thread's events stay in the journal. Its active and waiting runs end as cancelled.
+//
+// After an error the thread may be destroyed. The next sweep, or a repeated call, then
+// deletes what is left; without an idempotency key the repeat returns ErrNotFound.
+// Errors: ErrNotFound; *ConflictError when IfMatch does not hold.
 func (ts *Threads) Destroy(ctx context.Context, id string, opts *DestroyOptions) error {
 	return ts.destroy(ctx, id, opts, nil)
 }
 
-// destroy is Destroy of a thread below others that are being buried.
+// destroy is Destroy for a thread below others whose cleanup is in progress.
 func (ts *Threads) destroy(ctx context.Context, id string, opts *DestroyOptions, above []string) error {
 	ctx = thole.Call(ctx, "thread.destroy", id)
 	_, err := ts.sp.Update(ctx, func(tx *thole.Tx) error {
@@ -87,17 +86,17 @@ func (ts *Threads) destroy(ctx context.Context, id string, opts *DestroyOptions,
 		tx.Emit(Key(id), "thread.destroyed", final)
 		return nil
 	})
-	// Not to be cut off: a run that destroys its own thread is cancelled by that.
+	// Without ctx's cancel: a run that destroys its own thread cancels its own context.
 	whole := context.WithoutCancel(thole.WithoutIdempotencyKey(ctx))
 	if len(above) > 0 {
 		whole = thole.WithoutIdempotencyKey(ctx)
 	}
-	b := burial{work: ts.sp, last: ts.sp, above: above}
+	b := cleanup{work: ts.sp, last: ts.sp, above: above}
 	switch {
-	case err == nil: // a repeat, too: the first call may not have come further
+	case err == nil: // on a repeat, too: the first call may have stopped here
 		err = b.of(whole, id)
-	case errors.Is(err, thole.ErrNotFound): // perhaps for this reason
-		if grave, graveErr := ts.sp.Get(whole, goneKind+"/"+id); graveErr == nil && grave.Exists() {
+	case errors.Is(err, thole.ErrNotFound): // perhaps an earlier call stopped here
+		if gone, goneErr := ts.sp.Get(whole, goneKind+"/"+id); goneErr == nil && gone.Exists() {
 			err = errors.Join(err, b.of(whole, id))
 		}
 	}
@@ -107,12 +106,12 @@ func (ts *Threads) destroy(ctx context.Context, id string, opts *DestroyOptions,
 	return nil
 }
 
-// expire ends a thread whose ttl ran out, as Destroy does.
+// expire destroys a thread whose ttl ran out, as Destroy does.
 func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	id := strings.TrimPrefix(rec.Key, "thread/")
 	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
 		tx.Check(thole.Check{Key: rec.Key, At: rec.Version})
-		if strings.Contains(id, "/") { // not the thread, only something in it
+		if strings.Contains(id, "/") { // a record below the thread
 			tx.Delete(rec.Key)
 			return nil
 		}
@@ -130,13 +129,13 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 		return err
 	}
 	fresh := sp.Store().Space(sp.Name())
-	return burial{work: fresh, last: fresh}.of(ctx, id)
+	return cleanup{work: fresh, last: fresh}.of(ctx, id)
 }
 
-// end deletes the thread's head and returns the final state, for the event.
+// end deletes the thread's head and returns the final state for the event.
 func end(tx *thole.Tx, id string) (final thole.Expired, err error) {
 	t, err := Load(tx, id)
-	if errors.Is(err, thole.ErrCorrupt) { // nobody can read it, but it ends with what is below it
+	if errors.Is(err, thole.ErrCorrupt) { // an unreadable head is deleted like any other
 		t, err = &Thread{}, nil
 	}
 	if err != nil {
@@ -146,8 +145,8 @@ func end(tx *thole.Tx, id string) (final thole.Expired, err error) {
 	if err != nil {
 		return final, err
 	}
-	// Whatever is written below the thread writes its head or tells its stream. So what
-	// is listed now is so at the commit, or this Tx runs again.
+	// Every write below the thread also writes its head or its stream. So if this list
+	// changes before the commit, this Tx runs again.
 	if _, err := tx.Version(Key(id)); err != nil {
 		return final, err
 	}
@@ -157,7 +156,7 @@ func end(tx *thole.Tx, id string) (final thole.Expired, err error) {
 	}
 	final = thole.FinalState(head, below)
 	tx.Delete(Key(id))
-	tx.Put(goneKind+"/"+id, Gone{Owner: t.Owner, RunScope: t.RunScope}, &thole.WriteOptions{Expires: tx.Now().Add(graveTTL)})
+	tx.Put(goneKind+"/"+id, Gone{Owner: t.Owner, RunScope: t.RunScope}, &thole.WriteOptions{Expires: tx.Now().Add(cleanupTTL)})
 	return final, nil
 }
 
@@ -170,26 +169,26 @@ func hasRun(id string, below []thole.Record) bool {
 	return false
 }
 
-// burial removes what is left of a thread that has ended.
-type burial struct {
+// cleanup is the cleanup of a thread that has ended.
+type cleanup struct {
 	work  *thole.Space
-	last  *thole.Space // of the commit that removes thread-gone/<id>; in a sweep the expirer's
-	above []string     // threads of which this one is a sub-agent's, and which are being buried
+	last  *thole.Space // for the commit that deletes thread-gone/<id>; in a sweep, the sweep's handle
+	above []string     // the threads above this one whose cleanup is in progress
 }
 
-// of buries a thread. It may be done again, and by several at once. Only a commit
-// from outside makes a thread one of its own sub-agents', or nests threads deeper than
-// MaxDepth: a thread is buried once, and one that is deeper left to the sweep.
-func (b burial) of(ctx context.Context, id string) error {
+// of cleans up a thread. It is idempotent, and several processes may do it at once. A
+// raw commit can make a thread its own descendant, or nest threads deeper than MaxDepth:
+// of skips the former, and leaves the latter to the sweep.
+func (b cleanup) of(ctx context.Context, id string) error {
 	if slices.Contains(b.above, id) || len(b.above) > MaxDepth {
 		return nil
 	}
 	sp := b.work
 	above := append(slices.Clip(b.above), id)
-	// The grave is read although its time may be up: it expires so that a sweep
-	// comes here, and the runs are told by what it holds.
-	graves, err := sp.Store().Backend().Get(ctx, sp.Name(), goneKind+"/"+id)
-	if err != nil || !graves[0].Exists() { // somebody has buried it
+	// Read past the store, which hides expired records: a sweep comes here because
+	// this one has expired, and the notice for the runs has the same value.
+	gone, err := sp.Store().Backend().Get(ctx, sp.Name(), goneKind+"/"+id)
+	if err != nil || !gone[0].Exists() { // the cleanup is done
 		return err
 	}
 	if err := sp.DeleteSnapshots(ctx, Key(id)); err != nil {
@@ -218,7 +217,7 @@ func (b burial) of(ctx context.Context, id string) error {
 				tx.Delete(r.Key)
 			}
 			if hasRun(id, below) {
-				tx.Put("run/"+id+"/"+GoneNotice, graves[0].Value, &thole.WriteOptions{Expires: tx.Now()})
+				tx.Put("run/"+id+"/"+GoneNotice, gone[0].Value, &thole.WriteOptions{Expires: tx.Now()})
 			}
 			if !more {
 				tx.Delete(goneKind + "/" + id)

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// fold builds turns from facts in journal order. All facts of a turn lie
-// between the one that opens it and the one that opens the next. Facts are
-// shared: what is made of them is a copy.
+// fold builds turns from facts in journal order. All facts of a turn lie between the
+// one that opens it and the one that opens the next. Facts are shared, so fold copies
+// from them.
 type fold struct {
 	turns []*Turn
 	turn  *Turn           // the last one
-	text  strings.Builder // of the block that grew last, so that growing copies little
+	text  strings.Builder // text of the block that grew last, to append without copying it
 }
 
 func (f *fold) apply(e fact) {
@@ -40,7 +40,7 @@ func (f *fold) added(e fact, a *Added) {
 		f.turns = append(f.turns, f.turn)
 	}
 	if !f.is(a.Turn) {
-		return // its beginning is not in the window
+		return // the turn began before the window
 	}
 	if a.Message != nil {
 		m := &Message{ID: a.Message.ID, Role: a.Message.Role, Blocks: a.Message.Blocks}
@@ -56,8 +56,8 @@ func (f *fold) added(e fact, a *Added) {
 	}
 }
 
-// block returns the block of the run's message with the given id, new if there
-// is none. The message takes its place in the turn with its first block.
+// block returns the block of the run's message with the given id, and adds one if there
+// is none. The first block adds the message to the turn.
 func (f *fold) block(e fact, id string) *Block {
 	m := f.turn.reply
 	if m == nil {
@@ -82,7 +82,7 @@ func (f *fold) delta(e fact, d *Delta) {
 	}
 	b := f.block(e, d.Block)
 	if d.Offset != len(b.Content) {
-		return // a beginning that was repeated after the block had ended
+		return // offset 0 again, after the block had ended
 	}
 	if b.Type == "" {
 		b.Type, b.Status = Text, Streaming
@@ -90,7 +90,7 @@ func (f *fold) delta(e fact, d *Delta) {
 			b.Type = d.Type
 		}
 	}
-	if f.text.String() != b.Content { // the same bytes, mostly: not even looked at
+	if f.text.String() != b.Content { // cheap: they mostly share their bytes
 		f.text.Reset()
 		f.text.WriteString(b.Content)
 	}
@@ -112,8 +112,8 @@ func (f *fold) updated(e fact, u *Updated) {
 	*b = now
 }
 
-// end returns the turns. What is unfinished in any but live, the turn that is
-// being run now, was interrupted.
+// end returns the turns. It marks what is unfinished as interrupted, except in live,
+// the turn that a run works on.
 func (f *fold) end(live string) []*Turn {
 	for _, t := range f.turns {
 		if t.Status == Streaming && t.ID != live {
@@ -126,7 +126,8 @@ func (f *fold) end(live string) []*Turn {
 	return f.turns
 }
 
-// settle sets what a message takes from its turn.
+// settle derives m's status and those of its blocks from the turn's, and adds the blocks
+// to the turn's request or response.
 func (m *Message) settle(t *Turn) {
 	if m.Role != Assistant {
 		t.Request = append(t.Request, m.Blocks...)

@@ -11,7 +11,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Entry is a thread in a list: what a list shows, without what was said.
+// Entry is a thread in a list: part of its head, without its history.
 type Entry struct {
 	ID         string    `json:"id"`
 	Assistant  string    `json:"assistant,omitempty"`
@@ -35,9 +35,10 @@ type ListOptions struct {
 // afterAll sorts after every key below a thread.
 const afterAll = "/\U0010FFFF"
 
-// List returns threads in the order of their ids, which is that of their
-// creation. With a filter, or after 16 MiB of records, a page may hold fewer than
-// asked for although there are more: Next tells. Errors: ErrInvalid for a bad cursor.
+// List returns threads in the order of their ids, which is the order of their
+// creation. With a filter, or after 16 MiB of records, a page may hold fewer threads
+// than Limit although there are more; only an empty Next means the end. Errors:
+// ErrInvalid for a bad cursor.
 func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], error) {
 	var o ListOptions
 	if opts != nil {
@@ -51,8 +52,8 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 		}
 		q.After = Key(o.Cursor) + afterAll
 	}
-	// Records below a thread lie between it and the next: one look past each
-	// thread, then a jump over what is left below it.
+	// The records below a thread sort between it and the next one. Each query starts
+	// after those of the last thread seen.
 	page := Page[Entry]{Items: []Entry{}}
 	for seen := 0; ; {
 		q.Limit = min(o.Limit-seen, look.MaxPage) + 1 // one more tells whether there is a next page
@@ -65,7 +66,7 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 			q.After = Key(id) + afterAll
 			page.Bytes += len(r.Value)
 			switch {
-			case below != "", thole.CheckID("thrd", id) != nil: // no thread: somebody else's record
+			case below != "", thole.CheckID("thrd", id) != nil: // not a thread's head
 				continue
 			case seen == o.Limit:
 				return page, nil

@@ -9,13 +9,13 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// Patch is a change of a thread's head. Nil fields stay as they are.
+// Patch is a change to a thread's head. Nil fields change nothing.
 type Patch struct {
 	Assistant  *string                    `json:"assistant,omitempty"`
 	Title      *string                    `json:"title,omitempty"`
 	Visibility *string                    `json:"visibility,omitempty"`
-	TTL        *int64                     `json:"ttl,omitempty"`      // seconds; 0: it stays
-	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"` // merged as RFC 7396: null removes a key
+	TTL        *int64                     `json:"ttl,omitempty"`      // seconds; 0: the thread does not expire
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"` // a merge patch (RFC 7396): null removes a key
 }
 
 // PatchOptions of [Threads.Patch].
@@ -23,15 +23,15 @@ type PatchOptions struct {
 	IfMatch thole.Position // the head's version must be this; zero: any
 }
 
-// Patch changes the head and emits thread.updated with the change. It returns
-// the thread as it is then. Errors: ErrNotFound, ErrInvalid, ErrTooLarge,
-// *ConflictError when IfMatch does not hold.
+// Patch changes the head, emits thread.updated with the change, and returns the changed
+// thread. Errors: ErrNotFound, ErrInvalid, ErrTooLarge, *ConflictError when IfMatch does
+// not hold.
 func (ts *Threads) Patch(ctx context.Context, id string, p Patch, opts *PatchOptions) (*Thread, error) {
 	ctx = thole.Call(ctx, "thread.patch", id)
 	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (*Thread, error) {
 		return ts.Get(ctx, id)
 	})
-	// Only what is new is checked: a head of an earlier version may hold more.
+	// Check only the change: a head of an earlier version may exceed today's limits.
 	if err := p.check(); err != nil {
 		return nil, fmt.Errorf("patch thread %s: %w", id, err)
 	}
@@ -72,8 +72,9 @@ func (p *Patch) check() error {
 	return errors.Join(thole.AgentName.CheckOptional(assistant), checkTitle(title))
 }
 
-// Require fails with *ConflictError within tx unless the version of the thread's
-// head is at; zero is any. ErrNotFound: there is no such thread, whatever at is.
+// Require checks within tx that the version of the thread's head is at; a zero at checks
+// nothing. Errors: *ConflictError for another version; ErrNotFound if there is no such
+// thread.
 func Require(tx *thole.Tx, id string, at thole.Position) error {
 	if at.IsZero() {
 		return nil
@@ -109,7 +110,7 @@ func merge(object, patch map[string]json.RawMessage) map[string]json.RawMessage 
 			out[k] = v
 		default:
 			var old map[string]json.RawMessage
-			_ = json.Unmarshal(out[k], &old) // what is no object is replaced
+			_ = json.Unmarshal(out[k], &old) // anything but an object is replaced
 			merged, err := json.Marshal(withoutNil(merge(old, inner)))
 			if err != nil {
 				continue // two decoded objects: cannot fail

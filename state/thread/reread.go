@@ -9,7 +9,8 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// What is answered for receipts whose answer is gone: see [thole.Reread].
+// These functions read an answer that the receipt does not hold from the commit's
+// events: see [thole.Reread].
 
 func (ts *Threads) rereadCreated(ctx context.Context, events []thole.Event) (*Thread, error) {
 	i := slices.IndexFunc(events, func(e thole.Event) bool { return e.Type == "thread.created" })

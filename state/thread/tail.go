@@ -8,16 +8,16 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// fact is an event of a thread, decoded. It is shared and never changed.
+// fact is a decoded event of a thread. It is shared and never changed.
 type fact struct {
 	pos  thole.Position
 	time time.Time
 	typ  string
-	data any // a pointer to the type's data; nil once it is redacted
+	data any // a pointer to the type's data; nil if redacted
 	size int
 }
 
-// folded are the types of events that turns are made of.
+// folded are the types of events that turns are built from.
 var folded = []string{"message.*", "tool.*", "thread.rewound", "thread.compacted"}
 
 // factOf decodes an event of one of the folded types.
@@ -40,7 +40,7 @@ func factOf(e thole.Event) (fact, error) {
 	case "thread.compacted":
 		f.data = new(Compacted)
 	default:
-		return f, nil // of a later version
+		return f, nil // a type of a later version
 	}
 	return f, e.As(f.data)
 }
@@ -48,18 +48,18 @@ func factOf(e thole.Event) (fact, error) {
 // newest are the newest facts of a stream, oldest first.
 type newest struct {
 	facts []fact
-	older bool           // there may be more before them
-	next  thole.Position // from where those go on
+	older bool           // there may be facts before these
+	next  thole.Position // those are before this position
 }
 
-// Bounds of what is kept in memory of one thread.
+// Bounds of the facts in memory of one thread.
 const (
 	tailLen   = 128 // facts; twice as many while it rolls forward
 	tailBytes = 1 << 20
 )
 
-// tail keeps the newest facts of a thread decoded, so that its newest window is
-// made without reading or decoding what was read before.
+// tail is a projection that keeps a thread's newest facts decoded in memory, so that
+// reading the newest window does not read or decode them again.
 var tail = thole.Projection[newest]{
 	Name: "thread.tail",
 	Apply: func(s newest, e thole.Event) (newest, error) {

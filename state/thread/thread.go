@@ -1,17 +1,17 @@
-// Package thread keeps conversations. A thread is a record under thread/<id>
-// (the head: title, status, counts, …) and the stream thread/<id>, which holds
-// everything that was said and done in it. Turns and messages are a fold of
-// that stream, read backward and a window at a time; every block's bytes are
-// stored once, in the event that added them.
+// Package thread keeps conversations. A thread is the record thread/<id> (the head:
+// title, status, counts, …) and the stream thread/<id>, which holds everything that was
+// said and done in it. Turns and messages are built from that stream, which is read
+// backward, a window at a time. Every block's bytes are stored once, in the event that
+// added them.
 //
-// What else belongs to a thread is kept in records under thread/<id>/… and
-// vanishes with it.
+// Other records that belong to a thread have keys below thread/<id>/ and are deleted
+// with it.
 //
-// A private thread is hidden where requests come in: the REST API, the streams of
-// events and narrowed tokens show it to its owner and to admins alone. This package
-// hides nothing: a program that holds a Space sees all of it, whoever it acts as, in
-// lists, reads and watches. Who serves others through the library looks at
-// [Thread.Visibility] and [Thread.Owner].
+// Private threads are hidden only at the borders: the REST API, the streams of events
+// and narrowed tokens show them to their owner and to admins alone. This package hides
+// nothing: a program that holds a Space lists, reads and watches all threads, whoever
+// it acts as. A program that serves others must check [Thread.Visibility] and
+// [Thread.Owner] itself.
 package thread
 
 import (
@@ -34,8 +34,8 @@ const (
 
 // Visibility of a thread.
 const (
-	ForSpace = "space"   // whoever may read the space
-	Private  = "private" // its owner
+	ForSpace = "space"   // every reader of the space sees it
+	Private  = "private" // only its owner sees it
 )
 
 // Run scopes: where at most one run is active at a time.
@@ -44,20 +44,19 @@ const (
 	PerUser   = "user"   // among all threads of the owner that have this scope
 )
 
-// maxMetadata bounds a thread's metadata, which is rewritten with each message.
+// maxMetadata bounds a thread's metadata, which each message rewrites.
 const maxMetadata = 16 << 10
 
-// maxTitle bounds a thread's title, which is rewritten with each message too.
+// maxTitle bounds a thread's title, which each message rewrites, too.
 const maxTitle = 4 << 10
 
-// ownerName is the kind of owners' names: run keeps the line of an owner's runs
-// under one.
+// ownerName is the kind of owners' names. Package run uses them in the keys of slots.
 var ownerName = thole.NameKind{What: "owner", Keys: []string{"slot/*"}}
 
 // maxTTL is in seconds.
 const maxTTL = int64(thole.MaxTTL / time.Second)
 
-// Thread is the head of a thread: all but what was said.
+// Thread is the head of a thread: everything but its history.
 type Thread struct {
 	ID         string                     `json:"id,omitempty" given:"always"`
 	Assistant  string                     `json:"assistant,omitempty"` // the agent that answers in it
@@ -66,18 +65,18 @@ type Thread struct {
 	Visibility string                     `json:"visibility,omitempty" given:"always"` // space or private
 	Owner      string                     `json:"owner,omitempty"`                     // the actor it belongs to
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
-	TTL        int64                      `json:"ttl,omitempty"`       // seconds after its last change; 0: it stays
+	TTL        int64                      `json:"ttl,omitempty"`       // seconds after its last change; 0: it does not expire
 	RunScope   string                     `json:"run_scope,omitempty"` // thread (or empty) or user
-	Parent     string                     `json:"parent,omitempty"`    // the thread whose run made it for a sub-agent
+	Parent     string                     `json:"parent,omitempty"`    // the thread whose sub-agent works in this one
 	Depth      int                        `json:"depth,omitempty"`     // how many threads are above it
 	ActiveRun  string                     `json:"active_run,omitempty"`
 	Turns      int                        `json:"turn_count"`
-	Messages   int                        `json:"message_count"` // posted so far, rolled back ones included
+	Messages   int                        `json:"message_count"` // so far, including those rolled back
 	Created    time.Time                  `json:"created_at"`
 	Updated    time.Time                  `json:"updated_at,omitzero" given:"always"`
 	Version    thole.Position             `json:"version,omitzero" given:"always"` // of the head record, for IfMatch
 
-	// The last turn. No other changes any more.
+	// The last turn; earlier ones no longer change.
 	LastTurn   string `json:"last_turn,omitempty"`
 	TurnStatus string `json:"turn_status,omitempty"` // pending, streaming, or "": it has ended
 }
@@ -85,7 +84,7 @@ type Thread struct {
 // Threads are the threads of one space. The handle is cheap and immutable.
 type Threads struct{ sp *thole.Space }
 
-// In returns the threads of sp, whose store was given [Concept]; what is written carries
+// In returns the threads of sp, whose store must have been given [Concept]. Writes carry
 // sp's actor, cause and fences.
 func In(sp *thole.Space) *Threads { return &Threads{sp: sp.For(Name)} }
 
@@ -93,32 +92,32 @@ func In(sp *thole.Space) *Threads { return &Threads{sp: sp.For(Name)} }
 // stream.
 func Key(id string) string { return "thread/" + id }
 
-// CreateOptions describe a new thread. The zero value is a nameless thread that
-// everyone in the space sees and that stays.
+// CreateOptions describe a new thread. The zero value is an untitled thread that every
+// reader of the space sees and that does not expire.
 type CreateOptions struct {
 	Assistant  string
 	Title      string
 	Visibility string // space (default) or private
 	Owner      string // default: the actor
 	Metadata   map[string]json.RawMessage
-	TTL        time.Duration // after the last change of it or of what belongs to it (at most a tenth later), in whole seconds rounded up; 0: it stays
+	TTL        time.Duration // from the last change to the thread or what belongs to it (expires up to a tenth later); whole seconds, rounded up; 0: it does not expire
 	RunScope   string        // PerThread (default) or PerUser
 	Parent     string        // the thread whose sub-agent works in it
 }
 
-// MaxDepth is how many threads may be above one.
+// MaxDepth is how many threads may be above a thread.
 const MaxDepth = 32
 
-// Below describes a thread for a sub-agent of a run in parent: private, its owner's,
-// and kept as long.
+// Below returns the options of a thread for a sub-agent of a run in parent: private, with
+// parent's owner and ttl.
 func Below(parent *Thread) CreateOptions {
 	return CreateOptions{Visibility: Private, Owner: parent.Owner, TTL: time.Duration(parent.TTL) * time.Second, Parent: parent.ID}
 }
 
-// Create makes a thread and emits thread.created. Nil opts mean the defaults.
-// Repeated under an idempotency key it returns the thread made first. Errors:
-// ErrNotFound for a Parent that is not there, ErrInvalid, ErrTooLarge for metadata
-// over 16 KiB and for a Parent that is MaxDepth deep.
+// Create creates a thread and emits thread.created. Nil opts mean the defaults. A repeat
+// under an idempotency key returns the first call's thread. Errors: ErrNotFound for a
+// missing Parent; ErrInvalid; ErrTooLarge for metadata over 16 KiB, a title over 4 KiB,
+// or a Parent that is MaxDepth deep.
 func (ts *Threads) Create(ctx context.Context, opts *CreateOptions) (*Thread, error) {
 	ctx = thole.Call(ctx, "thread.create")
 	ctx = thole.Reread(ctx, ts.rereadCreated)
@@ -156,16 +155,16 @@ func Create(tx *thole.Tx, o CreateOptions) (*Thread, error) {
 	if t.Parent != "" {
 		above, err := Load(tx, t.Parent)
 		switch {
-		case err != nil: // nothing is written below a thread that is gone
+		case err != nil: // also: nothing is written below a destroyed thread
 			return nil, err
 		case above.Depth >= MaxDepth:
 			return nil, fmt.Errorf("%w: thread %s is %d deep, and none may be deeper", thole.ErrTooLarge, above.ID, MaxDepth)
-		case t.RunScope == PerUser: // a run above may hold the owner's slot, and wait for one in this thread
+		case t.RunScope == PerUser: // a run above may hold the owner's slot and wait for a run here
 			return nil, fmt.Errorf("%w: a sub-agent's thread has a line of runs of its own, not run scope user", thole.ErrInvalid)
 		}
 		t.Depth = above.Depth + 1
 		tx.Put(Key(t.Parent)+"/child/"+t.ID, struct{}{}, nil)
-		above.put(tx) // so that an end of it that is on its way sees this child
+		above.put(tx) // so that a concurrent Destroy of it sees this child
 	}
 	t.put(tx)
 	tx.Emit(Key(t.ID), "thread.created", t)
@@ -179,7 +178,7 @@ func checkTitle(title string) error {
 	return nil
 }
 
-// wholeSeconds rounds away from zero.
+// wholeSeconds returns d in seconds, rounded away from zero.
 func wholeSeconds(d time.Duration) int64 {
 	n := int64(d / time.Second)
 	switch rest := d % time.Second; {
@@ -218,8 +217,8 @@ func (t *Thread) check() error {
 	return nil
 }
 
-// put writes the head without what the record says anyway. While a run is
-// active a thread does not expire: the run's end is its last change.
+// put writes the head without defaults and without what the record itself holds. While a
+// run is active, the thread does not expire; its ttl counts from the run's end.
 func (t *Thread) put(tx *thole.Tx) {
 	stored := *t
 	stored.ID, stored.Updated, stored.Version = "", time.Time{}, thole.Position{}
@@ -267,7 +266,7 @@ func (ts *Threads) Get(ctx context.Context, id string) (*Thread, error) {
 	return decode(id, rec)
 }
 
-// Load is [Threads.Get] within tx: the head must be unchanged at commit.
+// Load is [Threads.Get] within tx. If the head changes before the commit, tx runs again.
 func Load(tx *thole.Tx, id string) (*Thread, error) {
 	if err := thole.CheckID("thrd", id); err != nil {
 		return nil, err
@@ -279,8 +278,8 @@ func Load(tx *thole.Tx, id string) (*Thread, error) {
 	return decode(id, rec)
 }
 
-// SetActive records within tx which run is active in the thread ("" for none)
-// and what status that gives it. It emits nothing: the run's own event does.
+// SetActive records within tx which run is active in the thread ("" for none) and the
+// thread's status. It emits nothing, because the run's own events report it.
 func SetActive(tx *thole.Tx, id, run, status string) error {
 	t, err := Load(tx, id)
 	if err != nil {

@@ -9,17 +9,16 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// This file holds what a run does to the turn it works on. Each function is a
-// part of a Tx, so that it commits together with the run's own records and
-// under the run's fence.
+// The functions in this file change the turn that a run works on. Each works within a
+// Tx, so that it commits with the run's own records, under the run's fence.
 
-// openTurn is the record thread/<id>/turn: what the next step of the turn being
-// run depends on. It stays small however long the turn gets.
+// openTurn is the record thread/<id>/turn: the state of the turn that a run works on. It
+// stays small however long the turn gets.
 type openTurn struct {
 	ID    string          `json:"id"`
 	Run   string          `json:"run"`
-	Block string          `json:"block,omitempty"` // the one whose text may go on
-	Bytes int             `json:"bytes,omitempty"` // of that text so far
+	Block string          `json:"block,omitempty"` // the block to which text may be appended
+	Bytes int             `json:"bytes,omitempty"` // the length of its text so far
 	Tools map[string]call `json:"tools,omitempty"` // block → call without a result
 }
 
@@ -31,8 +30,8 @@ type call struct {
 
 func turnKey(id string) string { return Key(id) + "/turn" }
 
-// OffsetError is a chunk of text that does not go on where the block ends. It
-// unwraps to ErrConflict.
+// OffsetError reports a chunk of text that does not begin where the block's text ends.
+// It unwraps to ErrConflict.
 type OffsetError struct {
 	Block  string
 	Offset int // where the chunk begins
@@ -49,11 +48,11 @@ func (e *OffsetError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *OffsetError) Unwrap() error { return thole.ErrConflict }
 
-// BeginTurn opens a turn that run answers: with the user's request, if there is
-// one; without, run answers the last turn if that waits for an answer, or says
-// something on its own. The thread's head says from then on that run is active.
-// It returns the turn's id. Errors: ErrNotFound; ErrConflict while another
-// turn is being run; ErrInvalid.
+// BeginTurn begins run's response and marks run as active in the thread's head. With a
+// request, it opens a turn with the user's message. Without one, run answers the last
+// turn if that waits for an answer, and else opens a turn of its own. It returns the
+// turn's id. Errors: ErrNotFound; ErrConflict while a run works on another turn;
+// ErrInvalid.
 func BeginTurn(tx *thole.Tx, id, run string, request []Block) (string, error) {
 	if err := errors.Join(thole.CheckID("run", run), CheckBlocks(request)); err != nil {
 		return "", err
@@ -87,8 +86,8 @@ func BeginTurn(tx *thole.Tx, id, run string, request []Block) (string, error) {
 	return added.Turn, nil
 }
 
-// current loads the turn that is being run and checks that it is turn, of a thread
-// that has not ended.
+// current loads the open turn. Errors: ErrConflict if it is not turn; ErrNotFound if the
+// thread is destroyed.
 func current(tx *thole.Tx, id, turn string) (*openTurn, error) {
 	if _, err := Load(tx, id); err != nil {
 		return nil, err
@@ -104,11 +103,10 @@ func current(tx *thole.Tx, id, turn string) (*openTurn, error) {
 	return &o, nil
 }
 
-// PutBlock adds a block to the response of a turn that is being run; one with
-// the id of a block that is there replaces it. An empty ID gets a new one. It
-// ends the text of the block before. It returns the block's id. Errors:
-// ErrNotFound; ErrConflict when the turn is not being run, ErrInvalid; tool blocks
-// come from [StartTool] only.
+// PutBlock adds b to the response of a turn that a run works on, or replaces the block
+// with b's ID; an empty ID gets a new one. It returns the block's id. No text can be
+// appended to the previous block afterwards. Errors: ErrNotFound; ErrConflict when no
+// run works on the turn; ErrInvalid, also for a tool block, which [StartTool] adds.
 func PutBlock(tx *thole.Tx, id, turn string, b Block) (string, error) {
 	if err := b.check(); err != nil {
 		return "", err
@@ -123,19 +121,18 @@ func PutBlock(tx *thole.Tx, id, turn string, b Block) (string, error) {
 	if b.ID == "" {
 		b.ID = thole.NewID("blk")
 	}
-	// Text may be appended to a block that was put.
+	// Text may be appended to this block.
 	o.Block, o.Bytes = b.ID, len(b.Content)
 	tx.Put(turnKey(id), o, nil)
 	tx.Emit(Key(id), "message.updated", Updated{Turn: turn, Block: b})
 	return b.ID, nil
 }
 
-// AppendText appends a chunk of text to a turn that is being run. Offset is how
-// many bytes of the block's text came before; at 0 the chunk begins a block
-// with the new id d.Block, of type text unless d.Type says reasoning or code,
-// and ends the text of the block before. Only one block's text is open at a
-// time. Errors: ErrNotFound, *OffsetError (a chunk that came before gives it too),
-// ErrConflict when the turn is not being run, ErrInvalid.
+// AppendText appends a chunk of text to a turn that a run works on. d.Offset is the
+// length of the block's text before the chunk, in bytes. At 0 the chunk begins a block
+// with the new id d.Block, of type text unless d.Type is reasoning or code; no text can
+// be appended to the previous block afterwards. Errors: ErrNotFound; *OffsetError, also
+// for a repeated chunk; ErrConflict when no run works on the turn; ErrInvalid.
 func AppendText(tx *thole.Tx, id string, d Delta) error {
 	if err := thole.CheckID("blk", d.Block); err != nil {
 		return err
@@ -157,7 +154,7 @@ func AppendText(tx *thole.Tx, id string, d Delta) error {
 		return fmt.Errorf("thread %s: %w", id, &OffsetError{Block: d.Block, Offset: d.Offset, Have: -1})
 	}
 	if d.Offset > 0 || d.Type == Text {
-		d.Type = "" // said when the block began, or plain text
+		d.Type = "" // set when the block began, or the default
 	}
 	o.Block, o.Bytes = d.Block, d.Offset+len(d.Text)
 	tx.Put(turnKey(id), o, nil)
@@ -165,9 +162,9 @@ func AppendText(tx *thole.Tx, id string, d Delta) error {
 	return nil
 }
 
-// StartTool adds a tool block without a result to a turn that is being run. An
-// empty id gets a new one. It returns the block's id. Errors: ErrNotFound,
-// ErrConflict when the turn is not being run or the block was started before, ErrInvalid.
+// StartTool adds a tool block without a result to a turn that a run works on, and
+// returns the block's id; an empty block gets a new one. Errors: ErrNotFound;
+// ErrConflict when no run works on the turn or the block was started before; ErrInvalid.
 func StartTool(tx *thole.Tx, id, turn, block string, tool Tool) (string, error) {
 	if block == "" {
 		block = thole.NewID("blk")
@@ -193,19 +190,19 @@ func StartTool(tx *thole.Tx, id, turn, block string, tool Tool) (string, error) 
 	return block, nil
 }
 
-// toolStatus is the status of a tool block after an event.
+// toolStatus maps an event to the status of the tool block after it.
 var toolStatus = map[string]string{"tool.started": Streaming, "tool.completed": Done, "tool.failed": Error}
 
-// ToolResult is how a tool call ended.
+// ToolResult is the end of a tool call.
 type ToolResult struct {
 	Result json.RawMessage
 	Meta   map[string]json.RawMessage
 	Failed bool // tool.failed instead of tool.completed
 }
 
-// FinishTool adds the result to a tool block and emits tool.completed or
-// tool.failed. Errors: ErrNotFound, ErrConflict when the turn is not being run or the
-// block waits for no result (so a result is given once), ErrTooLarge.
+// FinishTool adds the result to a tool block and emits tool.completed or tool.failed.
+// Errors: ErrNotFound; ErrConflict when no run works on the turn or the block does not
+// wait for a result, so that each has one result; ErrTooLarge.
 func FinishTool(tx *thole.Tx, id, turn, block string, r ToolResult) error {
 	o, err := current(tx, id, turn)
 	if err != nil {
@@ -226,11 +223,11 @@ func FinishTool(tx *thole.Tx, id, turn, block string, r ToolResult) error {
 	return nil
 }
 
-// FinishTurn ends the turn that run works on, with status done, error or
-// interrupted, and emits message.completed; no run is active in the thread
-// then. Blocks without an end read as interrupted from then on. A run that is
-// active but has no turn yet just stops being active. Errors: ErrNotFound;
-// ErrConflict when another run is active.
+// FinishTurn ends the turn that run works on, with status done, error or interrupted,
+// and emits message.completed. Unfinished blocks then read as interrupted (streamed
+// text of a done turn as complete), and no run is active in the thread. If run has no
+// turn yet, it only stops being active. Errors: ErrNotFound; ErrConflict when run is
+// not the active one.
 func FinishTurn(tx *thole.Tx, id, run, status string, usage *Usage) error {
 	t, err := Load(tx, id)
 	if err != nil {
@@ -249,9 +246,9 @@ func FinishTurn(tx *thole.Tx, id, run, status string, usage *Usage) error {
 	return nil
 }
 
-// DropTurn takes the last turn, which has ended, out of the thread's history
-// and emits thread.rewound. The journal keeps it. Errors: ErrNotFound;
-// ErrConflict when turn is not the last one or is being run.
+// DropTurn removes the last turn, which must have ended, from the thread's history and
+// emits thread.rewound. Its events stay in the journal. Errors: ErrNotFound;
+// ErrConflict when turn is not the last one or has not ended.
 func DropTurn(tx *thole.Tx, id, turn, run string) error {
 	t, err := Load(tx, id)
 	if err != nil {

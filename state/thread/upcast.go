@@ -6,9 +6,10 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// What there was before schema 2.
+// Upcasts from before schema 2.
 
-// createdBefore: thread.created told what was asked for, not the thread.
+// createdBefore upcasts thread.created, which held the request for the thread rather
+// than the thread.
 func createdBefore(e thole.Event, data json.RawMessage) json.RawMessage {
 	return thole.Reshape(data, func(m map[string]json.RawMessage) {
 		id, ok := streamThread(e.Stream)
@@ -28,7 +29,8 @@ func createdBefore(e thole.Event, data json.RawMessage) json.RawMessage {
 	})
 }
 
-// toolBefore: what is now in the block was beside the block's id.
+// toolBefore upcasts tool events, whose tool and metadata were beside the block's id,
+// not in the block.
 func toolBefore(e thole.Event, data json.RawMessage) json.RawMessage {
 	var was struct {
 		Turn  string
@@ -36,7 +38,7 @@ func toolBefore(e thole.Event, data json.RawMessage) json.RawMessage {
 		Meta  map[string]json.RawMessage
 		Tool
 	}
-	if json.Unmarshal(data, &was) != nil { // also because the block is one
+	if json.Unmarshal(data, &was) != nil { // today's data: the block is an object
 		return data
 	}
 	b := Block{ID: was.Block, Type: ToolUse, Status: toolStatus[e.Type], Meta: was.Meta, Tool: &was.Tool}
@@ -47,7 +49,7 @@ func toolBefore(e thole.Event, data json.RawMessage) json.RawMessage {
 	return text
 }
 
-// headBefore: what is now the status of the last turn had words of its own.
+// headBefore upcasts a head, which named the last turn's status in other words.
 func headBefore(_ thole.Record, data json.RawMessage) json.RawMessage {
 	return thole.Reshape(data, func(m map[string]json.RawMessage) {
 		if state, ok := m["turn_state"]; ok {

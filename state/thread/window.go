@@ -9,28 +9,28 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// Window is how many turns or messages are returned when a query does not say.
+// Window is the default of Query.Last.
 const Window = 50
 
 // Query selects a part of a thread's history. The zero value is its newest
 // window.
 type Query struct {
 	Last   int            // at most this many, 1…MaxPage; 0: Window
-	Cursor string         // go on before this: the Next of an earlier page
-	At     thole.Position // as the history was at this position; zero: now
+	Cursor string         // the Next of an earlier page
+	At     thole.Position // the history as of this position; zero: now
 }
 
 // Page is a part of a history, oldest first.
 type Page[T any] struct {
 	Items []T    `json:"items"`
-	Next  string `json:"next_cursor,omitempty"` // the cursor of what is older; "": there is nothing
-	Bytes int    `json:"-"`                     // of [Threads.List]: how large the records are that were looked at
+	Next  string `json:"next_cursor,omitempty"` // the cursor of the older page; "": there is none
+	Bytes int    `json:"-"`                     // of [Threads.List]: size of the records that it read
 }
 
-// Turns returns a page of the thread's turns. Where the history was compacted,
-// the window begins with a turn that holds only the summary block; the turns it
-// stands for follow on older pages. Errors: ErrNotFound; ErrInvalid for a bad
-// cursor; *TrimmedError for a position that is not kept.
+// Turns returns a page of the thread's turns. A page that reaches back to a compaction
+// begins with a turn that holds only the summary block; the turns that it replaces are
+// on older pages. Errors: ErrNotFound; ErrInvalid for a bad cursor; *TrimmedError for a
+// position that is not kept.
 func (ts *Threads) Turns(ctx context.Context, id string, q *Query) (Page[*Turn], error) {
 	w, err := ts.window(ctx, id, q, func(a *Added) int {
 		if a.opens() {
@@ -48,9 +48,9 @@ func (ts *Threads) Turns(ctx context.Context, id string, q *Query) (Page[*Turn],
 	return page, nil
 }
 
-// Messages is [Threads.Turns] as a list of messages. What a run has said is one
-// message, which is there from its first block on. A page may hold fewer than
-// asked for although there are older ones: Next tells.
+// Messages is [Threads.Turns] as a list of messages. A run's response is one message,
+// which appears with its first block. A page may hold fewer messages than Last although
+// there are older ones; only an empty Next means the end.
 func (ts *Threads) Messages(ctx context.Context, id string, q *Query) (Page[*Message], error) {
 	w, err := ts.window(ctx, id, q, func(a *Added) int {
 		n := 0
@@ -68,18 +68,18 @@ func (ts *Threads) Messages(ctx context.Context, id string, q *Query) (Page[*Mes
 	return w.messages(), nil
 }
 
-// window is what was read of a history: whole turns, more than enough.
+// window is the part of a history that was read: whole turns, at least as many as asked.
 type window struct {
 	query  Query
 	from   cursor
 	turns  []*Turn
 	oldest thole.Position // where the turns begin
-	newest thole.Position // an end of what was read: after its newest event
-	more   bool           // there may be older ones
+	newest thole.Position // just after the newest event that was read
+	more   bool           // there may be older turns
 }
 
-// messages cuts the window's messages to the query. The cut may fall into a
-// turn: the next page then reads that turn again and skips what was given out.
+// messages returns the window's messages, cut to the query. If the cut is inside a turn,
+// the next page reads that turn again and skips the messages already returned.
 func (w *window) messages() Page[*Message] {
 	type place struct{ turn, index int }
 	all := []*Message{}
@@ -109,8 +109,8 @@ func (w *window) messages() Page[*Message] {
 	return page
 }
 
-// window reads the thread's stream backward, page by page, until it has whole
-// turns that count for at least what q asks.
+// window reads the thread's stream backward, page by page, until the counts of its whole
+// turns sum up to what q asks for.
 func (ts *Threads) window(ctx context.Context, id string, q *Query, count func(*Added) int) (*window, error) {
 	w := &window{}
 	if q != nil {
@@ -151,8 +151,8 @@ func (ts *Threads) window(ctx context.Context, id string, q *Query, count func(*
 	return w, nil
 }
 
-// newest returns the head and the version of the thread's history: every commit
-// that adds to it writes the head or the turn that is being run.
+// newest returns the head and the version of the thread's history, which is the later of
+// the head's and the open turn's: every commit to the history writes one of them.
 func (ts *Threads) newest(ctx context.Context, id string) (*Thread, thole.Position, error) {
 	if err := thole.CheckID("thrd", id); err != nil {
 		return nil, thole.Position{}, err
@@ -172,12 +172,11 @@ func (ts *Threads) newest(ctx context.Context, id string) (*Thread, thole.Positi
 	return t, version, nil
 }
 
-// maxSkip bounds the messages that a cursor passes over. They are of one turn,
-// which is read as a whole.
+// maxSkip bounds the messages that a cursor skips. They belong to one turn, which is
+// read as a whole.
 const maxSkip = 1 << 30
 
-// cursor is a place in a history: before the turn that begins at before, or at
-// that many messages before it.
+// cursor is a place in a history: skip messages before the turn that begins at before.
 type cursor struct {
 	before thole.Position
 	skip   int
