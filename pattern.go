@@ -70,14 +70,6 @@ func (p *pattern) reaches(name string) bool {
 	return len(parts) <= len(p.parts) || p.rest
 }
 
-// threadIn returns the part of a name of the pattern that is the id of its thread.
-func (p *pattern) threadIn(name string) (id string, ok bool) {
-	if p.thread < 0 {
-		return "", false
-	}
-	return strings.Split(name, "/")[p.thread], true
-}
-
 // overlaps reports whether a name may be of both patterns.
 func (p *pattern) overlaps(q pattern) bool {
 	n := min(len(p.parts), len(q.parts))

@@ -73,8 +73,8 @@ type Thread struct {
 	Turns      int                        `json:"turn_count"`
 	Messages   int                        `json:"message_count"` // so far, including those rolled back
 	Created    time.Time                  `json:"created_at"`
-	Updated    time.Time                  `json:"updated_at,omitzero" given:"always"`
-	Version    thole.Position             `json:"version,omitzero" given:"always"` // of the head record, for IfMatch
+	Updated    time.Time                  `json:"updated_at,omitzero"`
+	Version    thole.Position             `json:"version,omitzero"` // of the head record, for IfMatch
 
 	// The last turn; earlier ones no longer change.
 	LastTurn   string `json:"last_turn,omitempty"`

@@ -23,6 +23,7 @@ func createdBefore(e thole.Event, data json.RawMessage) json.RawMessage {
 		}
 		set("id", id)
 		set("status", Idle)
+		set("visibility", ForSpace)
 		set("turn_count", 0)
 		set("message_count", 0)
 		set("created_at", e.Time)
