@@ -16,14 +16,14 @@ import (
 
 // Open opens the backend that dsn names:
 //
-//	mem:          in memory, gone with the process
+//	mem:          in memory, lost when the process ends
 //	sqlite:PATH   one SQLite file, created if it does not exist
 //	file:DIR      a directory of JSON files for people and git, created if it does not exist
 //	postgres://…  a PostgreSQL database; see [pgstore.Open] for its DSN
-//	http://HOST   another Thole server, also https; its token is THOLE_TOKEN or before an @
+//	http://HOST   another Thole server, also https; the token is in THOLE_TOKEN or before an @
 //
-// Programs that want few dependencies open an engine's package directly. A DSN
-// of no known form is ErrInvalid.
+// Programs that want few dependencies use an engine's package directly. A DSN of any
+// other form is ErrInvalid.
 func Open(ctx context.Context, dsn string) (journal.Backend, error) {
 	scheme, rest, ok := strings.Cut(dsn, ":")
 	switch {

@@ -10,12 +10,12 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// OpenAll opens what the stores name as one backend. Each is a DSN, which must be
-// the only one, or a rule "PATTERN=DSN" that says which spaces live there:
-// "user:*=postgres://…", "project:shop=sqlite:shop.db", "*=sqlite:other.db". The
-// first rule that matches a space decides; see [router.New]. A DSN that occurs in
-// several rules is opened once. One of several that is journal.ErrUnavailable is
-// opened later, as soon as it can be; see [router.Later].
+// OpenAll opens the stores as one backend. They are either a single DSN or rules
+// "PATTERN=DSN" that say which spaces live in which store: "user:*=postgres://…",
+// "project:shop=sqlite:shop.db", "*=sqlite:other.db". The first rule that matches a
+// space decides; see [router.New]. OpenAll opens a DSN in several rules once. If some
+// stores are journal.ErrUnavailable, but not all, it opens those later, as soon as it
+// can; see [router.Later]. On an error it closes what it opened.
 func OpenAll(ctx context.Context, stores []string) (journal.Backend, error) {
 	if len(stores) == 1 {
 		if _, _, rule := CutRule(stores[0]); !rule {
@@ -60,8 +60,9 @@ func OpenAll(ctx context.Context, stores []string) (journal.Backend, error) {
 	return b, nil
 }
 
-// CutRule splits "PATTERN=DSN". Without a pattern it is all DSN: a = within a DSN
-// comes after a path, or is followed by no scheme.
+// CutRule splits "PATTERN=DSN" and reports whether store is such a rule. If not, dsn
+// is the whole of store. An = belongs to the DSN if a / comes before it or no scheme
+// follows it.
 func CutRule(store string) (pattern, dsn string, rule bool) {
 	pattern, dsn, ok := strings.Cut(store, "=")
 	scheme, _, hasScheme := strings.Cut(dsn, ":")

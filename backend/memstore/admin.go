@@ -9,15 +9,15 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// load is an import that is not visible yet. It is keyed, so that a chunk that
-// is sent again changes nothing.
+// load is an unfinished import. Its content is keyed, so that sending a chunk again
+// changes nothing.
 type load struct {
 	head    journal.Head
 	events  map[uint64]journal.Event
 	records map[string]journal.Record
 }
 
-// Load implements [journal.Backend]. A space that exists is ErrExists.
+// Load implements [journal.Backend]. An existing space is ErrExists.
 func (s *Store) Load(ctx context.Context, name string, c journal.Chunk) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -96,7 +96,8 @@ func (s *Store) Purge(ctx context.Context, name string, p journal.Purge) error {
 	return nil
 }
 
-// remove takes events out of the journal and of their streams.
+// remove removes the events for which drop reports true from the journal and from
+// their streams.
 func (sp *space) remove(drop func(*journal.Event) bool) {
 	sp.events = slices.DeleteFunc(sp.events, drop)
 	for name, events := range sp.streams {

@@ -16,7 +16,7 @@ type space struct {
 	events  []*journal.Event            // by seq
 	streams map[string][]*journal.Event // the same events by stream; none is empty
 	records btree.Map[string, journal.Record]
-	expires *btree.BTreeG[expiry] // the records that expire, soonest first
+	expires *btree.BTreeG[expiry] // the records with an expiry, soonest first
 }
 
 type expiry struct {
@@ -34,7 +34,7 @@ func newSpace(head journal.Head) *space {
 	}
 }
 
-// version is the position of the stream's last event that is kept.
+// version returns the position of the stream's last kept event, zero if it has none.
 func (sp *space) version(stream string) journal.Position {
 	if events := sp.streams[stream]; len(events) > 0 {
 		return events[len(events)-1].Position
@@ -47,7 +47,7 @@ func (sp *space) record(key string) journal.Record {
 	return r
 }
 
-// apply commits c, whose checks hold.
+// apply commits c, whose checks have passed.
 func (sp *space) apply(c *journal.Commit) (journal.Result, error) {
 	result, err := sp.head.Advance(c, journal.MaxSeq)
 	if err != nil {
@@ -109,8 +109,8 @@ func (sp *space) list(q journal.ListQuery) []journal.Record {
 	return page
 }
 
-// maxScan bounds the work for one page, so that a filter which hardly matches
-// does not hold the lock for long.
+// maxScan is the most events that are read for one page, so that a filter that rarely
+// matches does not hold the lock for long.
 const maxScan = 8 * journal.MaxPage
 
 func (sp *space) read(q journal.ReadQuery) journal.Page {
@@ -161,7 +161,7 @@ func seekPosition(events []*journal.Event, p journal.Position) int {
 	return i
 }
 
-// micro is t as it is stored: in UTC and microseconds.
+// micro returns t as it is stored: in UTC, cut to microseconds.
 func micro(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

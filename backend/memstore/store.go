@@ -1,7 +1,7 @@
-// Package memstore is the reference backend: complete, simple, in memory. What
-// it holds is gone with the process (durability "none"). Where another backend
-// and this one differ, and the contract of [journal.Backend] does not say which
-// is right, this one is.
+// Package memstore is the reference backend: complete, simple, in memory. Its
+// content is lost when the process ends (durability "none"). Where another backend
+// differs from it and the contract of [journal.Backend] does not decide, memstore is
+// right.
 package memstore
 
 import (
@@ -162,7 +162,7 @@ func (s *Store) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, er
 	return names, nil
 }
 
-// lock takes the write lock, or says why nothing can be done.
+// lock takes the write lock. It returns an error if ctx ended or the Store is closed.
 func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	return s.mu.Unlock, nil
 }
 
-// rlock is lock for reading.
+// rlock is lock with the read lock.
 func (s *Store) rlock(ctx context.Context) (unlock func(), err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// batch is a batch of commits as arguments of the function thole.commit_1 (see
-// there for what they mean).
+// batch is a batch of commits as arguments of the function thole.commit_1, which
+// documents them.
 type batch struct {
 	spaces, epochs []string
 
@@ -27,7 +27,8 @@ type batch struct {
 	writes writeColumns
 }
 
-// segments holds, for each segment, the last commit, check, event and write.
+// segments holds, for each segment, the number of its last commit, check, event and
+// write, and whether it deletes records.
 type segments struct {
 	commit, check, event, write []int32
 	deletes                     []bool
@@ -55,7 +56,8 @@ type writeColumns struct {
 	notify  []bool
 }
 
-// newBatch turns commits into arguments.
+// newBatch converts commits to arguments. It returns ErrInvalid for a name that
+// PostgreSQL cannot store.
 func newBatch(commits []journal.Commit) (*batch, error) {
 	b := &batch{}
 	for i := range commits {
@@ -105,7 +107,7 @@ func (b *batch) add(c *journal.Commit) error {
 	return nil
 }
 
-// checkNames returns ErrInvalid for a name that PostgreSQL does not keep.
+// checkNames returns ErrInvalid if a name is not UTF-8 or holds a zero byte.
 func checkNames(c *journal.Commit) error {
 	names := []string{c.Space, c.Actor, c.Cause}
 	for i := range c.Checks {
@@ -150,7 +152,7 @@ func (w *writeColumns) add(commit int32, r *journal.Write) {
 	w.expires, w.notify = append(w.expires, optional(r.Expires)), append(w.notify, r.Notify)
 }
 
-// cut ends a segment after what was added last.
+// cut ends a segment after what was last added.
 func (b *batch) cut(seg *segment) {
 	b.upto.commit = append(b.upto.commit, int32(len(b.space)))
 	b.upto.check = append(b.upto.check, int32(len(b.checks.seq)))
@@ -171,7 +173,7 @@ func (b *batch) args() []any {
 	}
 }
 
-// documents is an array of JSON; nil is NULL.
+// documents is an array of JSON texts; a nil element is NULL.
 type documents = pgtype.FlatArray[[]byte]
 
 func someDocuments(all [][]byte) documents {
@@ -181,7 +183,8 @@ func someDocuments(all [][]byte) documents {
 	return nil
 }
 
-// some is nil, which is NULL, if all are zero: the server need not look at each.
+// some returns nil, which is NULL, if all elements are zero, so that the server need
+// not examine each.
 func some[T comparable](all []T) []T {
 	var zero T
 	if slices.ContainsFunc(all, func(v T) bool { return v != zero }) {
@@ -190,9 +193,9 @@ func some[T comparable](all []T) []T {
 	return nil
 }
 
-// segment is a run of commits that can be applied as a set: none reads what an
-// earlier one of them changes. Appending to a stream or writing a record
-// changes it; a check, and a write of a record, read it.
+// segment is a run of commits that can be applied as a set, because none of them reads
+// what an earlier one changes. Appending to a stream changes it; writing a record
+// changes it and also reads it; a check reads.
 type segment struct {
 	changed map[name]struct{}
 	deletes bool

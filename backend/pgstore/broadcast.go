@@ -9,22 +9,23 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A message is a JSON array of broadcasts. It goes out in notifications of at most
-// maxPayload bytes, in order, each a mark and a part of it:
+// A message is a JSON array of broadcasts. It is sent in one or more notifications of
+// at most maxPayload bytes, in order. Each is a mark and a part of the message:
 //
-//	=[…]    the whole
-//	<[…     the first part, then -… the next ones and >…] the last
+//	=[…]    the whole message
+//	<[…     the first part, followed by -… for more parts and >…] for the last
 const (
 	partWhole = "="
 	partFirst = "<"
 	partNext  = "-"
 	partLast  = ">"
 
-	maxPayload = 7900    // the server takes 7,999 bytes
+	maxPayload = 7900    // the server accepts 7,999 bytes
 	maxMessage = 1 << 20 // more than any broadcast has
 )
 
-// sendBroadcasts notifies the other processes. Without a direct connection it does nothing.
+// sendBroadcasts sends broadcasts to the other processes. Without a direct connection
+// it does nothing. It returns ErrUnavailable while that connection is down.
 func (s *Store) sendBroadcasts(ctx context.Context, broadcasts []journal.Broadcast) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *Store) sendBroadcasts(ctx context.Context, broadcasts []journal.Broadca
 	return s.wire.post(ctx, payloads)
 }
 
-// pack makes notifications of broadcasts: several small ones share one.
+// pack returns the notifications for broadcasts. Several small broadcasts share one.
 func pack(broadcasts []journal.Broadcast) (payloads []string, err error) {
 	var message []byte
 	end := func() {
@@ -53,7 +54,7 @@ func pack(broadcasts []journal.Broadcast) (payloads []string, err error) {
 	for i := range broadcasts {
 		var encoded bytes.Buffer
 		encoder := json.NewEncoder(&encoded)
-		encoder.SetEscapeHTML(false) // data stays as it is
+		encoder.SetEscapeHTML(false) // keep data unchanged
 		if err := encoder.Encode(&broadcasts[i]); err != nil {
 			return nil, err
 		}
@@ -71,8 +72,8 @@ func pack(broadcasts []journal.Broadcast) (payloads []string, err error) {
 	return payloads, nil
 }
 
-// split makes the notifications of one message. They are texts, so none ends
-// within a character.
+// split returns the notifications of one message. It splits between characters, since
+// each notification must be valid text.
 func split(message []byte) (payloads []string) {
 	if len(message) < maxPayload {
 		return []string{partWhole + string(message)}

@@ -10,7 +10,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// commitSQL calls the function with as many arguments as batch.args gives.
+// commitSQL calls the function with the arguments that batch.args returns.
 var commitSQL = `SELECT * FROM thole.commit_1(` + placeholders(31) + `)`
 
 func placeholders(n int) string {
@@ -21,14 +21,14 @@ func placeholders(n int) string {
 	return strings.Join(list, ", ")
 }
 
-// maxRepeats bounds how often a commit is repeated that the server rolled back.
+// maxRepeats is how often a commit is tried that the server rolls back.
 const maxRepeats = 3
 
 // Commit implements [journal.Backend]. The batch is one call, which the server
-// finishes or undoes whatever becomes of the client. It is repeated only when
-// the server says that it was undone and why that may pass; any other error
-// means that it is unknown what was applied. A commit with a name that PostgreSQL
-// does not keep is left out.
+// completes or rolls back even if the client dies. Commit repeats it only if the
+// server reports a rollback because of a deadlock or a serialization failure; after
+// any other error, it is unknown what was applied. A commit with a name that
+// PostgreSQL cannot store is not applied, and its result is ErrInvalid.
 func (s *Store) Commit(ctx context.Context, commits []journal.Commit) ([]journal.Result, error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Store) commit(ctx context.Context, commits []journal.Commit) ([]journal
 	return out.results(commits, b), nil
 }
 
-// outcome is what the function returns.
+// outcome is the result of thole.commit_1.
 type outcome struct {
 	seqs    []int64
 	epochs  []string
@@ -86,7 +86,7 @@ func (s *Store) call(ctx context.Context, b *batch) (out outcome, err error) {
 	return out, err
 }
 
-// results translates the outcome.
+// results converts the outcome to results.
 func (o *outcome) results(commits []journal.Commit, b *batch) []journal.Result {
 	results := make([]journal.Result, len(commits))
 	for i := range commits {
@@ -115,7 +115,8 @@ func (o *outcome) results(commits []journal.Commit, b *batch) []journal.Result {
 	return results
 }
 
-// check finds the check with the given number, of the commit at, both from 1.
+// check returns the check with that number in the batch, which is of the commit at.
+// Both count from 1.
 func (b *batch) check(commits []journal.Commit, at, number int32) journal.Check {
 	first := number - 1
 	for first > 0 && b.checks.commit[first-1] == at {
@@ -124,7 +125,7 @@ func (b *batch) check(commits []journal.Commit, at, number int32) journal.Check 
 	return commits[at-1].Checks[number-1-first]
 }
 
-// optional is t, or nil for never.
+// optional returns t, or nil for the zero time.
 func optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

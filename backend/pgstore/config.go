@@ -13,15 +13,15 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// The defaults of what a DSN may say; see [Open].
+// Defaults of parameters of a DSN, see [Open], and times to wait.
 const (
 	defaultSchema  = "thole"
 	defaultTimeout = 30 * time.Second
 	pingTimeout    = 5 * time.Second
-	grace          = 5 * time.Second // that the client waits longer than the server may take
+	grace          = 5 * time.Second // how much longer the client waits than the server may take
 )
 
-// defaults of parameters of pgx and its pool.
+// defaults returns the defaults of parameters of pgx and its pool.
 func defaults() map[string]string {
 	return map[string]string{
 		"connect_timeout": "10", "pool_max_conns": "16", "pool_health_check_period": "30s",
@@ -29,17 +29,17 @@ func defaults() map[string]string {
 	}
 }
 
-// config is what a DSN says.
+// config is a parsed DSN.
 type config struct {
 	pool    *pgxpool.Config
 	direct  *pgx.ConnConfig // for hints and broadcasts; nil: the same server
 	schema  string
 	timeout time.Duration // of a statement
-	pooler  string        // "on", "off" or "": find out
-	hints   string        // the same
+	pooler  string        // "on", "off" or "": detect
+	hints   string        // "on", "off" or "": on if possible
 }
 
-// parse reads a DSN. Its errors do not show the password.
+// parse parses a DSN. A bad one is ErrInvalid; the error does not show the password.
 func parse(dsn string) (*config, error) {
 	u, err := url.Parse(dsn)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
@@ -94,9 +94,9 @@ func parse(dsn string) (*config, error) {
 	return c, nil
 }
 
-// oneHost refuses several hosts: only the first connection is asked whether it is to a
-// primary, and a later one could be to a standby, which shows an older state.
-// Fallbacks also hold the same host with and without TLS.
+// oneHost returns an error if a DSN names several hosts. Open checks only its first
+// connection for a primary; a later one could reach a standby, which may lag behind.
+// Fallbacks also list the same host with and without TLS.
 func oneHost(c *pgx.ConnConfig) error {
 	for _, f := range c.Fallbacks {
 		if f.Host != c.Host || f.Port != c.Port {
@@ -106,7 +106,8 @@ func oneHost(c *pgx.ConnConfig) error {
 	return nil
 }
 
-// harden bounds how long a dead network is believed in.
+// harden sets TCP keep-alives, so that dead connections are detected soon, and a
+// default application name.
 func harden(c *pgx.ConnConfig) {
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	c.DialFunc = dialer.DialContext
@@ -115,13 +116,14 @@ func harden(c *pgx.ConnConfig) {
 	}
 }
 
-// name says which store it is, for people.
+// name returns the name of the store for messages.
 func (c *config) name() string {
 	cc := c.pool.ConnConfig
 	return fmt.Sprintf("postgres store %s:%d/%s", cc.Host, cc.Port, cc.Database)
 }
 
-// sql is a statement written for the default schema, for this one.
+// sql returns a statement that is written for the default schema, changed to the
+// configured one.
 func (c *config) sql(text string) string {
 	if c.schema == defaultSchema {
 		return text

@@ -12,10 +12,10 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// errLate ends the context of a call that took too long.
+// errLate is the cause when the context of a call ends because it took too long.
 var errLate = fmt.Errorf("%w: no answer in time", journal.ErrUnavailable)
 
-// The codes of PostgreSQL that mean something to us (its manual, appendix A).
+// The SQLSTATE codes that pgstore distinguishes (PostgreSQL manual, appendix A).
 const (
 	badPassword          = "28P01"
 	badAuthorization     = "28000"
@@ -42,11 +42,11 @@ const (
 	idleTooLong          = "57P05"
 	startingUp           = "57P03"
 
-	connectionClass = "08" // a pooler says so when its server is gone
+	connectionClass = "08" // a pooler returns it when its server is down
 	resourceClass   = "53"
 )
 
-// code is the SQLSTATE of err, "" if the server did not say it.
+// code returns the SQLSTATE of err, "" if err is not from the server.
 func code(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -55,12 +55,12 @@ func code(err error) string {
 	return ""
 }
 
-// rolledBack reports whether nothing of the transaction was applied and the
-// server asks to repeat it.
+// rolledBack reports whether the server rolled the transaction back and repeating it
+// may succeed.
 func rolledBack(err error) bool { return code(err) == serializationFailure || code(err) == deadlock }
 
-// explain translates an error of the server, by its code, into what a person
-// can act on. It names the store and wraps the original.
+// explain translates an error of the server, by its code, into one that says what a
+// person can do. It names the store and wraps the original.
 func (c *config) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -111,8 +111,8 @@ func (c *config) explain(ctx context.Context, err error) error {
 	return say(nil, "failed")
 }
 
-// explain is that of config for a store that was open: that it is let in no more
-// is no fault of the caller, and says nothing about what is in the store.
+// explain is config.explain for an open store. A rejected login is ErrUnavailable
+// there: it is not the caller's fault and says nothing about the store's content.
 func (s *Store) explain(ctx context.Context, err error) error {
 	switch code(err) {
 	case badPassword, badAuthorization, noDatabase, noPrivilege:
@@ -121,7 +121,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	return s.config.explain(ctx, err)
 }
 
-// explainConnection is explain for what the server did not say itself.
+// explainConnection is explain for errors that are not from the server.
 func (c *config) explainConnection(ctx context.Context, err error, say func(error, string) error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		if errors.Is(cause, errLate) {
@@ -140,7 +140,7 @@ func (c *config) explainConnection(ctx context.Context, err error, say func(erro
 	return err
 }
 
-// isBroken reports whether err is about a connection that ended.
+// isBroken reports whether err means that the connection ended.
 func isBroken(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// maxScan bounds how many events one page looks at, so that a filter which
-// hardly matches does not occupy the server for long.
+// maxScan is the most events that are read for one page, so that a filter that rarely
+// matches does not occupy the server for long.
 const maxScan = 8 * journal.MaxPage
 
 // Read implements [journal.Backend].
@@ -49,7 +49,7 @@ type scan struct {
 	full bool
 
 	row
-	n, seq                *int64 // its number in the walk; its place
+	n, seq                *int64 // its number in the scan, if filtered; its seq
 	stream, typ           *string
 	time                  *time.Time
 	schema                *int64
@@ -57,9 +57,9 @@ type scan struct {
 	refs, data            []byte
 }
 
-// newScan writes the statement. Limits are part of its text, since the server
-// plans with them. The rows of a walk with filters are numbered, and the one at
-// which the page must end is among the result whether it matches or not.
+// newScan builds the statement. Limits are part of its text, since the server uses
+// them for planning. With filters, the rows are numbered, and the row at which the
+// page must end is part of the result even if it does not match.
 func newScan(space string, q journal.ReadQuery) *scan {
 	sc := &scan{limit: journal.PageLimit(q.Limit), backward: q.Backward}
 	order := `ASC`
@@ -97,7 +97,8 @@ func (sc *scan) arg(value any) string {
 	return fmt.Sprintf("$%d", len(sc.args))
 }
 
-// filter is the condition for what q selects by beside stream and range.
+// filter returns the SQL condition for the filters of q other than stream and range,
+// "" if there are none.
 func (sc *scan) filter(q journal.ReadQuery) string {
 	var all []string
 	and := func(condition string, value any) { all = append(all, condition+sc.arg(value)) }
@@ -138,13 +139,13 @@ func (sc *scan) scan(rows pgx.Rows) error {
 		&sc.actor, &sc.subject, &sc.cause, &sc.refs, &sc.data)
 }
 
-// add adds the row to the page, or notes that there is more.
+// add adds the row to the page, or sets Next if the page is full.
 func (sc *scan) add(h *journal.Head) error {
 	if sc.seq == nil || sc.full {
 		return nil
 	}
 	at := position(h, uint64(*sc.seq))
-	if *sc.n > maxScan { // go on with this one
+	if *sc.n > maxScan { // the next page begins with this event
 		if sc.backward {
 			at.Seq++
 		} else {
@@ -170,7 +171,7 @@ func (sc *scan) add(h *journal.Head) error {
 	return nil
 }
 
-// text is an optional column; absent is empty.
+// text returns the value of an optional column, "" for NULL.
 func text(s *string) string {
 	if s == nil {
 		return ""

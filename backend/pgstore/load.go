@@ -12,9 +12,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// transact runs f in a transaction of an administrator's task: it may take as
-// long as ctx lets it, but holds its locks no longer than that when this process
-// hangs.
+// transact calls f in a transaction for administrative tasks. Only ctx limits how long
+// it may take, but if this process hangs, the server ends the transaction after the
+// configured timeout, which releases its locks.
 func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) error) error {
 	_, leave, err := s.enter(ctx)
 	if err != nil {
@@ -33,9 +33,9 @@ func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx pgx
 	return s.explain(ctx, err)
 }
 
-// Load implements [journal.Backend]. Until the chunk with Done the import is a
-// staged space, which survives a restart but which nothing shows. A space that
-// exists is ErrExists.
+// Load implements [journal.Backend]. Until the chunk with Done, the import is a
+// staged space, which survives a restart but is hidden from reads. An existing space
+// is ErrExists.
 func (s *Store) Load(ctx context.Context, space string, c journal.Chunk) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("load %s: %w", space, err)
@@ -82,7 +82,7 @@ type locked struct {
 	head journal.Head
 }
 
-// lock locks a head. ErrNotFound says that there is none.
+// lock locks the head of a space. A missing space is ErrNotFound.
 func (s *Store) lock(ctx context.Context, tx pgx.Tx, space string, staged bool) (l locked, err error) {
 	var r row
 	err = tx.QueryRow(ctx, s.sql(`SELECT s.id, `+headColumns+` FROM thole.space AS s WHERE s.name = $1 AND s.staged = $2 FOR UPDATE`), space, staged).
@@ -96,7 +96,7 @@ func (s *Store) lock(ctx context.Context, tx pgx.Tx, space string, staged bool) 
 	return l, err
 }
 
-// stage returns the staged space. It begins anew if the head is another one.
+// stage returns the id of the staged space. It starts a new import if the head differs.
 func (s *Store) stage(ctx context.Context, tx pgx.Tx, space string, head journal.Head) (id int64, err error) {
 	staged, err := s.lock(ctx, tx, space, true)
 	switch {
@@ -121,7 +121,8 @@ func (s *Store) stage(ctx context.Context, tx pgx.Tx, space string, head journal
 	return id, err
 }
 
-// loadEvents inserts events. A chunk may be sent again.
+// loadEvents inserts events. It first deletes those that an earlier attempt to send
+// the chunk inserted.
 func (s *Store) loadEvents(ctx context.Context, tx pgx.Tx, id int64, events []journal.Event) error {
 	var f eventColumns
 	var seqs []int64
@@ -161,7 +162,7 @@ func (s *Store) loadRecords(ctx context.Context, tx pgx.Tx, id int64, records []
 	return err
 }
 
-// drop removes a space with all that it holds.
+// drop removes a space with its content.
 func (s *Store) drop(ctx context.Context, tx pgx.Tx, id int64) error {
 	for _, sql := range []string{
 		`DELETE FROM thole.event WHERE space = $1`,

@@ -11,19 +11,19 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A migration takes a store from the version before it to its own: the n-th
-// one (from 1) makes format.version n. Released ones never change.
+// A migration takes a store to the next version: the n-th one (from 1) makes
+// format.version n. Released migrations never change.
 //
-// Programs of several versions may be at work on one store while it is
-// migrated. So a migration only adds, as a rule: tables, columns with a default,
-// functions under a new name; programs that do not know of it go on. One that
-// must take away something sets breaks: older programs are refused when they
-// open the store, and those that run fail from then on, because the function by
-// which they commit is among what it drops (docs/decisions/0010).
+// Programs of several versions may use a store while it is migrated. Therefore a
+// migration usually only adds: tables, columns with a default, functions under a new
+// name. Programs that do not know it continue to work. A migration that must remove
+// something sets breaks: older programs can no longer open the store, and running ones
+// fail from then on, because it also drops the function by which they commit
+// (docs/decisions/0010).
 type migration struct {
 	what   string // for people
 	sql    string
-	breaks bool // programs that do not know it cannot use the store any more
+	breaks bool // programs that do not know it can no longer use the store
 }
 
 //go:embed migrations/0001.sql
@@ -34,13 +34,13 @@ var migrations = []migration{
 	{what: "create spaces, events, records, the function that commits, and views", sql: schema1},
 }
 
-// migrationPatience is how long a migration waits for a lock before it gives
-// up: whoever comes after it waits for that long, too.
+// migrationPatience is how long a migration waits for a lock before it gives up, since
+// requests for the lock that come after it wait as long.
 const migrationPatience = 10 * time.Second
 
 // Migrate brings the store that dsn names up to the version of this program, as
-// Open does, and returns what it did, a line per step. With dryRun it changes
-// nothing and returns what it would do. Errors are those of [Open].
+// Open does, and returns one line for each step it ran. With dryRun it changes nothing
+// and returns the steps it would run. Errors are those of [Open].
 func Migrate(ctx context.Context, dsn string, dryRun bool) ([]string, error) {
 	c, err := parse(dsn)
 	if err != nil {
@@ -59,8 +59,9 @@ func Migrate(ctx context.Context, dsn string, dryRun bool) ([]string, error) {
 	return steps, c.explain(ctx, err)
 }
 
-// version returns the version of the store, 0 if there is none. Programs that
-// know fewer migrations than known may be too old for it.
+// version returns the version of the store, 0 if there is none. It returns
+// errors.ErrUnsupported if a program with known migrations is too old for the store,
+// and ErrInvalid if the schema belongs to another program.
 func (c *config) version(ctx context.Context, q querier, known int) (int, error) {
 	var exists bool
 	var others int
@@ -91,8 +92,8 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// migrate runs the steps of known that are missing, in one transaction. Of
-// several programs that come at once one does it, and the others wait.
+// migrate runs the missing steps of known in one transaction. If several programs
+// migrate at once, one does it and the others wait.
 func (c *config) migrate(ctx context.Context, conn *pgx.Conn, known []migration, dryRun bool) (steps []string, err error) {
 	version, err := c.version(ctx, conn, len(known))
 	if err != nil || version >= len(known) {
@@ -102,7 +103,7 @@ func (c *config) migrate(ctx context.Context, conn *pgx.Conn, known []migration,
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) // after a commit it does nothing
+	defer tx.Rollback(context.WithoutCancel(ctx)) // no effect after a commit
 	_, err = tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', '0', true),
 		pg_advisory_xact_lock(hashtextextended('thole migrates ' || $2::text, 0))`,
 		fmt.Sprint(migrationPatience.Milliseconds()), c.schema)
@@ -135,7 +136,7 @@ func (c *config) migrate(ctx context.Context, conn *pgx.Conn, known []migration,
 	return steps, tx.Commit(ctx)
 }
 
-// makeSchema creates the schema unless an administrator has done so.
+// makeSchema creates the schema if it does not exist.
 func (c *config) makeSchema(ctx context.Context, tx pgx.Tx) error {
 	var exists bool
 	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, c.schema).Scan(&exists)

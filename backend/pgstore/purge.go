@@ -8,10 +8,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Purge implements [journal.Backend]. Commits to the space wait meanwhile. What is
-// removed stays in the server's files until it vacuums and reuses the space, in
-// its write-ahead log and in its backups; VACUUM FULL rewrites the tables
-// without it.
+// Purge implements [journal.Backend]. Commits to the space wait until it is done. The
+// removed data stays in the server's files until the server vacuums and overwrites it,
+// and in its write-ahead log and backups. VACUUM FULL rewrites the tables without it.
 func (s *Store) Purge(ctx context.Context, space string, p journal.Purge) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		l, err := s.lock(ctx, tx, space, false)
@@ -59,11 +58,11 @@ func (s *Store) redact(ctx context.Context, tx pgx.Tx, l *locked, events []journ
 	return err
 }
 
-// Check looks for what the format rules out: events and records beyond their
-// head or of no space, positions that cannot be read, epochs in which the
-// current one is not the last. It is ErrCorrupt with the first findings, reads
-// all heads and the indexes, and nothing waits for it. Damaged pages are what
-// PostgreSQL's own amcheck is for.
+// Check looks for violations of the format: events and records beyond their head or
+// without a space, malformed positions, epochs that do not end with the current one.
+// It returns ErrCorrupt with the first 10 findings. It reads all heads and the
+// indexes; commits and reads do not wait for it. To find damaged pages, use
+// PostgreSQL's amcheck.
 func (s *Store) Check(ctx context.Context) error {
 	var found []string
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {

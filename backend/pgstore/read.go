@@ -10,19 +10,18 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A read is one statement, so that it sees one state of the store: what it
-// finds, and the head of the space beside it, by which positions are told.
+// A read is one statement, so that it sees one state of the store. Each row also has
+// the head of the space, which is needed to derive positions from seqs.
 const headColumns = `s.oldest, s.last, s.epochs`
 
-// row is a row of a read; the parts after the head are absent when there is
-// none.
+// row holds the head columns of a row of a read.
 type row struct {
 	oldest string
 	last   int64
 	epochs []byte
 }
 
-// head makes a head of the first row; the others repeat it.
+// head returns the head of a space from the first row; the other rows repeat it.
 func (r *row) head(name string) (h journal.Head, err error) {
 	h.Space = name
 	if h.Oldest, err = journal.ParsePosition(r.oldest); err != nil {
@@ -41,8 +40,8 @@ func (r *row) head(name string) (h journal.Head, err error) {
 	return h, nil
 }
 
-// position gives a seq its epoch; seq 0 is the zero Position. Epochs of a
-// space do not overlap, and a seq beyond all of them is of the last.
+// position returns the Position of a seq, zero for seq 0. Epochs of a space do not
+// overlap; a seq beyond the last epoch counts to it.
 func position(h *journal.Head, seq uint64) journal.Position {
 	if seq == 0 {
 		return journal.Position{}
@@ -55,7 +54,7 @@ func position(h *journal.Head, seq uint64) journal.Position {
 	return journal.Position{}
 }
 
-// query runs a statement and calls each for its rows.
+// query runs a statement and calls each for every row.
 func (s *Store) query(ctx context.Context, each func(rows pgx.Rows) error, sql string, args ...any) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -142,8 +141,8 @@ func (s *Store) List(ctx context.Context, space string, q journal.ListQuery) ([]
 	}
 	page := fmt.Sprintf(` ORDER BY r.key LIMIT %d`, journal.PageLimit(q.Limit))
 	if q.DueBy.IsZero() {
-		where += page // the server need not look further
-	} else { // few are due: they are found first and sorted then
+		where += page // the server can stop at the limit
+	} else { // few are due: find them first, then sort
 		args = append(args, q.DueBy)
 		where += fmt.Sprintf(` AND r.expires <= $%d`, len(args))
 	}
@@ -189,7 +188,7 @@ func (s *Store) Heads(ctx context.Context, spaces ...string) ([]journal.Head, er
 	for i, name := range spaces {
 		heads[i] = byName[name]
 		heads[i].Space = name
-		heads[i].Epochs = slices.Clone(heads[i].Epochs) // a name may be asked for twice
+		heads[i].Epochs = slices.Clone(heads[i].Epochs) // spaces may repeat a name
 	}
 	return heads, nil
 }

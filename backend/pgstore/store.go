@@ -1,10 +1,10 @@
 // Package pgstore keeps spaces in a PostgreSQL database, version 15 or later,
 // which any number of processes may share.
 //
-// A batch of commits is one call of one function in the database, and so one
-// transaction of which the client is no part. It locks the heads of its spaces,
-// so that seqs are dense and in order whoever commits. The tables and views (see
-// migrations) are made to be read with psql: try "SELECT * FROM thole.events".
+// A batch of commits is one call of one function in the database, and therefore one
+// transaction that needs no further message from the client. It locks the heads of its
+// spaces, so that seqs are dense and in order with any number of writers. People can
+// read the views (see migrations) with psql: try "SELECT * FROM thole.events".
 package pgstore
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// minServer is the oldest server that the SQL is written for.
+// minServer is the oldest supported major version of the server.
 const minServer = 15
 
 // Store is a [journal.Backend] in a PostgreSQL database.
@@ -28,10 +28,10 @@ type Store struct {
 	*config
 	pool       *pgxpool.Pool
 	durability journal.Durability
-	wire       *wire // nil: no hints and broadcasts
+	wire       *wire // nil: no hints or broadcasts
 
 	mu      sync.Mutex
-	running sync.WaitGroup // calls; added to under mu while open
+	running sync.WaitGroup // calls; incremented under mu while not closing
 	closing bool
 	closed  chan struct{} // closed when closing is set
 	over    sync.Once
@@ -42,22 +42,23 @@ var (
 )
 
 // Open opens the store that a DSN postgres://USER:PASSWORD@HOST:PORT/DATABASE
-// names. What is missing in the database is made, an older store migrated. A
+// names. It creates what is missing in the database and migrates an older store. A
 // query in the DSN may have the parameters of libpq and pgxpool
 // (pool_max_conns, default 16; sslmode, connect_timeout, …) and these:
 //
 //	schema=NAME    the PostgreSQL schema that holds the store; default thole
 //	timeout=30s    how long a statement may take
-//	direct=DSN     the same database for hints and broadcasts, past a transaction
-//	               pooler. Without it there are none behind a pooler: commits of
-//	               others are seen when the heads are polled
-//	hints=off      no hints and broadcasts
-//	pooler=on|off  whether there is a transaction pooler; default: found out
+//	direct=DSN     the same database without the transaction pooler, for hints and
+//	               broadcasts. Without it, a store behind a pooler has neither and
+//	               sees commits of other processes when it polls the heads
+//	hints=off      no hints or broadcasts
+//	pooler=on|off  whether there is a transaction pooler; default: detected
 //
-// A DSN names one host, whose name or address follows the primary: several are
-// ErrInvalid. Wrong or insufficient rights, a missing database, a store of a newer version
-// or an older server are errors that say what to do; a server that cannot be
-// reached is ErrUnavailable.
+// A DSN names one host, whose name or address must follow the primary; several hosts
+// are ErrInvalid. A rejected login or missing privileges are ErrInvalid, a missing
+// database is ErrNotFound. A store of a newer version or a server that is too old or
+// unsuitable is errors.ErrUnsupported. A server that cannot be reached is
+// ErrUnavailable. The errors say what to do.
 func Open(ctx context.Context, dsn string) (*Store, error) {
 	c, err := parse(dsn)
 	if err != nil {
@@ -84,8 +85,8 @@ func (s *Store) open(ctx context.Context) error {
 	}
 	cc := s.config.pool.ConnConfig
 	if s.pooler == "on" {
-		// A prepared statement is of one connection of the server, and so is a
-		// setting.
+		// Prepared statements and settings belong to one connection of the server,
+		// which a pooler does not keep.
 		cc.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	} else {
 		cc.RuntimeParams["statement_timeout"] = strconv.FormatInt(s.timeout.Milliseconds(), 10)
@@ -103,14 +104,15 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// dial opens a connection outside of the pool. It is fit for a pooler.
+// dial opens a connection outside of the pool. It also works through a pooler.
 func (c *config) dial(ctx context.Context) (*pgx.Conn, error) {
 	cc := c.pool.ConnConfig.Copy()
 	cc.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return pgx.ConnectConfig(ctx, cc)
 }
 
-// survey learns what matters of the server and refuses one that is of no use.
+// survey queries the server's settings, which determine the durability and whether
+// there is a pooler. It returns errors.ErrUnsupported for an unsuitable server.
 func (s *Store) survey(ctx context.Context, conn *pgx.Conn) error {
 	var version, pid int
 	var encoding, isolation, fsync string
@@ -136,7 +138,7 @@ func (s *Store) survey(ctx context.Context, conn *pgx.Conn) error {
 		s.durability = journal.Relaxed
 	}
 	if s.pooler == "" {
-		// A pooler gives its clients made-up process ids.
+		// A pooler gives its clients invented process ids.
 		s.pooler = "off"
 		if pid != int(conn.PgConn().PID()) {
 			s.pooler = "on"
@@ -153,9 +155,9 @@ func (s *Store) Capabilities() journal.Capabilities {
 	}
 }
 
-// isDead finds out whether a connection that was idle still is one, for the pool,
-// which drops it then. One that gives no answer takes the others with it: the
-// network has forgotten them all, and each would have to be waited for.
+// isDead pings a connection that was idle and reports whether it is closed; the pool
+// then drops it. If the ping times out, isDead also resets the pool, since the network
+// has probably lost all connections and waiting for each would take long.
 func (s *Store) isDead(ctx context.Context, p pgxpool.ShouldPingParams) bool {
 	if p.IdleDuration < time.Second {
 		return false
@@ -168,8 +170,8 @@ func (s *Store) isDead(ctx context.Context, p pgxpool.ShouldPingParams) bool {
 	return p.Conn.IsClosed()
 }
 
-// enter begins a call, which ends with leave. Its context ends a little later
-// than the server should have given up.
+// enter begins a call, which ends with leave. The returned context ends a little after
+// the statement timeout of the server. After Close, enter returns ErrClosed.
 func (s *Store) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,8 +189,7 @@ func (s *Store) enter(ctx context.Context) (_ context.Context, leave func(), err
 	}, nil
 }
 
-// Close waits for the calls that run and closes all connections. It is
-// idempotent.
+// Close waits for running calls and closes all connections. It is idempotent.
 func (s *Store) Close() error {
 	s.over.Do(func() {
 		s.mu.Lock()

@@ -9,10 +9,10 @@ import (
 
 type notification = pgconn.Notification
 
-// names is a set of spaces; "" stands for all.
+// names is a set of spaces; "" stands for all spaces.
 type names map[string]bool
 
-// add keeps the set small: too many are all.
+// add adds spaces. Beyond maxTouched, the set becomes "all spaces".
 func (n names) add(spaces []string) {
 	for _, name := range spaces {
 		if len(n) >= maxTouched && !n[name] {
@@ -23,9 +23,9 @@ func (n names) add(spaces []string) {
 	}
 }
 
-// watcher is a Watch that runs. Its fields are guarded by wire.mu.
+// watcher is a running call of hints. Its fields are guarded by wire.mu.
 type watcher struct {
-	spaces names         // of which it has not been told
+	spaces names         // that it has not reported yet
 	news   chan struct{} // capacity 1: there are some
 }
 
@@ -34,7 +34,7 @@ func (x *watcher) put(spaces []string) {
 	ring(x.news)
 }
 
-// receiver is a Receive that runs. Its fields are guarded by wire.mu.
+// receiver is a running call of receiveBroadcasts. Its fields are guarded by wire.mu.
 type receiver struct {
 	broadcasts []journal.Broadcast
 	news       chan struct{} // capacity 1: there are some
@@ -55,9 +55,9 @@ func ring(bell chan struct{}) {
 	}
 }
 
-// hints calls wake with the spaces to which other
-// processes, or other Stores, committed. It returns nil when ctx ends or the
-// Store is closed. Without a direct connection it stays silent.
+// hints calls wake with the spaces to which other processes or other Stores committed,
+// "" for all spaces. It returns nil when ctx ends or the Store is closed. Without a
+// direct connection it never calls wake.
 func (s *Store) hints(ctx context.Context, wake func(space string)) error {
 	x := &watcher{spaces: names{}, news: make(chan struct{}, 1)}
 	if s.wire != nil {
@@ -88,8 +88,9 @@ func (s *Store) hints(ctx context.Context, wake func(space string)) error {
 	}
 }
 
-// receiveBroadcasts calls hear with what other processes send. One who does not keep up misses the oldest
-// broadcasts. It returns nil when ctx ends or the Store is closed.
+// receiveBroadcasts calls hear with the broadcasts of other processes. If hear is too
+// slow, the oldest waiting broadcasts are dropped. It returns nil when ctx ends or the
+// Store is closed.
 func (s *Store) receiveBroadcasts(ctx context.Context, hear func(journal.Broadcast)) error {
 	r := &receiver{news: make(chan struct{}, 1)}
 	if s.wire != nil {

@@ -13,44 +13,44 @@ import (
 )
 
 const (
-	hintPause   = 10 * time.Millisecond // between two notifications of commits: notifying takes a lock of the whole server
+	hintPause   = 10 * time.Millisecond // between two notifications of commits, since notifying takes a server-wide lock
 	pingAfter   = 15 * time.Second      // of silence
 	wireTimeout = 5 * time.Second       // for an answer
 	dialTimeout = 15 * time.Second      // for a new connection
-	maxUnheard  = 1 << 12               // broadcasts that wait for one receiver; beyond, the oldest are dropped
+	maxUnheard  = 1 << 12               // broadcasts that wait for one receiver; beyond that, the oldest are dropped
 	maxRedial   = 5 * time.Second
-	maxTouched  = 1 << 10 // spaces of which someone has not been told; beyond, it is all
+	maxTouched  = 1 << 10 // spaces in a set of names; beyond that, it becomes all spaces
 )
 
-// errDown says that broadcasts cannot be sent now.
+// errDown means that the connection for broadcasts is down.
 var errDown = fmt.Errorf("%w: the connection for hints and broadcasts is down", journal.ErrUnavailable)
 
-// wire carries hints and broadcasts between processes by LISTEN and NOTIFY, over
-// one direct connection: not in the transactions that commit, since a
-// transaction that notifies holds a lock of the whole server when it commits.
+// wire carries hints and broadcasts between processes by LISTEN and NOTIFY, over one
+// direct connection. Committing transactions do not notify themselves, since a
+// transaction with NOTIFY takes a server-wide lock when it commits.
 type wire struct {
 	*config
 	stop context.CancelFunc
 	done chan struct{} // closed when run has returned
 
 	mu        sync.Mutex
-	touched   names // of spaces of which the others have not been told
+	touched   names // spaces with commits that other processes were not notified of
 	outbox    []letter
 	down      bool
-	interrupt context.CancelFunc // makes run look at touched and outbox; nil: it will anyway
+	interrupt context.CancelFunc // makes run check touched and outbox; nil: it will do so anyway
 	watchers  map[*watcher]bool
 	receivers map[*receiver]bool
 
-	parts map[uint32]string // of messages that are coming, by the sender's process id; run's own
+	parts map[uint32]string // incomplete messages by the sender's process id; used only by run
 }
 
-// letter is a payload of broadcasts on its way.
+// letter is a payload of broadcasts that waits to be sent.
 type letter struct {
 	payload string
 	sent    chan error // capacity 1
 }
 
-// openWire connects; ctx bounds only that.
+// openWire connects and starts run. ctx limits only the connecting.
 func openWire(ctx context.Context, s *Store) (*wire, error) {
 	w := &wire{
 		config: s.config, done: make(chan struct{}),
@@ -70,11 +70,11 @@ func (w *wire) close() {
 	<-w.done
 }
 
-// The channels. Notifications stay within a database.
+// The notification channels. PostgreSQL delivers notifications only within a database.
 func (w *wire) hintChannel() string      { return w.schema + " hints" }
 func (w *wire) broadcastChannel() string { return w.schema + " signals" }
 
-// run keeps a connection, at first conn, until ctx ends.
+// run serves conn, and connects again when it breaks, until ctx ends.
 func (w *wire) run(ctx context.Context, conn *pgx.Conn) {
 	defer close(w.done)
 	for {
@@ -86,7 +86,7 @@ func (w *wire) run(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// redial connects again; nil when ctx ends.
+// redial connects again, with increasing pauses. It returns nil when ctx ends.
 func (w *wire) redial(ctx context.Context) *pgx.Conn {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, maxRedial) {
 		select {
@@ -100,8 +100,8 @@ func (w *wire) redial(ctx context.Context) *pgx.Conn {
 	}
 }
 
-// connect makes a connection that listens. It takes no longer than dialTimeout,
-// since a network may go dead at any moment.
+// connect opens a listening connection. It takes no longer than dialTimeout, since the
+// network may fail at any moment.
 func (w *wire) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -122,12 +122,12 @@ func (w *wire) connect(ctx context.Context) (*pgx.Conn, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.down, w.parts = false, map[uint32]string{}
-	w.tell("") // what came before is lost
+	w.tell("") // earlier notifications are lost
 	return conn, nil
 }
 
-// listen subscribes. Through a pooler, which would forget it without a word, it
-// is ErrInvalid.
+// listen subscribes to the channels. It returns ErrInvalid behind a pooler, which would
+// silently drop the subscription.
 func (w *wire) listen(ctx context.Context, conn *pgx.Conn) error {
 	var pid uint32
 	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
@@ -141,7 +141,7 @@ func (w *wire) listen(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// drop closes a connection and fails what waits to be sent.
+// drop closes a connection and fails the waiting broadcasts with errDown.
 func (w *wire) drop(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -155,7 +155,7 @@ func (w *wire) drop(ctx context.Context, conn *pgx.Conn) {
 	w.outbox = nil
 }
 
-// serve sends and hears until the connection breaks or ctx ends.
+// serve sends and receives notifications until the connection breaks or ctx ends.
 func (w *wire) serve(ctx context.Context, conn *pgx.Conn) {
 	var told time.Time // when hints were sent
 	heard := time.Now()
@@ -167,7 +167,7 @@ func (w *wire) serve(ctx context.Context, conn *pgx.Conn) {
 		switch {
 		case n != nil:
 			heard = time.Now()
-			if n.PID != conn.PgConn().PID() { // else it is our own
+			if n.PID != conn.PgConn().PID() { // otherwise it is our own
 				w.deliver(n)
 			}
 		case conn.IsClosed():
@@ -181,8 +181,8 @@ func (w *wire) serve(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// wait waits for a notification, but no longer than until there is something to
-// send, or to find out whether the connection still is one.
+// wait waits for a notification, at most until there is something to send or a ping is
+// due.
 func (w *wire) wait(ctx context.Context, conn *pgx.Conn, told time.Time) (*notification, error) {
 	w.mu.Lock()
 	if len(w.outbox) > 0 {
@@ -204,7 +204,8 @@ func (w *wire) wait(ctx context.Context, conn *pgx.Conn, told time.Time) (*notif
 	return n, err
 }
 
-// send sends broadcasts, and hints unless the latest ones are too fresh.
+// send sends the waiting broadcasts, and hints if hintPause has passed since the last
+// ones.
 func (w *wire) send(ctx context.Context, conn *pgx.Conn, told *time.Time) error {
 	w.mu.Lock()
 	letters := w.outbox
@@ -249,7 +250,7 @@ func (w *wire) exec(ctx context.Context, conn *pgx.Conn, sql string, args ...any
 	return err
 }
 
-// committed notes that the others should hear of these spaces.
+// committed queues a hint for these spaces.
 func (w *wire) committed(spaces []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -260,7 +261,8 @@ func (w *wire) committed(spaces []string) {
 	}
 }
 
-// post sends payloads of broadcasts.
+// post sends payloads of broadcasts and waits until they are sent. It returns errDown
+// if that fails.
 func (w *wire) post(ctx context.Context, payloads []string) error {
 	for _, payload := range payloads {
 		l := letter{payload: payload, sent: make(chan error, 1)}
@@ -288,8 +290,8 @@ func (w *wire) post(ctx context.Context, payloads []string) error {
 	return nil
 }
 
-// deliver gives a notification to who watches or receives. What cannot be read
-// is of a program that speaks otherwise.
+// deliver passes a notification to watchers or receivers. It ignores malformed ones,
+// which come from other programs.
 func (w *wire) deliver(n *notification) {
 	if n.Channel == w.broadcastChannel() {
 		w.assemble(n)
@@ -304,8 +306,8 @@ func (w *wire) deliver(n *notification) {
 	w.tell(spaces...)
 }
 
-// assemble adds a part to its message and gives the broadcasts of a complete one to
-// who receives.
+// assemble adds a part to its message. When the message is complete, it passes the
+// broadcasts to the receivers.
 func (w *wire) assemble(n *notification) {
 	if n.Payload == "" { // not one of ours
 		return
@@ -316,7 +318,7 @@ func (w *wire) assemble(n *notification) {
 	if mark == partWhole || mark == partFirst {
 		before = ""
 	} else if !begun {
-		return // its beginning came before we listened
+		return // its first part was sent before we listened
 	}
 	if text = before + text; len(text) > maxMessage {
 		return
@@ -336,7 +338,7 @@ func (w *wire) assemble(n *notification) {
 	}
 }
 
-// tell wakes the watchers; w.mu is held.
+// tell passes spaces to the watchers. The caller holds w.mu.
 func (w *wire) tell(spaces ...string) {
 	for x := range w.watchers {
 		x.put(spaces)
