@@ -9,10 +9,10 @@ turns=$PWD/examples/turns.sh
 out=$(mktemp -d)
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || true; wait; rm -rf "$out"' EXIT
-start() { # FILE COMMAND…: runs it in the background with its output in FILE
+start() { # FILE COMMAND…: runs it in the background with its output in FILE and FILE.err
 	local file=$1
 	shift
-	"$@" >"$file" 2>&1 &
+	"$@" >"$file" 2>"$file.err" &
 	pids+=($!)
 }
 until_true() { # COMMAND…: waits until it holds

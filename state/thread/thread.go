@@ -32,10 +32,12 @@ const (
 	Waiting = "waiting" // its run waits for a signal
 )
 
-// Visibility of a thread.
+// Visibility of a thread: who is shown it, and what belongs to it, by the REST interface.
+// This package shows every thread to the program that holds the Store, in lists, reads
+// and watches: a program that answers people itself compares Owner.
 const (
 	ForSpace = "space"   // every reader of the space sees it
-	Private  = "private" // only its owner sees it
+	Private  = "private" // its owner sees it, admins of the space, and the workers of its runs
 )
 
 // Run scopes: where at most one run is active at a time.
