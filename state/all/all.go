@@ -1,5 +1,4 @@
-// Package all lists the concepts of Thole, for programs that open a store in which any
-// of them may be used.
+// Package all lists Thole's concepts, for programs that open a store for all of them.
 package all
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// Concepts returns the concepts of Thole, for [thole.Options.Concepts].
+// Concepts returns Thole's concepts, for [thole.Options.Concepts].
 func Concepts() []*thole.Concept {
 	return []*thole.Concept{
 		decision.Concept,
@@ -29,7 +28,7 @@ func Concepts() []*thole.Concept {
 	}
 }
 
-// toCome keeps the nouns of concepts that are not there yet.
+// toCome reserves the nouns of future concepts.
 var toCome = &thole.Concept{
 	Name:  "to come",
 	About: "concepts that are not there yet",

@@ -2,19 +2,19 @@ package file
 
 import "github.com/thole-dev/thole"
 
-// Name is the concept's.
+// Name is the concept's name.
 const Name = "file"
 
-// Concept is what is known of files, and told.
+// Concept declares the events and records of files.
 var Concept = &thole.Concept{
 	Name:  Name,
-	About: "who made which content of a file out of which",
+	About: "changes of files: who made which content from which",
 	Events: []thole.EventType{
-		{Type: TypeChanged, Data: Change{}, Streams: []string{Stream}, About: "`found`: someone edited it without telling; `kept`: both contents are blobs"},
-		{Type: TypeConflict, Data: Conflict{}, Streams: []string{Stream}, About: "an edit did not fit what the file had become, or others kept it from being applied"},
-		{Type: TypeDone, Data: Done{}, Streams: []string{"thread/{thread}"}, About: "the reference agent's changes are whole for now: time to build, to show, to commit"},
+		{Type: TypeChanged, Data: Change{}, Streams: []string{Stream}, About: "a file changed; `found`: someone edited it without recording it; `kept`: both contents are blobs"},
+		{Type: TypeConflict, Data: Conflict{}, Streams: []string{Stream}, About: "an edit did not fit the file's current content, or others kept it from being applied"},
+		{Type: TypeDone, Data: Done{}, Streams: []string{"thread/{thread}"}, About: "the reference agent completed a set of changes: time to build, show or commit"},
 	},
 	Records: []thole.RecordType{
-		{Key: "file/{path}", Value: record{}, About: "what is known of a file"},
+		{Key: "file/{path}", Value: record{}, About: "the recorded state of a file"},
 	},
 }

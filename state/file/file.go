@@ -1,11 +1,11 @@
-// Package file keeps what is known of files that people and agents edit: who
-// made which content out of which, so that nobody's edit is lost unseen and
-// every screen hears of it. The files themselves live elsewhere; their contents
-// before and after an edit may be kept as blobs.
+// Package file records the changes of files that people and agents edit: who made which
+// content from which, so that no edit overwrites another unnoticed and every watcher
+// learns of it. The files themselves live elsewhere; their contents before and after an
+// edit may be kept as blobs.
 //
-// Record file/<escaped path> says what the file is now. The events file.changed
-// and file.conflict go to stream file; each names the position of the file's
-// change before it, so that a file's history is read without reading others'.
+// The record file/<escaped path> holds the file's current hash. The events file.changed
+// and file.conflict go to the stream file. A file.changed names the position of the
+// file's previous change, so that reading one file's history skips the others.
 package file
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// The stream and the types of this package's events.
+// The stream and the types of the package's events.
 const (
 	Stream       = "file"
 	TypeChanged  = "file.changed"  // holds a [Change]
@@ -31,12 +31,12 @@ const (
 	TypeDone     = "file.done"     // holds a [Done]; in the stream of a thread
 )
 
-// Outside is the actor of a change that was found, not made: someone edited the
-// file without telling.
+// Outside is the actor of a change that [Files.Found] detected: someone edited the file
+// without recording it.
 const Outside = "user:hand"
 
-// Change is the data of file.changed. A hash is the SHA-256 of the content, in
-// 64 lower-case hex digits; "" means that there is no file.
+// Change is the data of file.changed. A hash is the SHA-256 of the content, in 64
+// lower-case hex digits; "" means that the file does not exist.
 type Change struct {
 	Path     string         `json:"path"`
 	Before   string         `json:"before_hash"`
@@ -44,32 +44,32 @@ type Change struct {
 	Actor    string         `json:"actor"`
 	Kept     bool           `json:"kept,omitempty"` // both contents are blobs of the space
 	Found    bool           `json:"found,omitempty"`
-	Previous thole.Position `json:"previous"` // version of the file before; zero: the first that is known
+	Previous thole.Position `json:"previous"` // the file's version before; zero: it was unknown
 }
 
-// Conflict is the data of file.conflict: an edit, based on Base, that did not
-// fit what the file had become.
+// Conflict is the data of file.conflict: an edit of the content Base that did not fit the
+// file's current content.
 type Conflict struct {
 	Path     string          `json:"path"`
 	Base     string          `json:"base_hash"`
-	Ours     string          `json:"ours_hash"`          // what the edit would have made
-	Theirs   string          `json:"theirs_hash"`        // what was there
-	Rejected json.RawMessage `json:"rejected,omitempty"` // what was not applied
+	Ours     string          `json:"ours_hash"`          // the content that the edit would have made
+	Theirs   string          `json:"theirs_hash"`        // the current content
+	Rejected json.RawMessage `json:"rejected,omitempty"` // the part that was not applied
 	Actor    string          `json:"actor"`
 }
 
-// Done is the data of file.done: an agent's changes of files are whole for now.
+// Done is the data of file.done: an agent has completed a set of changes to files.
 type Done struct {
 	Run   string   `json:"run"`
-	Files []string `json:"files"` // touched so far, by sub-agents as well
+	Files []string `json:"files"` // changed so far, also by sub-agents
 }
 
-// File is what is known of a file.
+// File is the recorded state of a file.
 type File struct {
 	Path    string         `json:"path"`
 	Known   bool           `json:"known"`
-	Hash    string         `json:"hash"`            // "": there is no file
-	Actor   string         `json:"actor,omitempty"` // who changed it last
+	Hash    string         `json:"hash"`            // "": the file does not exist
+	Actor   string         `json:"actor,omitempty"` // made the last change
 	Version thole.Position `json:"version"`         // zero: unknown
 	Updated time.Time      `json:"updated_at,omitzero"`
 }
@@ -80,11 +80,11 @@ type record struct {
 	Actor string `json:"actor"`
 }
 
-// StaleError is an edit of content that is no longer current. It unwraps to
-// ErrConflict: read the file, merge and try again.
+// StaleError reports an edit of content that is no longer current: read the file, merge
+// and try again. It unwraps to ErrConflict.
 type StaleError struct {
 	Path   string
-	Before string // what the edit was made from
+	Before string // hash of the content that was edited
 	Now    File
 }
 
@@ -104,7 +104,7 @@ func (e *StaleError) Unwrap() error { return thole.ErrConflict }
 // Files are the files of one space.
 type Files struct{ sp *thole.Space }
 
-// In returns the files of sp, whose store was given [Concept].
+// In returns the files of sp, whose store must have been given [Concept].
 func In(sp *thole.Space) *Files { return &Files{sp: sp.For(Name)} }
 
 // Hash returns the hash of a content.
@@ -123,8 +123,8 @@ func checkHash(what, hash string) error {
 	return nil
 }
 
-// key returns the record's key. A path is relative, with slashes and without
-// dots that lead anywhere.
+// key returns the record's key. A path is valid as for fs.ValidPath: relative, with
+// slashes, without "." and "..".
 func key(path string) (string, error) {
 	if !fs.ValidPath(path) || path == "." {
 		return "", fmt.Errorf("%w: path %.80q is not relative and clean", thole.ErrInvalid, path)
@@ -132,7 +132,7 @@ func key(path string) (string, error) {
 	return "file/" + url.PathEscape(path), nil
 }
 
-// Get returns what is known of the file at path; unknown is no error.
+// Get returns the recorded state of the file at path. An unknown file is not an error.
 func (f *Files) Get(ctx context.Context, path string) (File, error) {
 	k, err := key(path)
 	if err != nil {
@@ -154,16 +154,15 @@ func read(path string, rec thole.Record) (File, error) {
 	return File{Path: path, Known: true, Hash: r.Hash, Actor: r.Actor, Version: rec.Version, Updated: rec.Updated}, err
 }
 
-// Contents are the bytes before and after a change. Given to Changed, they are
-// kept as blobs, so that the change can be undone.
+// Contents are the bytes before and after a change. [Files.Changed] keeps them as blobs,
+// so that the change can be undone.
 type Contents struct{ Before, After []byte }
 
-// Changed records that the handle's actor made the content with hash after out
-// of the one with hash before; "" stands for no file. If the file is known to
-// be anything but before, nothing is recorded: *StaleError. Contents may be
-// nil; they are stored first and are harmless if the change fails. Errors:
-// ErrInvalid (path, hashes, contents that do not have them), ErrTooLarge, those
-// of [thole.Space.Update].
+// Changed records that the handle's actor changed the file from the content with hash
+// before to the one with hash after; "" means that the file does not exist. Contents may
+// be nil; they are stored first, and stay if the change fails. Errors: *StaleError if the
+// recorded hash is not before, which changes nothing; ErrInvalid for a path, a hash, or
+// contents that do not match their hash; ErrTooLarge; those of [thole.Space.Update].
 func (f *Files) Changed(ctx context.Context, path, before, after string, contents *Contents) (File, error) {
 	ctx = thole.Call(ctx, "file.changed", path)
 	ctx = thole.Reread(ctx, reread(path, after, f.sp.Actor()))
@@ -196,14 +195,14 @@ func (f *Files) keep(ctx context.Context, path, before, after string, contents *
 	return nil
 }
 
-// reread makes the answer of the request: see [thole.Reread].
+// reread rebuilds the answer from the request: see [thole.Reread].
 func reread(path, hash, actor string) func(context.Context, []thole.Event) (File, error) {
 	return func(context.Context, []thole.Event) (File, error) {
 		return File{Path: path, Known: true, Hash: hash, Actor: actor}, nil
 	}
 }
 
-// done gives a file the version that it got in r's commit, if that changed it.
+// done sets the version of now to r's commit, if that changed the file.
 func done(now File, r thole.Receipt, err error) (File, error) {
 	if !r.First.IsZero() {
 		now.Version = r.Last
@@ -211,16 +210,16 @@ func done(now File, r thole.Receipt, err error) (File, error) {
 	return now, err
 }
 
-// Found records what the file at path really is. If that is news, someone
-// changed it without telling, and it becomes a change by Outside. It never
-// fails for being stale: reality is right.
+// Found records the hash of the content that the file at path really has. If it differs
+// from the recorded one, someone changed the file without recording it, and Found emits a
+// change by Outside. It never returns *StaleError.
 func (f *Files) Found(ctx context.Context, path, hash string) (File, error) {
 	ctx = thole.Call(ctx, "file.found", path)
 	ctx = thole.Reread(ctx, reread(path, hash, Outside))
 	return done(f.change(ctx, path, "", hash, Change{Actor: Outside, Found: true}))
 }
 
-// pathName is the kind of paths. It counts for files that were not known before.
+// pathName is the kind of paths. Only paths of unknown files are checked.
 var pathName = thole.NameKind{What: "path", Keys: []string{"file/*"}}
 
 func (f *Files) change(ctx context.Context, path, before, after string, c Change) (File, thole.Receipt, error) {
@@ -264,8 +263,8 @@ func (f *Files) change(ctx context.Context, path, before, after string, c Change
 	})
 }
 
-// Conflict records that an edit could not be applied, or not all of it; the
-// file stays as it is. Path, hashes and what was rejected come from c.
+// Conflict records that an edit could not be applied completely, and emits file.conflict.
+// It does not change the file. It sets c's Actor to the handle's.
 func (f *Files) Conflict(ctx context.Context, c Conflict) error {
 	ctx = thole.Call(ctx, "file.conflict", c.Path)
 	if _, err := key(c.Path); err != nil {

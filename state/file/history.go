@@ -18,18 +18,18 @@ type Entry struct {
 
 // HistoryOptions of [Files.History].
 type HistoryOptions struct {
-	Before thole.Position // only changes before this position: History.Next of the page before
+	Before thole.Position // the History.Next of an earlier page: only changes before it
 	Limit  int            // 1…1,000; 0: 100
 }
 
-// History is a part of a file's past.
+// History is a page of a file's changes.
 type History struct {
 	Entries []Entry        `json:"items"` // newest first
 	Next    thole.Position `json:"next_cursor,omitzero"`
 }
 
-// History returns the changes of the file at path, newest first. Those whose
-// events were trimmed or erased are missing, with all before them.
+// History returns the changes of the file at path, newest first, without those whose
+// events were trimmed or erased.
 func (f *Files) History(ctx context.Context, path string, opts *HistoryOptions) (History, error) {
 	var o HistoryOptions
 	if opts != nil {
@@ -59,7 +59,7 @@ func (f *Files) History(ctx context.Context, path string, opts *HistoryOptions) 
 		h.Entries = append(h.Entries, e)
 		at = e.Previous
 		if len(h.Entries) == o.Limit && !at.IsZero() {
-			h.Next = at // right behind it, so that nothing between is searched
+			h.Next = at // just after it, so that no events between are searched
 			h.Next.Seq++
 			return h, nil
 		}
@@ -67,8 +67,8 @@ func (f *Files) History(ctx context.Context, path string, opts *HistoryOptions) 
 	return h, nil
 }
 
-// changeAt finds the newest change of the file at or before a version of it. It
-// is the stream's event right there, unless its commit changed more files.
+// changeAt finds the newest change of the file at or before one of its versions. It is the
+// stream's event at that position, unless its commit changed more files.
 func (f *Files) changeAt(ctx context.Context, path string, at thole.Position) (Entry, bool, error) {
 	before := at
 	before.Seq++
@@ -93,18 +93,18 @@ func (f *Files) changeAt(ctx context.Context, path string, at thole.Position) (E
 
 // ListOptions of [Files.List].
 type ListOptions struct {
-	After string // go on after this path: Page.Next of the page before
+	After string // the Page.Next of an earlier page: list the paths after it
 	Limit int    // 1…1,000; 0: 1,000
 }
 
 // Page is a part of a listing.
 type Page struct {
 	Files []File `json:"items"`
-	Next  string `json:"next_cursor,omitempty"` // "": there are no more
+	Next  string `json:"next_cursor,omitempty"` // "": this is the last page
 }
 
-// List returns the files that are known, deleted ones with an empty hash, in
-// the byte order of their escaped paths.
+// List returns the known files in the byte order of their escaped paths. Deleted ones
+// have an empty hash.
 func (f *Files) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	var o ListOptions
 	if opts != nil {

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Look is Found for a file that is known; of one that is not it says nothing.
+// Look is Found for a known file. It does nothing for an unknown one.
 func (f *Files) Look(ctx context.Context, path, hash string) error {
 	known, err := f.Get(ctx, path)
 	if err == nil && known.Known && known.Hash != hash {
@@ -14,8 +14,9 @@ func (f *Files) Look(ctx context.Context, path, hash string) error {
 	return err
 }
 
-// Content returns the content that is on record for a file, of at most limit bytes,
-// and false if there is no such record or the content was not kept.
+// Content returns the file's recorded content and its hash. It returns false if the file
+// is unknown or deleted, if its content was not kept or is longer than limit bytes, or
+// after an error.
 func (f *Files) Content(ctx context.Context, path string, limit int64) (content []byte, hash string, ok bool) {
 	known, err := f.Get(ctx, path)
 	if err != nil || known.Hash == "" {

@@ -9,11 +9,11 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// Acquire takes the lock called name, after everyone who asked before. Nil opts
-// mean: exclusively, for the handle's actor, without waiting. Errors: *HeldError
-// (ErrConflict) when others have it and opts.Wait is over; *DeadlockError
-// (ErrDeadlock) when the wait could never end; ErrInvalid; the cause of ctx's
-// end. A caller that dies while it waits is skipped after a while.
+// Acquire takes the named lock, after all who asked for it before. Nil opts mean: in
+// mode exclusive, for the handle's actor, without waiting. A caller that dies while it
+// waits is skipped after 10 s. Errors: *HeldError (ErrConflict) when others have the
+// lock and opts.Wait has passed; *DeadlockError (ErrDeadlock) when the wait could never
+// end; ErrInvalid; ctx's cause.
 func (ls *Locks) Acquire(ctx context.Context, name string, opts *Options) (*Lock, error) {
 	ctx = thole.Call(ctx, "lock.acquire", name)
 	var o Options
@@ -37,7 +37,7 @@ func (ls *Locks) Acquire(ctx context.Context, name string, opts *Options) (*Lock
 	ctx = thole.Reread(ctx, a.reread)
 	l, err := a.try(ctx)
 	var held *HeldError
-	if !errors.As(err, &held) || o.Wait == 0 || o.Mode == Intent { // an intent stands in no line
+	if !errors.As(err, &held) || o.Wait == 0 || o.Mode == Intent { // an intent does not queue
 		return l, err
 	}
 	return a.wait(ctx)
@@ -49,7 +49,7 @@ type taken struct {
 	Fence thole.Fence `json:"fence"`
 }
 
-// reread finds out as whom the lock was taken: see [thole.Reread].
+// reread returns the owner that took the lock, and its lease: see [thole.Reread].
 func (a *attempt) reread(_ context.Context, events []thole.Event) (t taken, err error) {
 	for _, e := range events {
 		var c Change
@@ -67,7 +67,7 @@ func (a *attempt) reread(_ context.Context, events []thole.Event) (t taken, err 
 	return t, nil
 }
 
-// attempt is one caller's way to a lock.
+// attempt is one call of Acquire.
 type attempt struct {
 	locks  *Locks
 	name   string
@@ -75,17 +75,17 @@ type attempt struct {
 	lease  string // base of the lease to take
 	opts   Options
 	ticket string // in the queue; "": not in it
-	queued party  // as whom
-	again  bool   // the lock was taken by an earlier call, which did not leave this one's place
+	queued party  // the party in the queue
+	again  bool   // an earlier call took the lock, so this call's ticket is still queued
 
-	inWay []string        // owners for whom the last take gave up
-	dead  map[string]bool // those of which Options.Dead said so
+	inWay []string        // owners because of whom the last take failed
+	dead  map[string]bool // owners that Options.Dead reported
 }
 
-// me is who wants the lock.
+// me returns the party that wants the lock.
 func (a *attempt) me() party { return party{Owner: a.opts.Owner, Actor: a.locks.sp.Actor()} }
 
-// try is take, again for as long as those in the way turn out to be dead.
+// try calls take, and again as long as Options.Dead reports an owner in the way.
 func (a *attempt) try(ctx context.Context) (*Lock, error) {
 	for {
 		l, err := a.take(ctx)
@@ -114,7 +114,7 @@ func (a *attempt) take(ctx context.Context) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	// Not to be cut off: who has the lock must know it, to give it back.
+	// Without ctx's cancel: the caller must learn that it has the lock, to release it.
 	got, r, err := thole.Update(context.WithoutCancel(ctx), a.locks.sp, func(tx *thole.Tx) (t taken, err error) {
 		l, err := tx.Lease(a.lease)
 		if err != nil {
@@ -140,7 +140,7 @@ func (a *attempt) take(ctx context.Context) (*Lock, error) {
 				return t, &HeldError{Name: a.name, Waiters: before}
 			}
 		}
-		if l.Holder != "" && !mine { // nobody has noticed yet that the holder is dead
+		if l.Holder != "" && !mine { // the holder is dead, and no sweep has freed the lock
 			tx.Release(a.lease)
 			tx.Emit(a.base, TypeExpired, Change{Name: a.name, Owner: l.Holder, Mode: a.opts.Mode})
 		}
@@ -167,20 +167,19 @@ func (a *attempt) take(ctx context.Context) (*Lock, error) {
 	}, nil
 }
 
-// How long a waiter counts as alive without a sign of life, and how often it
-// looks at the lock by itself and gives one.
+// How long a waiter counts as alive without a sign of life, and how often it polls the
+// lock and gives one.
 const (
 	waiterTTL = 10 * time.Second
 	pollEvery = time.Second
 	signEvery = 3 * time.Second
 )
 
-// wait queues the caller up and tries again whenever something happened to the
-// lock, until it is the caller's or the wait is over.
+// wait queues the caller and tries again whenever the lock is released or expires, until
+// the caller has it or opts.Wait has passed.
 func (a *attempt) wait(ctx context.Context) (*Lock, error) {
 	sp := a.locks.sp
-	// What is done on the way is no part of the acquiring that ctx's
-	// idempotency key stands for.
+	// ctx's idempotency key covers the commit that takes the lock, not the queueing.
 	inner, cancel := context.WithCancel(thole.WithoutIdempotencyKey(ctx))
 	defer cancel()
 	wake := make(chan struct{}, 1)
@@ -197,17 +196,17 @@ func (a *attempt) wait(ctx context.Context) (*Lock, error) {
 	}
 	defer unsubscribe()
 
-	// Not to be cut off: who is in the queue must know it, to leave it.
+	// Without ctx's cancel: a caller must learn that it is queued, to leave the queue.
 	if err := a.enqueue(context.WithoutCancel(inner)); err != nil {
 		return nil, err
 	}
 	l, err := a.watch(ctx, inner, wake)
 	if a.ticket != "" && (err != nil || a.again) {
-		// Also when ctx has ended: those behind must not wait for a ghost.
+		// Also when ctx has ended: the waiters behind must not wait for this one.
 		_, end := sp.Update(context.WithoutCancel(inner), func(tx *thole.Tx) error {
 			return leave(tx, a.base, waiter{Ticket: a.ticket, party: a.queued})
 		})
-		// Who has the lock is told so: the place is taken for dead soon anyway.
+		// Ignore the error if the caller has the lock: its ticket expires anyway.
 		if err != nil && end != nil && !errors.Is(end, thole.ErrClosed) {
 			err = errors.Join(err, end)
 		}
@@ -215,7 +214,7 @@ func (a *attempt) wait(ctx context.Context) (*Lock, error) {
 	return l, err
 }
 
-// watch tries to take the lock until that works or the wait is over.
+// watch tries to take the lock until it succeeds or opts.Wait has passed.
 func (a *attempt) watch(ctx, inner context.Context, wake <-chan struct{}) (*Lock, error) {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()

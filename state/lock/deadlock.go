@@ -12,9 +12,8 @@ type Wait struct {
 	Lock  string `json:"lock"`
 }
 
-// DeadlockError is a wait that would close a cycle: each owner waits for a lock
-// that the next one holds, the last one for one of the first. It unwraps to
-// ErrDeadlock.
+// DeadlockError reports a wait that would close a cycle: each owner waits for a lock that
+// the next one holds, and the last for a lock of the first. It unwraps to ErrDeadlock.
 type DeadlockError struct{ Cycle []Wait }
 
 func (e *DeadlockError) Error() string {
@@ -30,14 +29,13 @@ func (e *DeadlockError) Error() string {
 // Unwrap returns ErrDeadlock.
 func (e *DeadlockError) Unwrap() error { return thole.ErrDeadlock }
 
-// maxChain bounds how many waits one check follows, so that its commit stays
-// small. A longer cycle is found by one of those who look at it from another
-// place, as every waiter does again and again.
+// maxChain bounds how many waits one check follows, so that its commit stays small. Every
+// waiter repeats the check, so another one may find a longer cycle.
 const maxChain = 40
 
-// deadlock follows who waits for whom, from the lock that the caller wants. All
-// that is read becomes a condition of the commit, so of two waits that close a
-// cycle at once one sees the other.
+// deadlock follows the wait-for graph from the lock that the caller wants, and returns a
+// *DeadlockError if it leads back to the caller. Everything read is checked at the
+// commit, so of two concurrent waits that close a cycle, one sees the other.
 func (a *attempt) deadlock(tx *thole.Tx) error {
 	seen := make(map[party]bool)
 	var follow func(lock string, path []Wait) error

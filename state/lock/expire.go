@@ -9,9 +9,9 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// expire frees a lock whose holder gave no sign of life in time, and cleans up
-// after a waiter that did not. Whoever is next hears the event and takes the
-// lock; a holder that is only late is fenced from here on.
+// expire frees a lock that its holder did not renew in time, or removes a waiter whose
+// sign of life expired. The next waiter gets the event and takes the lock. A holder that
+// is only late is fenced off.
 func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	lease, isBeat := strings.CutSuffix(rec.Key, "/beat")
 	_, err := sp.Update(ctx, func(tx *thole.Tx) error {

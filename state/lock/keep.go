@@ -7,7 +7,7 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// state is what the copies of a Lock share.
+// state is shared by the copies of a Lock.
 type state struct {
 	mu    sync.Mutex
 	ended bool
@@ -24,7 +24,7 @@ func (s *state) end() {
 	}
 }
 
-// add reports false if the lock has been released already.
+// add registers stop for end. It returns false if the lock was released before.
 func (s *state) add(stop func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,10 +34,10 @@ func (s *state) add(stop func()) bool {
 	return !s.ended
 }
 
-// Keep renews the lock in the background until stop is called, the lock is
-// released, or ctx ends. The context it returns ends then, with the cause
-// ErrFenced if the lock was lost. The caller must call stop, which waits for
-// the background work to end and may be called again.
+// Keep renews the lock in the background until stop is called, the lock is released or
+// lost, or ctx ends. Then the returned context ends, too, with the cause ErrFenced if the
+// lock was lost. The caller must call stop, which waits for the background work to end;
+// stop is idempotent.
 func (l *Lock) Keep(ctx context.Context) (kept context.Context, stop func()) {
 	kept, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
@@ -49,7 +49,7 @@ func (l *Lock) Keep(ctx context.Context) (kept context.Context, stop func()) {
 	}
 	go func() {
 		defer close(ended)
-		// When a renewal fails for good, whoever works under the lock must hear.
+		// A renewal that fails for good must stop the work under the lock.
 		cancel(l.locks.sp.KeepLease(thole.WithoutIdempotencyKey(kept), l.Fence, l.TTL))
 	}()
 	return kept, stop

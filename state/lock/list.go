@@ -14,20 +14,20 @@ import (
 // Info is a lock in a listing.
 type Info struct {
 	Name    string       `json:"name"`
-	Holder  *Holder      `json:"holder,omitempty"` // nil: nobody has it
+	Holder  *Holder      `json:"holder,omitempty"` // nil: nobody holds it
 	Intents []Holder     `json:"intents,omitempty"`
-	Waiters []WaiterInfo `json:"waiters,omitempty"` // in their order, without those that are dead
+	Waiters []WaiterInfo `json:"waiters,omitempty"` // in queue order, without dead ones
 }
 
-// Holder is who holds a lock.
+// Holder describes the holder of a lock.
 type Holder struct {
 	Owner   string         `json:"owner"`
 	Since   time.Time      `json:"acquired_at"`
-	Expires time.Time      `json:"expires_at,omitzero"` // zero: its time is up
-	Token   thole.Position `json:"-"`                   // of the fence
+	Expires time.Time      `json:"expires_at,omitzero"` // zero: it has expired
+	Token   thole.Position `json:"-"`                   // the fencing token
 }
 
-// WaiterInfo is who waits for a lock.
+// WaiterInfo describes a waiter for a lock.
 type WaiterInfo struct {
 	Owner string    `json:"owner"`
 	Since time.Time `json:"queued_at"`
@@ -35,18 +35,18 @@ type WaiterInfo struct {
 
 // ListOptions of [Locks.List].
 type ListOptions struct {
-	After string // go on after this name: Page.Next of the page before
+	After string // the Page.Next of an earlier page: list the names after it
 	Limit int    // 1…1,000; 0: 1,000
 }
 
 // Page is a part of a listing.
 type Page struct {
 	Locks []Info `json:"items"`
-	Next  string `json:"next_cursor,omitempty"` // "": there are no more
+	Next  string `json:"next_cursor,omitempty"` // "": this is the last page
 }
 
-// List returns the locks that somebody has, announced or waits for, in the byte
-// order of their escaped names.
+// List returns the locks that have a holder, an intent or a waiter, in the byte order of
+// their escaped names.
 func (ls *Locks) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	var o ListOptions
 	if opts != nil {
@@ -93,8 +93,8 @@ func (ls *Locks) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	}
 }
 
-// Get returns who has, announced or waits for the lock called name; nobody is
-// no error.
+// Get returns the holder, the intents and the waiters of the named lock. A lock without
+// any is not an error.
 func (ls *Locks) Get(ctx context.Context, name string) (Info, error) {
 	b, err := base(name)
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package lock keeps named locks, such as one per file that agents and people
-// edit. A lock is a lease: a dead holder frees it. It has a fencing token: what
-// a replaced holder commits under its fence fails with ErrFenced. Waiters are
-// served in the order they came, and a wait that could never end is ErrDeadlock.
+// Package lock keeps named locks, such as one per file that agents and people edit. A
+// lock is a lease: it becomes free when its holder stops renewing it. It has a fencing
+// token: commits of a replaced holder under its fence fail with ErrFenced. Waiters are
+// served in order of arrival, and a wait that could never end is ErrDeadlock.
 //
 // Records, with <lock> being lock/<escaped name>:
 //
 //	<lock>/owner, <lock>/beat     the exclusive lease (see thole.Tx.Acquire)
-//	<lock>/queue                  who waits, in order
+//	<lock>/queue                  the waiters, in order
 //	<lock>/wait/<ticket>          a waiter's sign of life; it expires
 //	<lock>/intent/<owner>/owner…  an announced intent, a lease of its own
 //	lockwaits/<actor>/<owner>     what an owner waits for: the wait-for graph
@@ -42,7 +42,7 @@ type Mode string
 // The modes of a lock.
 const (
 	Exclusive Mode = "exclusive" // by one owner at a time
-	Intent    Mode = "intent"    // advisory: by any number, announced to others and in no one's way
+	Intent    Mode = "intent"    // advisory: by any number of owners; others see it, nobody waits for it
 )
 
 // Change is the data of this package's events.
@@ -55,32 +55,32 @@ type Change struct {
 // Locks are the locks of one space.
 type Locks struct{ sp *thole.Space }
 
-// In returns the locks of sp, whose store was given [Concept].
+// In returns the locks of sp, whose store must have been given [Concept].
 func In(sp *thole.Space) *Locks { return &Locks{sp: sp.For(Name)} }
 
 // Options of [Locks.Acquire].
 type Options struct {
-	// Owner is who holds the lock: one thing that does one step at a time, such
-	// as a tool call. Two calls with the same owner exclude each other like any
-	// two, and an owner that waits for itself is a deadlock. Default: the
-	// handle's actor and a new id, which are in no one's way but are not seen
-	// as the same owner in a search for deadlocks. Others see the name, so it
-	// proves nothing: the same owner under another actor is another owner.
+	// Owner names the holder: something that does one step at a time, such as a tool
+	// call. Two calls with the same owner exclude each other like any other two, and
+	// an owner that waits for itself is a deadlock. Default: the handle's actor and a
+	// new id, so a deadlock across several calls of one caller is not found. Others
+	// can see the name, so it proves nothing: the same name under another actor is
+	// another owner.
 	Owner string
 	TTL   time.Duration // how long without renewal, up to thole.MaxLease; default DefaultTTL
 	// Wait bounds the wait for others: 0 does not wait, negative waits until
 	// ctx ends.
 	Wait time.Duration
 	Mode Mode // default Exclusive
-	// Again takes a lock that Owner itself holds anew, such as after a restart:
-	// the earlier holder is fenced. It takes the same actor (see thole.Space.As),
-	// or a handle under the lock's fence, whose commits fail from then on, as the
-	// earlier holder's do: renew and release through another. Otherwise it is ErrDeadlock, or ErrConflict
-	// without Wait.
+	// Again lets Owner take a lock that it already holds, such as after a restart; the
+	// earlier holder is fenced off. The handle must have the earlier holder's actor
+	// (see thole.Space.As) or be under the lock's fence. Commits of a handle under that
+	// fence fail afterwards, so renew and release through another one. Otherwise
+	// Acquire returns ErrDeadlock, or ErrConflict without Wait.
 	Again bool
-	// Dead, if set, reports whether an owner is known to be dead for good: its lock is
-	// taken over and its place in the queue passed over, although it gave a sign of
-	// life not long ago. It is asked about those who are in the way, outside of a Tx.
+	// Dead, if set, reports whether an owner is known to be dead for good. Acquire then
+	// takes over its lock and skips its place in the queue, even if its lease has not
+	// run out. It is called outside of a Tx, for each holder or waiter ahead of Owner.
 	Dead func(ctx context.Context, owner string) bool
 }
 
@@ -110,10 +110,10 @@ var (
 	intentName = thole.NameKind{What: "lock and owner", Keys: []string{"lock/*/intent/*/owner"}}
 )
 
-// HeldError says who has the lock. It unwraps to ErrConflict.
+// HeldError reports that others hold the lock or wait for it. It unwraps to ErrConflict.
 type HeldError struct {
 	Name    string
-	Owner   string // "": nobody, but others wait for it
+	Owner   string // "": nobody holds it, but others wait for it
 	Waiters int    // before the caller
 }
 
@@ -127,7 +127,7 @@ func (e *HeldError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *HeldError) Unwrap() error { return thole.ErrConflict }
 
-// base is the key of the exclusive lease.
+// base returns the key of the exclusive lease.
 func base(name string) (string, error) {
 	if name == "" {
 		return "", fmt.Errorf("%w: a lock needs a name", thole.ErrInvalid)
@@ -142,28 +142,27 @@ type Lock struct {
 	Name  string
 	Owner string
 	Mode  Mode
-	Fence thole.Fence // what the holder's commits go under; see thole.Space.Under
+	Fence thole.Fence // for the holder's commits; see thole.Space.Under
 	TTL   time.Duration
 
 	locks *Locks
 	state *state
 }
 
-// Renew moves the lock's end to its TTL from now. ErrFenced: it is not held any
-// more.
+// Renew extends the lock to its TTL from now. Errors: ErrFenced if it is no longer held.
 func (l *Lock) Renew(ctx context.Context) error {
 	return l.locks.Renew(ctx, l.Name, l.Fence, l.TTL)
 }
 
-// Release gives the lock back and stops keeping it. It may be called again.
-// ErrFenced: another holds it by now.
+// Release frees the lock and stops its Keep. It is idempotent. Errors: ErrFenced if
+// another holder has it.
 func (l *Lock) Release(ctx context.Context) error {
 	l.state.end()
 	return l.locks.Release(ctx, l.Name, l.Fence)
 }
 
-// leaseOf returns the lease of the lock called name that f proves, and its mode.
-// ErrInvalid: f is of something else.
+// leaseOf returns the lease of the named lock that f is the fence of, and its mode.
+// Errors: ErrInvalid if f is not of this lock.
 func leaseOf(name string, f thole.Fence) (lease string, mode Mode, err error) {
 	b, err := base(name)
 	if err != nil {
@@ -181,9 +180,9 @@ func leaseOf(name string, f thole.Fence) (lease string, mode Mode, err error) {
 	return "", "", fmt.Errorf("lock %q: %w: the fence is of another", name, thole.ErrInvalid)
 }
 
-// Renew moves the end of the lock that f proves to ttl (0: DefaultTTL) from
-// now; it may be repeated, and needs no idempotency key. ErrFenced: it is not held
-// any more. ErrInvalid: f is not of this lock.
+// Renew extends the lock with fence f to ttl (0: DefaultTTL) from now. It is safe to
+// repeat without an idempotency key. Errors: ErrFenced if the lock is no longer held;
+// ErrInvalid if f is not of this lock.
 func (ls *Locks) Renew(ctx context.Context, name string, f thole.Fence, ttl time.Duration) error {
 	if _, _, err := leaseOf(name, f); err != nil {
 		return fmt.Errorf("renew: %w", err)
@@ -194,9 +193,9 @@ func (ls *Locks) Renew(ctx context.Context, name string, f thole.Fence, ttl time
 	return ls.sp.Renew(ctx, f, ttl)
 }
 
-// Release frees the lock that f proves; one that nobody holds is no error, so
-// it may be repeated. ErrFenced: another holds it by now. ErrInvalid: f is not
-// of this lock.
+// Release frees the lock with fence f. If nobody holds the lock it does nothing, so it
+// is safe to repeat. Errors: ErrFenced if another holder has the lock; ErrInvalid if f
+// is not of this lock.
 func (ls *Locks) Release(ctx context.Context, name string, f thole.Fence) error {
 	ctx = thole.Call(ctx, "lock.release", name)
 	lease, mode, err := leaseOf(name, f)
@@ -218,10 +217,10 @@ func (ls *Locks) Release(ctx context.Context, name string, f thole.Fence) error 
 	return err
 }
 
-// Do holds the lock while fn runs: it acquires, keeps and, however fn ends,
-// releases it. What fn commits through sp is fenced; its ctx ends, with the
-// cause ErrFenced, when the lock is lost. An idempotency key is for what fn does: a
-// repeat takes the lock anew. Errors: those of Acquire, fn's own.
+// Do acquires the lock, keeps it while fn runs, and releases it however fn ends. fn's
+// commits through sp are fenced; if the lock is lost, fn's ctx ends with the cause
+// ErrFenced. An idempotency key covers what fn does: a repeat acquires the lock again.
+// Errors: those of Acquire; fn's own.
 func (ls *Locks) Do(ctx context.Context, name string, opts *Options, fn func(ctx context.Context, sp *thole.Space) error) (err error) {
 	own := thole.WithoutIdempotencyKey(ctx)
 	l, err := ls.Acquire(own, name, opts)
@@ -229,7 +228,7 @@ func (ls *Locks) Do(ctx context.Context, name string, opts *Options, fn func(ctx
 		return err
 	}
 	defer func() {
-		// A cancelled caller must still give the lock back.
+		// A cancelled caller must still release the lock.
 		end := l.Release(context.WithoutCancel(own))
 		if !errors.Is(end, thole.ErrFenced) {
 			err = errors.Join(err, end)

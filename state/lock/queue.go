@@ -10,8 +10,8 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// party is who holds a lock or waits for it. Others see the owner and may use the
-// same, so owners of different actors are different parties.
+// party is a holder of a lock or a waiter for it. Others can see and use the same owner
+// name, so owners of different actors are different parties.
 type party struct {
 	Owner string `json:"owner"`
 	Actor string `json:"actor,omitempty"` // "": written by an earlier version
@@ -30,7 +30,7 @@ type sign struct {
 	party
 }
 
-// edge is a wait in the wait-for graph, kept under the one who waits.
+// edge is a wait in the wait-for graph, stored under the waiting party.
 type edge struct {
 	Lock   string `json:"lock"` // base
 	Name   string `json:"name"`
@@ -40,8 +40,8 @@ type edge struct {
 func queueKey(base string) string        { return base + "/queue" }
 func signKey(base, ticket string) string { return base + "/wait/" + ticket }
 
-// edgesKey is where it is kept what p waits for. The names may be too long for a
-// key together, and an earlier version let holders have any name.
+// edgesKey returns the key of the edges of p. It shortens the names: together they may be
+// too long for a key, and an earlier version allowed any name.
 func (p party) edgesKey() string {
 	name := p.Owner
 	if p.Actor != "" {
@@ -50,13 +50,13 @@ func (p party) edgesKey() string {
 	return "lockwaits/" + thole.KeyPart(name, thole.MaxNameBytes-len("lockwaits/"))
 }
 
-// enough is how many waiters are looked at; each is a condition of the commit,
-// which is bounded.
+// enough bounds the waiters that are checked: each check counts against the commit's
+// limit.
 const enough = 100
 
-// ahead counts the live waiters before the caller, or all of them if it is not
-// in the queue. Of those behind the first enough one counts as alive: should all
-// be dead, a sweep takes them out.
+// ahead counts the live waiters before the caller, or all of them if it is not queued.
+// It checks the first enough ones and counts the rest as at least one live waiter; if
+// they are dead, a sweep removes them.
 func (a *attempt) ahead(tx *thole.Tx) (int, error) {
 	var queue []waiter
 	if _, err := tx.Load(queueKey(a.base), &queue); err != nil {
@@ -82,8 +82,8 @@ func (a *attempt) ahead(tx *thole.Tx) (int, error) {
 	return n, nil
 }
 
-// enqueue puts the caller at the end of the queue, or, when it is there
-// already, gives a sign of life. ErrDeadlock: it would wait for ever.
+// enqueue puts the caller at the end of the queue, or renews its sign of life if it is
+// queued. Errors: ErrDeadlock if it would wait for ever.
 func (a *attempt) enqueue(ctx context.Context) error {
 	ticket := a.ticket
 	if ticket == "" {
@@ -102,7 +102,7 @@ func (a *attempt) enqueue(ctx context.Context) error {
 		if slices.ContainsFunc(queue, func(w waiter) bool { return w.Ticket == ticket }) {
 			return nil
 		}
-		// A caller that was taken for dead starts over at the end.
+		// A caller that was removed as dead starts again at the end.
 		tx.Put(queueKey(a.base), append(queue, me), nil)
 		var edges []edge
 		if _, err := tx.Load(me.edgesKey(), &edges); err != nil {
@@ -118,7 +118,7 @@ func (a *attempt) enqueue(ctx context.Context) error {
 	return nil
 }
 
-// leave takes a waiter, and the dead before it, out of the queue.
+// leave removes a waiter, and dead ones before it, from the queue.
 func leave(tx *thole.Tx, base string, me waiter) error {
 	var queue []waiter
 	if _, err := tx.Load(queueKey(base), &queue); err != nil {
@@ -151,7 +151,7 @@ func leave(tx *thole.Tx, base string, me waiter) error {
 	return nil
 }
 
-// put stores a list, or nothing for an empty one.
+// put stores a list; an empty one has no record.
 func put[T any](tx *thole.Tx, key string, list []T) {
 	if len(list) == 0 {
 		tx.Delete(key)
