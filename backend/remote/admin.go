@@ -15,10 +15,10 @@ func (b *Backend) Load(ctx context.Context, space string, c journal.Chunk) error
 	return b.change(ctx, "/load", &Request{Space: space, Chunk: c})
 }
 
-// Purge implements [journal.Backend]. One with UpTo is errors.ErrUnsupported for a server
-// of an earlier version, which would remove what is later, too.
+// Purge implements [journal.Backend]. With UpTo it returns errors.ErrUnsupported if the
+// server has an earlier version, which would also remove later events.
 func (b *Backend) Purge(ctx context.Context, space string, p journal.Purge) error {
-	if !p.UpTo.IsZero() { // asked each time: servers are replaced
+	if !p.UpTo.IsZero() { // ask each time, since the server may have been replaced
 		r, err := b.repeat(ctx, http.MethodGet, "", nil)
 		if err != nil {
 			return err
@@ -34,7 +34,7 @@ func (b *Backend) Purge(ctx context.Context, space string, p journal.Purge) erro
 	return trimmed(b.change(ctx, "/purge", &Request{Space: space, Purge: p}), space, p.Before)
 }
 
-// change carries out what a second time would fail or do harm.
+// change sends a change that must not be applied twice.
 func (b *Backend) change(ctx context.Context, path string, req *Request) error {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {

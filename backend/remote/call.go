@@ -15,20 +15,20 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// reply is the answer of a server, whatever it says.
+// reply is an HTTP response.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// request makes an HTTP request to a path below Root.
+// request returns an HTTP request to a path below Root.
 func (b *Backend) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, b.base+Root+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	r.GetBody = nil // we try again ourselves, and know that we did
+	r.GetBody = nil // net/http must not retry: we count tries ourselves
 	if body != nil {
 		r.Header.Set("Content-Type", MediaType)
 	}
@@ -38,8 +38,8 @@ func (b *Backend) request(ctx context.Context, method, path string, body []byte)
 	return r, nil
 }
 
-// try sends a request once and returns a successful answer; else a *refusal or
-// a *lost, or ctx's error.
+// try sends a request once and returns a successful reply. Its error is a *refusal, a
+// *lost, ctx's, or errors.ErrUnsupported if no Thole server answered.
 func (b *Backend) try(ctx context.Context, method, path string, body []byte, header map[string]string) (*reply, error) {
 	limited, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
@@ -61,13 +61,14 @@ func (b *Backend) try(ctx context.Context, method, path string, body []byte, hea
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	b.close() // other connections that idle may be as dead
+	b.close() // idle connections may be dead too
 	var op *net.OpError
 	dialled := !errors.As(err, &op) || op.Op != "dial"
 	return nil, &lost{err: fmt.Errorf("the server cannot be reached or broke off: %w", err), sent: dialled}
 }
 
-// judge tells success from refusal, and both from what is not from a Thole.
+// judge returns r if it is a success. It returns a *refusal for an error response of
+// Thole, a *lost for one of a proxy, and errors.ErrUnsupported for anything else.
 func judge(r *reply) (*reply, error) {
 	if r.status == http.StatusOK || r.status == http.StatusNoContent {
 		return r, nil
@@ -99,8 +100,7 @@ func readHello(r *reply) (*Hello, error) {
 	return &h, nil
 }
 
-// ask sends a request that may be repeated, until it is answered or too long was
-// tried.
+// ask sends a request that is safe to repeat, and retries it for up to Options.Retry.
 func (b *Backend) ask(ctx context.Context, path string, req *Request) (*Answer, error) {
 	body, err := req.Encode()
 	if err != nil {
@@ -113,7 +113,7 @@ func (b *Backend) ask(ctx context.Context, path string, req *Request) (*Answer, 
 	return readAnswer(r)
 }
 
-// repeat tries a request until it is answered or too long was tried.
+// repeat retries a request until it is answered or Options.Retry has passed.
 func (b *Backend) repeat(ctx context.Context, method, path string, body []byte) (*reply, error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -141,7 +141,7 @@ func readAnswer(r *reply) (*Answer, error) {
 	return DecodeAnswer(r.body)
 }
 
-// passing reports whether err may be gone a moment later.
+// passing reports whether err may be temporary.
 func passing(err error) bool {
 	var no *refusal
 	if errors.As(err, &no) {
@@ -150,10 +150,10 @@ func passing(err error) bool {
 	return errors.As(err, new(*lost))
 }
 
-// patience is how long, and at what pace, a request is tried again.
+// patience determines how long and how often a request is retried.
 type patience struct {
-	until time.Time     // zero: for ever
-	pause time.Duration // the next one
+	until time.Time     // zero: no limit
+	pause time.Duration // before the next try
 }
 
 const maxPause = time.Second
@@ -166,7 +166,7 @@ func (b *Backend) patience() *patience {
 
 func forever() *patience { return &patience{pause: 10 * time.Millisecond} }
 
-// wait waits before the next try; false: there is none.
+// wait waits before the next try and reports whether there is one.
 func (p *patience) wait(ctx context.Context, err error) bool {
 	d := p.pause/2 + rand.N(p.pause/2+1)
 	p.pause = min(2*p.pause, maxPause)
@@ -187,13 +187,13 @@ func (p *patience) wait(ctx context.Context, err error) bool {
 	}
 }
 
-// gaveUp is the error of a call whose last try ended with err.
+// gaveUp returns the error of a call whose last try ended with err.
 func (p *patience) gaveUp(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	var no *refusal
-	if errors.As(err, &no) && no.sentinel == journal.ErrClosed { // it is the server that closed, not this Backend
+	if errors.As(err, &no) && no.sentinel == journal.ErrClosed { // the server was closed, not this Backend
 		return fmt.Errorf("%w: the server is going away: %s", journal.ErrUnavailable, no.Detail)
 	}
 	return err

@@ -9,12 +9,12 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Commit implements [journal.Backend]. A request that is not answered is sent
-// again, and the server carries it out once. That ends where the first try may
-// have been carried out by a server process that is gone: then the outcome is
-// unknown, and the error journal.ErrUnavailable, unless each commit is guarded by
-// the receipt of an idempotency key, so that it is safe to send it to another
-// process. A large batch is several requests; the error of one is that of its commits.
+// Commit implements [journal.Backend]. It sends an unanswered request again, and the
+// server applies it once. If another server process answers and the old one may have
+// applied the request, the outcome is unknown and the error journal.ErrUnavailable.
+// Only if each commit is guarded by the receipt of an idempotency key is the request
+// sent to the other process. A large batch is several requests; if one of them fails,
+// its commits get the error in their results.
 func (b *Backend) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -43,7 +43,8 @@ func (b *Backend) commitParts(ctx context.Context, parts ...[]journal.Commit) ([
 	return results, nil
 }
 
-// commit sends commits in one request, and those that no message can hold not at all.
+// commit sends commits in one request. If some cannot be encoded, it sends the others
+// and returns ErrInvalid for those.
 func (b *Backend) commit(ctx context.Context, part []journal.Commit) ([]journal.Result, error) {
 	req := Request{Batch: part, Partial: true}
 	body, err := req.Encode()
@@ -63,11 +64,11 @@ func (b *Backend) commit(ctx context.Context, part []journal.Commit) ([]journal.
 	return a.Results, nil
 }
 
-// maxPart bounds about the bytes of one request. What a Store makes in one batch
-// has at most 8 MiB of names and values, beside which names repeat in checks.
+// maxPart is about the most bytes of one request. A batch of a Store has at most 8 MiB
+// of names and values, not counting names that repeat in checks.
 const maxPart = 8 << 20
 
-// parts cuts a batch into what fits into a request.
+// parts splits a batch into parts that each fit into a request.
 func parts(batch []journal.Commit) func(yield func([]journal.Commit) bool) {
 	return func(yield func([]journal.Commit) bool) {
 		for begin := 0; begin < len(batch); {
@@ -87,7 +88,7 @@ func parts(batch []journal.Commit) func(yield func([]journal.Commit) bool) {
 	}
 }
 
-// weight is about how many bytes a commit has in a message.
+// weight returns about how many bytes a commit takes in a message.
 func weight(c *journal.Commit) int {
 	n := 200 + len(c.Actor) + len(c.Cause) + 150*len(c.Checks) + 200*len(c.Events) + 100*len(c.Writes)
 	for _, k := range c.Checks {
@@ -106,10 +107,10 @@ func weight(c *journal.Commit) int {
 	return n
 }
 
-// unguarded reports whether c, sent twice, might be applied twice, or not look
-// as if the first time was its own. The first check of a commit under an
-// idempotency key is that its receipt is absent, and it writes that receipt; a
-// Store that meets the receipt finds in it what became of the commit.
+// unguarded reports whether sending c twice is unsafe. A commit under an idempotency
+// key is safe: its first check wants its receipt to be absent, and it writes that
+// receipt. A Store that finds the receipt reads from it the outcome of the first
+// commit.
 func unguarded(c journal.Commit) bool {
 	if len(c.Checks) == 0 {
 		return true

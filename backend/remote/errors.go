@@ -9,8 +9,8 @@ import (
 	"github.com/thole-dev/thole/journal/problem"
 )
 
-// problemIn describes an error within an answer; nil: there is none. What only a
-// server's log may say is left out.
+// problemIn returns the problem for an error in a Result, nil for nil. It hides the
+// details of internal errors, which only the server's log may show.
 func problemIn(err error) *problem.Problem {
 	if err == nil {
 		return nil
@@ -22,7 +22,7 @@ func problemIn(err error) *problem.Problem {
 	return &p
 }
 
-// errorOf is the error that the client gets for a problem within an answer.
+// errorOf returns the error for a problem in a Result, nil for nil.
 func errorOf(p *problem.Problem) error {
 	if p == nil {
 		return nil
@@ -30,10 +30,10 @@ func errorOf(p *problem.Problem) error {
 	return &refusal{Problem: *p, sentinel: problem.Sentinel(p.Code)}
 }
 
-// refusal is an error that the server answered with.
+// refusal is an error response of the server.
 type refusal struct {
 	problem.Problem
-	sentinel error // nil: the code says nothing to us
+	sentinel error // nil: the code is not known
 	instance string
 	unknown  bool // some of the batch may have been applied
 	after    int  // seconds; 0: the server did not say
@@ -51,8 +51,7 @@ func (e *refusal) Error() string {
 
 func (e *refusal) Unwrap() error { return e.sentinel }
 
-// readRefusal makes an error of an answer that is none. It is nil when no Thole
-// wrote it.
+// readRefusal parses an error response; nil if the body is not a Thole problem.
 func readRefusal(status int, header http.Header, body []byte) *refusal {
 	e := &refusal{instance: header.Get(HeaderInstance), unknown: header.Get(HeaderOutcome) == Unknown}
 	if json.Unmarshal(body, &e.Problem) != nil || e.Code == "" {
@@ -64,10 +63,10 @@ func readRefusal(status int, header http.Header, body []byte) *refusal {
 	return e
 }
 
-// lost is a request without an answer from a Thole.
+// lost is the error of a request that no Thole server answered.
 type lost struct {
 	err  error
-	sent bool // it may have arrived
+	sent bool // the request may have arrived
 }
 
 func (e *lost) Error() string   { return e.err.Error() }

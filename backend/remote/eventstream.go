@@ -10,9 +10,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Events of the streams, in the form of server-sent events: a line "event:", a
-// line "data:" with JSON, an empty line. A line that begins with a colon is a
-// heartbeat.
+// Events of the streams, as server-sent events: a line "event:", a line "data:" with
+// JSON, an empty line. A line that begins with a colon is a heartbeat.
 const (
 	EventWake      = "wake"   // data: the name of a space
 	EventBroadcast = "signal" // data: a journal.Broadcast
@@ -20,10 +19,11 @@ const (
 	eventStream = "text/event-stream"
 )
 
-// maxLine holds the largest broadcast, every byte of its names escaped.
+// maxLine is the most bytes of a line: the largest broadcast with every byte of its
+// names escaped.
 const maxLine = 2*journal.MaxValueBytes + journal.MaxCommitItems*journal.MaxNameBytes*6
 
-// AppendEvent appends an event with v as JSON.
+// AppendEvent appends an event with v as JSON. A v that JSON cannot hold is ErrInvalid.
 func AppendEvent(out []byte, event string, v any) ([]byte, error) {
 	b := bytes.NewBuffer(out)
 	fmt.Fprintf(b, "event: %s\ndata: ", event)
@@ -36,8 +36,8 @@ func AppendEvent(out []byte, event string, v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// readStream reads events until the stream ends or each fails, and returns why.
-// The data is valid during the call; alive is called for every line.
+// readStream calls each with every event until the stream ends or each fails, and
+// returns that error, io.EOF at the end of the stream. It calls alive for every line.
 func readStream(r io.Reader, alive func(), each func(event string, data []byte) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 4<<10), maxLine)

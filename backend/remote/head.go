@@ -8,8 +8,8 @@ import (
 	"github.com/thole-dev/thole/journal/problem"
 )
 
-// The heads of messages: the root package's types, with the lengths of values
-// in their place.
+// The heads of messages: the types of package journal with the lengths of values in
+// place of the values.
 
 type requestHead struct {
 	Space      string      `json:"space,omitempty"`
@@ -184,7 +184,7 @@ func (r *reader) write(x write) journal.Write {
 	return x.Write
 }
 
-// given returns nil for a zero time, which the message leaves out.
+// given returns nil for the zero time, so that the message leaves it out.
 func given(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -192,8 +192,8 @@ func given(t time.Time) *time.Time {
 	return &t
 }
 
-// expiry is the inverse of given. A time that is there and zero is refused: it is in the
-// past, and would mean never.
+// expiry is the inverse of given. It refuses an explicit zero time: that is in the
+// past, but Thole would take it for "never".
 func (r *reader) expiry(key string, t *time.Time) time.Time {
 	switch {
 	case t == nil:

@@ -9,16 +9,16 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A message keeps the bytes of values as they are, and no JSON parser has to
-// look at them: the head gives the length of each, in the order in which they
-// follow it.
+// A message keeps the bytes of values unchanged and outside of its JSON, so that they
+// need no parsing. The head has the length of each value, in the order in which the
+// values follow it.
 //
 //	┌──────────────────────────┬────┬───────────────────────────────┐
-//	│ head: JSON on one line   │ \n │ values, one behind the other  │
+//	│ head: JSON on one line   │ \n │ values, one after the other   │
 //	└──────────────────────────┴────┴───────────────────────────────┘
 
-// Encode returns the request as a message. A name that is not UTF-8 and a value
-// without bytes, which no JSON can be, are ErrInvalid.
+// Encode returns the request as a message. It returns ErrInvalid for a name that is
+// not UTF-8 and for a value that is empty but not nil, which is not JSON.
 func (r *Request) Encode() ([]byte, error) {
 	var w writer
 	h := requestHead{
@@ -36,8 +36,8 @@ func (r *Request) Encode() ([]byte, error) {
 	return w.message(h)
 }
 
-// DecodeRequest reads a message. One that [Request.Encode] does not write is
-// ErrInvalid. What is returned has parts of data in it.
+// DecodeRequest decodes a message of [Request.Encode]; any other is ErrInvalid. The
+// result aliases data.
 func DecodeRequest(data []byte) (*Request, error) {
 	var h requestHead
 	r, err := open(data, &h)
@@ -70,8 +70,8 @@ func (a *Answer) Encode() ([]byte, error) {
 	})
 }
 
-// DecodeAnswer reads a message that [Answer.Encode] wrote; any other is
-// ErrCorrupt. What is returned has parts of data in it.
+// DecodeAnswer decodes a message of [Answer.Encode]; any other is ErrCorrupt. The
+// result aliases data.
 func DecodeAnswer(data []byte) (*Answer, error) {
 	var h answerHead
 	r, err := open(data, &h)
@@ -93,7 +93,7 @@ func DecodeAnswer(data []byte) (*Answer, error) {
 	return a, nil
 }
 
-// writer puts values behind a head in the making.
+// writer collects the values of a message while its head is built.
 type writer struct {
 	values [][]byte
 	size   int
@@ -108,7 +108,7 @@ func (w *writer) value(v json.RawMessage) int {
 	return len(v)
 }
 
-// text passes what JSON can hold.
+// text returns s. If s is not UTF-8, it sets the writer's error to ErrInvalid.
 func (w *writer) text(s string) string {
 	if w.err == nil && !utf8.ValidString(s) {
 		w.err = fmt.Errorf("%w: %.80q is not UTF-8", journal.ErrInvalid, s)
@@ -139,7 +139,7 @@ func (w *writer) message(head any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// reader cuts values off the front of what follows a head.
+// reader reads the values after a head.
 type reader struct {
 	rest []byte
 	err  error
@@ -176,7 +176,7 @@ func (r *reader) end() error {
 	return r.err
 }
 
-// convert maps a list; nil stays nil.
+// convert applies to to each element of list; nil stays nil.
 func convert[A, B any](list []A, to func(A) B) []B {
 	if list == nil {
 		return nil

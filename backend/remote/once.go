@@ -9,22 +9,22 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// This file is how a change is carried out at most once although its request may
-// be sent several times. Each change has a number, under which the server
-// process that gets it remembers the answer; every try names the process that
-// alone may carry it out. Whether an earlier try has arrived need not be known
-// then: the process knows. Only if that has gone is the outcome unknown.
+// A change is applied at most once even if its request is sent several times. Each
+// change has a number, under which the server process remembers its answer, and every
+// try names the only process that may apply it. The client therefore need not know
+// whether an earlier try arrived. The outcome is unknown only if that process is gone.
 
-// maxStrangers is how many answers in a row from another process of the server
-// are taken for the end of the one that has the batch.
+// maxStrangers is after how many answers in a row from other server processes the one
+// that has the change counts as gone.
 const maxStrangers = 3
 
-// once sends a change until its outcome is known. A guarded one may be carried
-// out by two processes.
+// once sends a change until its outcome is known or Options.Retry has passed. A guarded
+// change may also be sent to a second process. If the outcome stays unknown, once
+// returns journal.ErrUnavailable and says so.
 func (b *Backend) once(ctx context.Context, path string, body []byte, guarded bool) (*Answer, error) {
 	number := b.begin()
 	defer b.finish(number)
-	arrived := false // an earlier try may have been carried out by instance
+	arrived := false // instance may have applied an earlier try
 	strangers := 0
 	instance, finished := b.destination()
 	for p := b.patience(); ; {
@@ -47,7 +47,7 @@ func (b *Backend) once(ctx context.Context, path string, body []byte, guarded bo
 				if strangers >= maxStrangers {
 					return nil, fmt.Errorf("%w: the connection broke and another server process answers now; it is unknown what became of the change", journal.ErrUnavailable)
 				}
-				break // the one that has it may be behind the same address
+				break // the process that has the change may share the address
 			}
 			instance = no.instance
 			b.adopt(instance)
@@ -66,7 +66,7 @@ func (b *Backend) once(ctx context.Context, path string, body []byte, guarded bo
 	}
 }
 
-// begin numbers a change.
+// begin returns the number of a new change.
 func (b *Backend) begin() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,15 +76,15 @@ func (b *Backend) begin() uint64 {
 	return n
 }
 
-// finish says that nobody waits for the change any more.
+// finish notes that nobody waits for the change any more.
 func (b *Backend) finish(number uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.waiting, number)
 }
 
-// destination returns the process that changes go to, and below which number all
-// are finished.
+// destination returns the process that changes go to, and the number below which all
+// changes are finished.
 func (b *Backend) destination() (instance string, finished uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

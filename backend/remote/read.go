@@ -8,8 +8,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Get implements [journal.Backend]. More than journal.MaxPage records, and more than
-// 16 MiB of them, come in several answers, each of one state of the space.
+// Get implements [journal.Backend]. More than journal.MaxPage records or 16 MiB take
+// several requests, each of which reads one state of the space.
 func (b *Backend) Get(ctx context.Context, space string, keys ...string) ([]journal.Record, error) {
 	all, limit := make([]journal.Record, 0, len(keys)), journal.MaxPage
 	for {
@@ -31,8 +31,8 @@ func (b *Backend) Get(ctx context.Context, space string, keys ...string) ([]jour
 	}
 }
 
-// List implements [journal.Backend]. More than 16 MiB of records come in several
-// answers, as with Get.
+// List implements [journal.Backend]. More than 16 MiB of records take several
+// requests, as with Get.
 func (b *Backend) List(ctx context.Context, space string, q journal.ListQuery) ([]journal.Record, error) {
 	var all []journal.Record
 	want := journal.PageLimit(q.Limit)
@@ -61,8 +61,8 @@ func (b *Backend) Read(ctx context.Context, space string, q journal.ReadQuery) (
 	return a.Page, nil
 }
 
-// Heads implements [journal.Backend]. Those of more than journal.MaxPage spaces come
-// in several answers.
+// Heads implements [journal.Backend]. More than journal.MaxPage spaces take several
+// requests.
 func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]journal.Head, error) {
 	all := make([]journal.Head, 0, len(spaces))
 	for {
@@ -89,7 +89,8 @@ func (b *Backend) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, 
 	return a.Names, nil
 }
 
-// trimmed gives a cursor's error its data back.
+// trimmed turns a refusal with ErrTrimmed into a [journal.TrimmedError], and returns
+// any other error unchanged.
 func trimmed(err error, space string, cursor journal.Position) error {
 	var no *refusal
 	if !errors.As(err, &no) || no.sentinel != journal.ErrTrimmed {

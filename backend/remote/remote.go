@@ -1,5 +1,5 @@
-// Package remote is a backend on another Thole server, so that the whole
-// library works against it. Durability and order are the server's.
+// Package remote is a backend that uses another Thole server, so that the whole
+// library works against a server. Durability and order are the server's.
 package remote
 
 import (
@@ -19,53 +19,52 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Options tune a Backend. The zero value is the default.
+// Options configure a Backend. The zero value is the default.
 type Options struct {
 	// Token is sent with every request. It needs an admin grant on each space
 	// that is used, and on "*" to list, sweep and watch spaces. Default: the
 	// user information of the URL, else the variable THOLE_TOKEN.
 	Token string
-	// Timeout bounds one try of a request. Default 10 s.
+	// Timeout limits one try of a request. Default 10 s.
 	Timeout time.Duration
-	// Retry bounds how long a request is tried again. Default 30 s, at most
-	// 60 s: the server remembers what became of a batch only for so long.
+	// Retry limits how long a request is retried. Default 30 s, at most 60 s,
+	// since the server remembers the outcome of a batch only for that long.
 	Retry time.Duration
-	// Transport carries the requests. Default: one of the Backend's own, which
-	// follows the HTTP_PROXY variables.
+	// Transport sends the requests. Default: a new transport that uses the
+	// HTTP_PROXY variables.
 	Transport http.RoundTripper
 }
 
 const maxRetry = time.Minute
 
-// Backend is a server, seen as a backend. Any number of requests may be under
-// way at once.
+// Backend is a [journal.Backend] on a server. It runs any number of requests at once.
 type Backend struct {
-	base   string // without a path
+	base   string // URL without a path
 	token  string
 	opts   Options
 	http   *http.Client
-	close  func() // idle connections
-	client string // this Backend's name at the server
+	close  func() // closes idle connections
+	client string // random name of this Backend for the server
 
 	durability journal.Durability
 	version    string // of the server
 
 	over   context.Context // ends with Close
 	cancel context.CancelFunc
-	tasks  sync.WaitGroup // calls under way; added to while mu is held and closed is not set
+	tasks  sync.WaitGroup // running calls; incremented while mu is held and closed is not set
 
 	mu       sync.Mutex
 	closed   bool
-	instance string // of the server that batches go to
-	next     uint64 // number of the next batch
-	waiting  map[uint64]struct{}
+	instance string              // of the server process that changes go to
+	next     uint64              // number of the next batch
+	waiting  map[uint64]struct{} // numbers of unfinished changes
 }
 
-// Open asks the server at rawURL ("http://HOST:PORT" or "https://…") who it is
-// and returns a Backend on it. A nil opts means the defaults. Errors: ErrInvalid
-// for another URL, [problem.ErrUnauthorized] for a token that is not accepted,
-// journal.ErrUnavailable for a server that does not answer, errors.ErrUnsupported
-// for one that is no Thole or one of another version.
+// Open contacts the server at rawURL ("http://HOST:PORT" or "https://…") and returns
+// a Backend on it. A nil opts means the defaults. Errors: ErrInvalid for a malformed
+// URL, [problem.ErrUnauthorized] for a rejected token, journal.ErrUnavailable for a
+// server that does not answer, errors.ErrUnsupported for a server that is not Thole or
+// has another version of the protocol.
 func Open(ctx context.Context, rawURL string, opts *Options) (*Backend, error) {
 	var o Options
 	if opts != nil {
@@ -103,7 +102,7 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Backend, error) {
 	return b, nil
 }
 
-// parseURL splits a URL into the server's address and the token in it.
+// parseURL splits a URL into the server's base URL and the token in it.
 func parseURL(rawURL string) (base, token string, err error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
@@ -123,7 +122,7 @@ func parseURL(rawURL string) (base, token string, err error) {
 	return u.Scheme + "://" + u.Host, token, nil
 }
 
-// transport keeps as many connections as a busy Store uses.
+// transport returns a transport that keeps enough idle connections for a busy Store.
 func transport() *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -135,7 +134,7 @@ func transport() *http.Transport {
 	}
 }
 
-// hello learns who the server is.
+// hello reads the server's Hello, in one try.
 func (b *Backend) hello(ctx context.Context) error {
 	r, err := b.try(ctx, http.MethodGet, "", nil, nil)
 	if err != nil {
@@ -150,18 +149,18 @@ func (b *Backend) hello(ctx context.Context) error {
 	return nil
 }
 
-// Capabilities implements [journal.Backend]. The durability is what the server's
-// backend declared when this one was opened.
+// Capabilities implements [journal.Backend]. The durability is the one that the server
+// reported when this Backend was opened.
 func (b *Backend) Capabilities() journal.Capabilities {
 	return journal.Capabilities{
 		Durability: b.durability, Hints: b.hints,
 		SendBroadcasts: b.sendBroadcasts, ReceiveBroadcasts: b.receiveBroadcasts,
-		Shards: 0, Shard: nil, // the server makes batches for its own
-		Check: nil, Stopped: nil, Report: nil, // are its operator's
+		Shards: 0, Shard: nil, // the server batches by its own shards
+		Check: nil, Stopped: nil, Report: nil, // left to the server's operator
 	}
 }
 
-// Close implements [journal.Backend]. Calls under way end with ErrClosed.
+// Close implements [journal.Backend]. Running calls end with ErrClosed.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	b.closed = true
@@ -172,8 +171,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// enter begins a call: its context ends with the Backend, too. The caller calls
-// leave at its end.
+// enter begins a call. The returned context also ends when the Backend is closed. The
+// caller must call leave at the end of the call. After Close, enter returns ErrClosed.
 func (b *Backend) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 // stall is how long an event stream may be silent: three heartbeats of a server.
 const stall = 45 * time.Second
 
-// hints reads a stream of hints that it opens again when
-// it breaks; since something may have been missed, the server hints at "" first.
-// Errors: problem.ErrUnauthorized, problem.ErrForbidden, and ErrClosed when the Backend is closed
-// first.
+// hints calls wake with the spaces of a stream of hints, and opens the stream again
+// when it breaks. The server first sends "", since hints may have been missed. hints
+// returns nil when ctx ends. Errors: problem.ErrUnauthorized, problem.ErrForbidden, and
+// ErrClosed if the Backend is closed.
 func (b *Backend) hints(ctx context.Context, wake func(space string)) error {
 	return b.follow(ctx, "/watch", func(event string, data []byte) error {
 		if event != EventWake {
@@ -33,7 +33,7 @@ func (b *Backend) hints(ctx context.Context, wake func(space string)) error {
 	})
 }
 
-// sendBroadcasts makes one request. Broadcasts that cannot be sent at once are lost.
+// sendBroadcasts sends broadcasts in one request, which it does not retry.
 func (b *Backend) sendBroadcasts(ctx context.Context, broadcasts []journal.Broadcast) error {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -49,7 +49,8 @@ func (b *Backend) sendBroadcasts(ctx context.Context, broadcasts []journal.Broad
 	return err
 }
 
-// receiveBroadcasts reads an event stream, as hints does.
+// receiveBroadcasts calls hear with the broadcasts of an event stream, which it opens
+// again as hints does.
 func (b *Backend) receiveBroadcasts(ctx context.Context, hear func(journal.Broadcast)) error {
 	return b.follow(ctx, "/signals", func(event string, data []byte) error {
 		if event != EventBroadcast {
@@ -64,8 +65,8 @@ func (b *Backend) receiveBroadcasts(ctx context.Context, hear func(journal.Broad
 	})
 }
 
-// follow reads an event stream, over and over, until ctx ends or the server
-// refuses it for good.
+// follow reads an event stream, and opens it again when it breaks, until ctx ends or
+// the server refuses it permanently.
 func (b *Backend) follow(ctx context.Context, path string, each func(event string, data []byte) error) error {
 	inner, leave, err := b.enter(ctx)
 	if err != nil {
@@ -87,14 +88,14 @@ func (b *Backend) follow(ctx context.Context, path string, each func(event strin
 	return context.Cause(inner)
 }
 
-// final reports whether it is the server that refused, and would refuse again.
-// What else answers may be a proxy while servers are replaced.
+// final reports whether the server itself refused and would do so again. Any other
+// error may come from a proxy while servers are being replaced.
 func final(err error) bool {
 	var no *refusal
 	return errors.As(err, &no) && no.Status < http.StatusInternalServerError && !passing(err)
 }
 
-// stream reads one event stream to its end, which is an error.
+// stream reads one event stream to its end, and always returns an error.
 func (b *Backend) stream(ctx context.Context, path string, each func(event string, data []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 )
 
 // Capabilities implements [journal.Backend]. The durability is the weakest of all
-// backends. There are hints, broadcasts and reports of those that have them, and
-// each backend is a shard; a space without a rule counts to the first.
+// backends. Functions such as hints and broadcasts combine those of the backends that
+// have them. Each backend is a shard; a space without a rule counts to the first.
 func (b *Backend) Capabilities() journal.Capabilities {
 	parts := make(parts, len(b.parts))
 	for i, part := range b.parts {
@@ -24,7 +24,7 @@ func (b *Backend) Capabilities() journal.Capabilities {
 			part, _ := b.part(space)
 			return part
 		},
-		Hints:             nil, // unless a part gives some, and so on
+		Hints:             nil, // set below if a part has it; so are the others
 		SendBroadcasts:    nil,
 		ReceiveBroadcasts: nil,
 		Check:             nil,
@@ -63,8 +63,8 @@ func (ps parts) durability() journal.Durability {
 	return grades[weakest]
 }
 
-// hints passes on all hints. When one backend stops, the others' go on, and its
-// error is returned at the end.
+// hints passes on the hints of all backends. If one fails, the others continue, and
+// hints returns its error at the end.
 func (ps parts) hints(ctx context.Context, wake func(space string)) error {
 	return together(ps, ctx.Done(), func(p journal.Capabilities) error {
 		if p.Hints == nil {
@@ -74,8 +74,8 @@ func (ps parts) hints(ctx context.Context, wake func(space string)) error {
 	})
 }
 
-// sendBroadcasts sends each broadcast to the backend that its space lives in; if
-// there is none, or it carries none, the broadcast is lost.
+// sendBroadcasts sends each broadcast to the backend that its space lives in. If there
+// is none, or the backend has no broadcasts, the broadcast is lost.
 func (b *Backend) sendBroadcasts(ctx context.Context, list []journal.Broadcast) error {
 	of := b.split(len(list), func(i int) string { return list[i].Space }, func(int, error) {})
 	return b.each(of, func(part int, at []int) error {
@@ -91,12 +91,12 @@ func (b *Backend) sendBroadcasts(ctx context.Context, list []journal.Broadcast) 
 	})
 }
 
-// receiveBroadcasts passes on the broadcasts of all backends. When one stops, all
-// do, so that the caller begins anew.
+// receiveBroadcasts passes on the broadcasts of all backends, one at a time. When one
+// backend ends, it ends all, so that the caller can start over.
 func (ps parts) receiveBroadcasts(ctx context.Context, hear func(journal.Broadcast)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var one sync.Mutex // held over hear, which hears one at a time
+	var one sync.Mutex // held over hear, which must not run concurrently
 	return together(ps, ctx.Done(), func(p journal.Capabilities) error {
 		if p.ReceiveBroadcasts == nil {
 			return nil
@@ -120,7 +120,7 @@ func (ps parts) check(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stopped returns why the first backend stopped.
+// stopped waits until a backend stops and returns why.
 func (ps parts) stopped(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -145,8 +145,8 @@ func (ps parts) report() (lines []string) {
 	return lines
 }
 
-// together runs do for all parts. It returns their errors when all have ended and
-// done is closed.
+// together calls do for all parts in parallel. It returns their joined errors once all
+// calls have returned and done is closed.
 func together(ps parts, done <-chan struct{}, do func(journal.Capabilities) error) error {
 	errs := make([]error, len(ps))
 	var wg sync.WaitGroup

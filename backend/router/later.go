@@ -9,8 +9,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// later is a backend that could not be opened yet. It is tried again, less and
-// less often, until it can. Until then every call is journal.ErrUnavailable.
+// later is a backend that could not be opened yet. It tries again with increasing
+// pauses. Until it succeeds, calls return journal.ErrUnavailable.
 type later struct {
 	stop   context.CancelFunc
 	tasks  sync.WaitGroup
@@ -22,16 +22,16 @@ type later struct {
 	closed  bool
 }
 
-// The time between two tries to open a backend begins with the first and doubles
-// up to the second.
+// The pause between two tries to open a backend begins with reopenWait and doubles up
+// to maxReopenWait.
 const (
 	reopenWait    = time.Second
 	maxReopenWait = 15 * time.Second
 )
 
-// Later returns a backend that is opened by open, which is tried again after
-// err, what its first try ended with. It takes up the backend's hints and broadcasts
-// when they come. Close ends the tries.
+// Later returns a backend that calls open until it succeeds. err is the error of the
+// first try, which the caller made. Once the backend is open, its hints and broadcasts
+// start. Close ends the tries.
 func Later(err error, open func(context.Context) (journal.Backend, error)) journal.Backend {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &later{stop: stop, opened: make(chan struct{}), err: err}
@@ -58,7 +58,7 @@ func (l *later) retry(ctx context.Context, open func(context.Context) (journal.B
 	}
 }
 
-// set keeps what a try gave, and reports whether it was the last one.
+// set stores the result of a try, and reports whether it succeeded.
 func (l *later) set(b journal.Backend, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *later) set(b journal.Backend, err error) bool {
 		l.err = err
 		return false
 	}
-	l.backend = b // which Close closes, also if it waits for us
+	l.backend = b // Close closes it, also if Close is already waiting for this task
 	if !l.closed {
 		close(l.opened)
 	}
@@ -149,7 +149,7 @@ func (l *later) Purge(ctx context.Context, space string, p journal.Purge) error 
 	return b.Purge(ctx, space, p)
 }
 
-// Close ends the tries, and closes the backend if there is one.
+// Close ends the tries, and closes the backend if it was opened.
 func (l *later) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -165,17 +165,17 @@ func (l *later) Close() error {
 	return b.Close()
 }
 
-// Capabilities implements [journal.Backend]. Before the backend is there, nobody
-// knows what it can do; so this one can do everything, and it does nothing until
-// then, and afterwards if the backend cannot. What acknowledges nothing yet lowers
-// no durability.
+// Capabilities implements [journal.Backend]. Before the backend is open, its
+// capabilities are unknown. Therefore later has all functions; they wait or do nothing
+// until the backend is open, and after that if the backend lacks them. Until then the
+// durability is Sync, since a backend that acknowledges nothing lowers no durability.
 func (l *later) Capabilities() journal.Capabilities {
 	c := journal.Capabilities{
 		Durability:        journal.Sync,
 		Hints:             l.hints,
 		SendBroadcasts:    l.sendBroadcasts,
 		ReceiveBroadcasts: l.receiveBroadcasts,
-		Shards:            0, // it is one
+		Shards:            0, // one shard
 		Shard:             nil,
 		Check:             l.check,
 		Stopped:           l.stopped,
@@ -187,7 +187,8 @@ func (l *later) Capabilities() journal.Capabilities {
 	return c
 }
 
-// await returns what the backend can do once it is open; nothing if ctx ends first.
+// await waits until the backend is open and returns its capabilities, none if ctx ends
+// first.
 func (l *later) await(ctx context.Context) journal.Capabilities {
 	select {
 	case <-ctx.Done():
@@ -197,7 +198,8 @@ func (l *later) await(ctx context.Context) journal.Capabilities {
 	}
 }
 
-// hints says, when the backend is there, that everything may have changed.
+// hints calls wake("") once the backend is open, since all spaces may have changed, and
+// then passes on its hints.
 func (l *later) hints(ctx context.Context, wake func(space string)) error {
 	c := l.await(ctx)
 	if ctx.Err() == nil {
@@ -210,7 +212,7 @@ func (l *later) hints(ctx context.Context, wake func(space string)) error {
 	return nil
 }
 
-// sendBroadcasts loses them until the backend is there, as they may get lost.
+// sendBroadcasts drops broadcasts until the backend is open; broadcasts may get lost.
 func (l *later) sendBroadcasts(ctx context.Context, list []journal.Broadcast) error {
 	b, err := l.get()
 	if err != nil {

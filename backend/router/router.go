@@ -1,5 +1,5 @@
-// Package router is a backend around backends: each space lives in one of them,
-// which rules choose by its name.
+// Package router combines several backends into one: each space lives in one of them,
+// which rules choose by the space's name.
 package router
 
 import (
@@ -14,27 +14,26 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Rule says where the spaces live that match a pattern.
+// Rule names the backend of the spaces that match a pattern.
 type Rule struct {
 	Pattern string // "kind:*", one space such as "project:shop", or "*"
 	Backend journal.Backend
 }
 
 // Backend is several backends as one. A space lives in the backend of the first
-// rule that matches it. Spaces that lie elsewhere, from a time with other rules,
-// are hidden.
+// rule that matches it. A space that was stored elsewhere under other rules is hidden.
 type Backend struct {
 	rules []Rule
-	parts []journal.Backend // of the rules, each once
+	parts []journal.Backend // the backends of the rules, each once
 
 	silence silence
 }
 
-// New returns a [Backend] that follows the rules in their order. It owns their
-// backends from then on; one may have several rules. The space global, which
-// every Store needs for itself, lives in the first one's unless a rule names it.
-// ErrInvalid for no rules, a pattern of another form, or one that an earlier
-// rule leaves nothing.
+// New returns a [Backend] that applies the rules in their order and owns their
+// backends. A backend may have several rules. The space global, which every Store
+// needs, lives in the first rule's backend unless a rule matches it. New returns
+// ErrInvalid if there are no rules, for a malformed pattern, and for a rule whose
+// spaces an earlier rule already covers.
 func New(rules ...Rule) (*Backend, error) {
 	if len(rules) == 0 {
 		return nil, fmt.Errorf("%w: a router needs at least one rule", journal.ErrInvalid)
@@ -63,18 +62,19 @@ func checkPattern(p string) error {
 	return nil
 }
 
-// covers reports whether pattern p matches whatever q matches.
+// covers reports whether pattern p matches every space that q matches.
 func covers(p, q string) bool {
 	return p == q || matches(p, q)
 }
 
-// matches reports whether the space, or every space of a pattern, is one of p's.
+// matches reports whether pattern p matches a space, or every space of a pattern.
 func matches(p, space string) bool {
 	prefix, wild := strings.CutSuffix(p, "*")
 	return p == space || wild && strings.HasPrefix(space, prefix)
 }
 
-// part returns the number of the backend that a space lives in.
+// part returns the index of the backend that a space lives in, ErrInvalid if no rule
+// matches.
 func (b *Backend) part(space string) (int, error) {
 	for _, r := range b.rules {
 		if matches(r.Pattern, space) {
@@ -100,8 +100,8 @@ func (b *Backend) in(space string) (journal.Backend, error) {
 	return b.parts[i], nil
 }
 
-// split returns, for each backend, the numbers of the names that live there, and
-// calls without for each name that lives in none.
+// split returns, for each backend, the indexes of the names that live there, and
+// calls without for each name that no rule matches.
 func (b *Backend) split(n int, name func(i int) string, without func(i int, err error)) [][]int {
 	of := make([][]int, len(b.parts))
 	for i := range n {
@@ -115,13 +115,13 @@ func (b *Backend) split(n int, name func(i int) string, without func(i int, err 
 	return of
 }
 
-// each calls do for every backend that has something to do, at once if there are
-// several, and returns their errors.
+// each calls do in parallel for every backend that has something to do, and returns
+// their joined errors.
 func (b *Backend) each(of [][]int, do func(part int, at []int) error) error {
 	return errors.Join(b.eachError(of, do)...)
 }
 
-// eachError is each with the error of every backend by its number.
+// eachError is each, but returns the errors by the index of the backend.
 func (b *Backend) eachError(of [][]int, do func(part int, at []int) error) []error {
 	errs := make([]error, len(b.parts))
 	var wg sync.WaitGroup
@@ -135,13 +135,13 @@ func (b *Backend) eachError(of [][]int, do func(part int, at []int) error) []err
 }
 
 // Commit implements [journal.Backend]. A commit to a space without a rule has a Result
-// whose Err is ErrInvalid. When one backend fails, its commits have its error, and
-// it is unknown which of them were applied.
+// whose Err is ErrInvalid. If one of several backends fails, the Results of its commits
+// have its error, and it is unknown which of them were applied.
 func (b *Backend) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	results := make([]journal.Result, len(batch))
 	of := b.split(len(batch), func(i int) string { return batch[i].Space }, func(i int, err error) { results[i].Err = err })
 	for part, at := range of {
-		if len(at) == len(batch) { // also none: a backend that is closed says so
+		if len(at) == len(batch) { // also for an empty batch, so that a closed backend returns ErrClosed
 			return b.parts[part].Commit(ctx, batch)
 		}
 	}
@@ -198,8 +198,8 @@ func (b *Backend) Read(ctx context.Context, space string, q journal.ReadQuery) (
 	return in.Read(ctx, space, q)
 }
 
-// Heads implements [journal.Backend]. If some of the backends do not answer, theirs
-// have no name, and the error is a *[journal.UnreachableError].
+// Heads implements [journal.Backend]. If some of the backends do not answer, the error
+// is a *[journal.UnreachableError], and the heads of their spaces have no name.
 func (b *Backend) Heads(ctx context.Context, spaces ...string) ([]journal.Head, error) {
 	if len(spaces) == 0 {
 		return b.parts[0].Heads(ctx)
@@ -245,9 +245,9 @@ func count(of [][]int) (n int) {
 	return n
 }
 
-// Spaces implements [journal.Backend]: those of all backends in one order. If some
-// of the backends do not answer, theirs are missing, and the error is a
-// *[journal.UnreachableError].
+// Spaces implements [journal.Backend]: it merges the spaces of all backends. If some of
+// the backends do not answer, the error is a *[journal.UnreachableError], and their
+// spaces are missing.
 func (b *Backend) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, error) {
 	limit := journal.PageLimit(q.Limit)
 	lists := make([][]string, len(b.parts))
@@ -270,7 +270,8 @@ func (b *Backend) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, 
 	return names[:min(len(names), limit)], err
 }
 
-// spacesOf lists up to limit spaces of one backend that live there.
+// spacesOf returns limit or more spaces that live in one backend, or all if there are
+// fewer. It skips spaces that the rules place elsewhere.
 func (b *Backend) spacesOf(ctx context.Context, part int, q journal.SpacesQuery, limit int) ([]string, error) {
 	var names []string
 	for {

@@ -10,20 +10,21 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A question to several backends waits for none longer than patience. One that
-// was silent for so long is left out for a pause, then it is asked again.
+// A call to several backends waits for each at most for patience. A backend that does
+// not answer in that time is skipped for a pause, then called again.
 const (
 	patience = 5 * time.Second
 	pause    = 10 * time.Second
 )
 
-// silence is until when backends are left out.
+// silence holds until when backends are skipped.
 type silence struct {
 	mu    sync.Mutex
 	until map[int]time.Time // by the number of the backend
 }
 
-// ask asks one of several backends something that others are asked, too.
+// ask calls do for one of several backends. It returns ErrUnavailable if the backend is
+// being skipped or do takes longer than patience.
 func (b *Backend) ask(ctx context.Context, part int, do func(ctx context.Context) error) error {
 	if len(b.parts) == 1 {
 		return do(ctx)
@@ -48,9 +49,10 @@ func (b *Backend) ask(ctx context.Context, part int, do func(ctx context.Context
 	return err
 }
 
-// answered makes of the errors of the backends that were asked the one of the
-// question. If some gave an answer, those that did not are named; an error that
-// says that the question was wrong, or the end, is everyone's.
+// answered combines the errors of the backends that were called into the error of the
+// call. An ErrInvalid, ErrTooLarge or ErrClosed, or any error after ctx ended, is
+// returned as it is. If all backends failed, answered joins their errors; if only some
+// did, it returns a *journal.UnreachableError that names them.
 func (b *Backend) answered(ctx context.Context, errs []error, asked int) error {
 	var out journal.UnreachableError
 	for part, err := range errs {
@@ -71,7 +73,7 @@ func (b *Backend) answered(ctx context.Context, errs []error, asked int) error {
 	return &out
 }
 
-// patterns returns those of the rules that lead to a backend.
+// patterns returns the patterns of a backend's rules.
 func (b *Backend) patterns(part int) []string {
 	var all []string
 	for _, r := range b.rules {
