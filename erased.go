@@ -9,34 +9,34 @@ import (
 	"time"
 )
 
-// erasedKey is the record that every purge of streams or events writes anew, when it
-// begins and when they are gone. Its version tells every Store on the backend whether
-// what it keeps in memory of a space was read before the last purge: Projections compare it
-// each time, the fan-out when a watch begins and when it catches up with the journal.
+// erasedKey is a record that every purge of streams or events writes when it begins and
+// when it has removed them. From its version every Store on the backend knows whether
+// its memory of a space is older than the last purge: a Projection compares it on every
+// use, the fan-out when a watch begins and when it catches up with the journal.
 //
 //	erased        null
 //	erased/<id>   an erasure that goes on, or an end of a record with more below it than
 //	              one commit can hold; expires soon
 //
-// A sweep finishes an erasure whose process died, or whose backend failed, from the
-// start. To do it again does no harm: it takes only what is no newer than the version of
-// its note, and only in the space that has the note.
+// If the process dies or the backend fails, a sweep repeats the whole erasure. That is
+// harmless: it removes only what is not newer than the version of its note, the record
+// erased/<id>, and only from the space that has the note.
 const (
 	erasedKey  = "erased"
-	erasureTTL = 10 * time.Second // until then its process is at it
+	erasureTTL = 10 * time.Second // until then the process that began it works on it
 )
 
-// erasurePart bounds how many streams or events one erasure names, so that its record
-// holds them.
+// erasurePart bounds the streams or events of one erasure, so that they fit into its
+// record.
 const erasurePart = 500
 
-// erasure is a purge of streams, or of events, and what goes with them.
+// erasure is a purge of streams or events, and of what depends on them.
 type erasure struct {
 	Streams   []string   `json:"streams,omitempty"`
-	UpTo      Position   `json:"up_to,omitzero"` // of Streams; zero: the note's version
+	UpTo      Position   `json:"up_to,omitzero"` // for Streams; zero: the note's version
 	Events    []Position `json:"events,omitempty"`
-	Snapshots []string   `json:"snapshots,omitempty"` // the streams whose snapshots go
-	Below     string     `json:"below,omitempty"`     // no purge: what is left below this record, which ended
+	Snapshots []string   `json:"snapshots,omitempty"` // the streams whose snapshots are deleted
+	Below     string     `json:"below,omitempty"`     // not a purge: delete what is left below this ended record
 }
 
 // erase purges streams or events in parts.
@@ -45,13 +45,13 @@ func (sp *Space) erase(ctx context.Context, p Purge) error {
 	if err != nil {
 		return err
 	}
-	if head.Last.IsZero() { // a commit would make the space
+	if head.Last.IsZero() { // a commit would create the space
 		return fmt.Errorf("%s: %w", sp.name, ErrNotFound)
 	}
 	if p.Through(head) == 0 {
 		return nil
 	}
-	plain := *sp // what is gone is gone, whoever holds the lease by now
+	plain := *sp // finish what has begun, even if the lease is lost meanwhile
 	plain.fences = nil
 	ctx = WithoutIdempotencyKey(ctx)
 	for part := range slices.Chunk(p.Streams, erasurePart) {
@@ -71,7 +71,7 @@ func (sp *Space) erase(ctx context.Context, p Purge) error {
 	return nil
 }
 
-// streamsOf returns the streams of the events at these positions, without those that
+// streamsOf returns the streams of the events at these positions, ignoring those that
 // are not kept.
 func (sp *Space) streamsOf(ctx context.Context, at []Position) (streams []string, err error) {
 	for _, at := range at {
@@ -91,7 +91,7 @@ func (sp *Space) streamsOf(ctx context.Context, at []Position) (streams []string
 	return streams, nil
 }
 
-// begin notes the erasure and does it.
+// begin writes the note of the erasure, then executes it.
 func (sp *Space) begin(ctx context.Context, e erasure) error {
 	value, err := marshal(e)
 	if err != nil {
@@ -99,7 +99,7 @@ func (sp *Space) begin(ctx context.Context, e erasure) error {
 	}
 	note := erasedKey + "/" + NewID("ers")
 	then, now := *sp, sp.time()
-	then.asOf = &now // the note counts until it is deleted, however long the purge takes
+	then.asOf = &now // with this time the note never expires for the commits below, however long the purge takes
 	res, err := then.commit(ctx, Commit{Writes: []Write{
 		{Key: erasedKey, Value: []byte("null")},
 		{Key: note, Value: value, Expires: now.Add(erasureTTL)},
@@ -110,17 +110,18 @@ func (sp *Space) begin(ctx context.Context, e erasure) error {
 	return then.finish(ctx, Check{Key: note, At: res.Last}, e)
 }
 
-// finish does the erasure under note, which may have been done in part, makes what was
-// kept in memory before now count no more, in every process, and deletes the snapshots.
-// The note stays after an error that another try may not meet. If it is gone, somebody
-// else has finished, or the space was removed, and nothing is left to do.
+// finish executes the erasure of the note, which may have been executed in part. It
+// invalidates what any process has kept in memory until now, and deletes the snapshots
+// and the answers in receipts. After an error that another try may avoid, the note
+// stays. If the note does not exist any more, another process has finished the erasure
+// or the space was removed, and nothing is left to do.
 func (sp *Space) finish(ctx context.Context, note Check, e erasure) error {
 	p := Purge{Streams: e.Streams, Events: e.Events}
 	if len(p.Streams) > 0 {
 		p.UpTo = cmp.Or(e.UpTo, note.At)
 	}
 	err := sp.store.Purge(ctx, sp.name, p)
-	if errors.Is(err, ErrNotFound) { // the whole space is gone
+	if errors.Is(err, ErrNotFound) { // the whole space was removed
 		return err
 	}
 	told := Commit{Checks: []Check{note}, Writes: []Write{{Key: erasedKey, Value: []byte("null")}}}
@@ -136,7 +137,7 @@ func (sp *Space) finish(ctx context.Context, note Check, e erasure) error {
 	return errors.Join(err, unlessGone(tell))
 }
 
-// unlessGone is nil for a conflict: the note is gone.
+// unlessGone returns nil for a conflict, which means that the note was deleted.
 func unlessGone(err error) error {
 	if errors.Is(err, ErrConflict) {
 		return nil
@@ -144,8 +145,8 @@ func unlessGone(err error) error {
 	return err
 }
 
-// finishErasure is the Expirer of erased/<id>. A record "erased" stays: its version
-// must not come again.
+// finishErasure is the Expirer of erased/<id>, and of "erased", should that expire. It
+// never deletes "erased", whose version must never repeat.
 func finishErasure(ctx context.Context, sp *Space, rec Record) error {
 	if rec.Key == erasedKey {
 		_, err := sp.commit(ctx, Commit{Writes: []Write{{Key: erasedKey, Value: []byte("null")}}})
@@ -159,13 +160,13 @@ func finishErasure(ctx context.Context, sp *Space, rec Record) error {
 	switch {
 	case e.Below != "":
 		return sp.deleteRest(ctx, e.Below, note)
-	case len(e.Streams)+len(e.Events) == 0: // somebody else's
+	case len(e.Streams)+len(e.Events) == 0: // not an erasure of ours
 		return DeleteExpired(ctx, sp, rec)
 	}
 	return sp.finish(ctx, note, e)
 }
 
-// erased returns the version of the record that the last purge wrote.
+// erased returns the version of the record "erased", which the last purge wrote.
 func (sp *Space) erased(ctx context.Context) (Position, error) {
 	recs, err := sp.store.backend.Get(ctx, sp.name, erasedKey)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ReusedKeyError is an idempotency key that was used before for something
-// else. It unwraps to ErrInvalid.
+// ReusedKeyError reports an idempotency key that was used before for a different
+// request. It unwraps to ErrInvalid.
 type ReusedKeyError struct{ Key string }
 
 func (e *ReusedKeyError) Error() string {
@@ -16,7 +16,7 @@ func (e *ReusedKeyError) Error() string {
 // Unwrap returns ErrInvalid.
 func (e *ReusedKeyError) Unwrap() error { return ErrInvalid }
 
-// damaged returns the spaces that err says are damaged.
+// damaged returns the spaces that err reports as damaged.
 func damaged(err error) (names []string) {
 	var e *UnreachableError
 	if !errors.As(err, &e) {
@@ -30,8 +30,8 @@ func damaged(err error) (names []string) {
 	return names
 }
 
-// reached returns err without what only says that some of several stores did not
-// answer.
+// reached returns nil if err is an *UnreachableError, which means that the other stores
+// answered, else err.
 func reached(err error) error {
 	if errors.As(err, new(*UnreachableError)) {
 		return nil
@@ -39,7 +39,7 @@ func reached(err error) error {
 	return err
 }
 
-// invalidf returns an error that is ErrInvalid and says what to change.
+// invalidf formats an error that wraps ErrInvalid.
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }

@@ -12,36 +12,37 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Fence proves that its holder had a lease: the key of the lease's owner record
-// and the version it had. A commit under a fence applies only while that still
-// holds. Within a program that is all; outside, a fence travels with a secret.
+// Fence proves that its holder had a lease: it is the key of the lease's owner record
+// and the record's version, the fencing token. A commit under a fence applies only
+// while the record has that version. Outside of the program a fence also carries a
+// secret: see [Fence.Proof].
 type Fence struct {
 	Key   string   `json:"key"`
 	Token Position `json:"token"`
 
-	// secret gives the secret; nil: it is not known here. It is a function so
-	// that no way to print a struct shows it, and so that a Fence is not compared
-	// by ==: see Is.
+	// secret returns the secret; nil: it is not known here. It is a function so that
+	// printing a Fence never shows it, and so that == on Fences does not compile: use
+	// Is.
 	secret func() secret
 }
 
-// Is reports whether f and g are of the same lease at the same token.
+// Is reports whether f and g have the same lease and token.
 func (f Fence) Is(g Fence) bool { return f.Key == g.Key && f.Token == g.Token }
 
-// At returns the fence of a lease that was acquired in the commit with result
+// At returns f with the token of a lease that was acquired in the commit with result
 // res.
 func (f Fence) At(res Result) Fence {
 	f.Token = res.Last
 	return f
 }
 
-// String describes the fence for people and logs, without its secret.
+// String returns the fence without its secret, for people and logs.
 func (f Fence) String() string { return f.Key + "@" + f.Token.String() }
 
-// Proof returns the fence with its secret, as opaque text that is safe in a
-// header: base64url (RFC 4648, unpadded) of "<key>@<position>", a dot, and
-// base64url of the 16 bytes of the secret. Whoever has it holds the lease. Of a
-// fence whose secret is not known here it is "".
+// Proof returns the fence with its secret, as opaque text that is safe in a header:
+// base64url (RFC 4648, unpadded) of "<key>@<position>", a dot, and base64url of the 16
+// bytes of the secret. Anyone who has it can act as the holder of the lease. If the
+// secret is not known here, Proof returns "".
 func (f Fence) Proof() string {
 	if f.secret == nil {
 		return ""
@@ -50,11 +51,11 @@ func (f Fence) Proof() string {
 	return text.EncodeToString([]byte(f.String())) + "." + text.EncodeToString(secret[:])
 }
 
-// ParseFence reads what [Fence.Proof] returns, and the form without a secret
-// that was used before, which proves nothing. Anything else is ErrInvalid, the
-// empty string included. Errors do not repeat s.
+// ParseFence parses the result of [Fence.Proof], or the form without a secret of
+// earlier versions, which proves nothing. Anything else, including the empty string, is
+// ErrInvalid. Errors do not contain s.
 func ParseFence(s string) (Fence, error) {
-	if strings.ContainsAny(s, "\r\n") { // which the decoder skips
+	if strings.ContainsAny(s, "\r\n") { // the decoder would skip them
 		return Fence{}, invalidf("a fence holds a line break")
 	}
 	lease, proof, hasProof := strings.Cut(s, ".")
@@ -84,9 +85,9 @@ func ParseFence(s string) (Fence, error) {
 	return f, nil
 }
 
-// Prove returns nil if the lease of f is still held at its token and f has its
-// secret, else ErrFenced. What accepts fences from outside calls it before it
-// believes one. The comparison takes the same time for every wrong secret.
+// Prove returns nil if the lease of f still has f's token and f has its secret, else
+// ErrFenced. Call it before using a fence from outside. It compares secrets in constant
+// time.
 func (sp *Space) Prove(ctx context.Context, f Fence) error {
 	rec, err := sp.Get(ctx, f.Key)
 	if err != nil {
@@ -94,7 +95,7 @@ func (sp *Space) Prove(ctx context.Context, f Fence) error {
 	}
 	var o leaseOwner
 	if rec.Exists() && rec.As(&o) != nil {
-		o = leaseOwner{} // a record of something else
+		o = leaseOwner{} // not the owner record of a lease
 	}
 	var given secret
 	if f.secret != nil {
@@ -107,11 +108,11 @@ func (sp *Space) Prove(ctx context.Context, f Fence) error {
 	return nil
 }
 
-// secret is what only the holder of a lease knows.
+// secret is known only to the holder of a lease.
 type secret [16]byte
 
-// hash is what is stored of a secret: 128 random bits need no salt and no slow
-// hash.
+// hash returns the SHA-256 that is stored for a secret: 128 random bits need no salt
+// and no slow hash.
 func (s secret) hash() string {
 	sum := sha256.Sum256(s[:])
 	return hex.EncodeToString(sum[:])

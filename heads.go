@@ -7,10 +7,10 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Heads returns where the journals of spaces begin and end, in the order of names; a
-// space that does not exist has a zero Last. With an [UnreachableError] the answer is
-// about those spaces that it does not name: the others are damaged, or live in a store
-// that does not answer, and have a zero Head. Other errors are about all.
+// Heads returns the Head of each named space, in the order of names. If a space does
+// not exist, its Last is zero. With an [UnreachableError] the result is valid for the
+// spaces that the error does not name; the others are damaged, or in a store that does
+// not answer, and have the zero Head. After any other error there is no result.
 func (s *Store) Heads(ctx context.Context, names ...string) ([]Head, error) {
 	heads, err := s.backend.Heads(ctx, names...)
 	switch {

@@ -2,7 +2,7 @@ package thole
 
 import "github.com/thole-dev/thole/journal"
 
-// The words of package journal that programs meet.
+// The types of package journal that programs use.
 type (
 	Position = journal.Position
 	Head     = journal.Head
@@ -26,7 +26,7 @@ type (
 	UnreachableError = journal.UnreachableError
 )
 
-// The sentinel errors: see package journal.
+// The sentinel errors of package journal.
 var (
 	ErrNotFound    = journal.ErrNotFound
 	ErrExists      = journal.ErrExists
@@ -43,7 +43,7 @@ var (
 	ErrUnavailable = journal.ErrUnavailable
 )
 
-// The limits of what a commit or a page holds.
+// The limits of a commit and of a page: see package journal.
 const (
 	MaxNameBytes   = journal.MaxNameBytes
 	MaxValueBytes  = journal.MaxValueBytes
@@ -55,8 +55,8 @@ const (
 // NewID returns prefix + "_" + 32 hex digits of a UUIDv7. See [journal.NewID].
 func NewID(prefix string) string { return journal.NewID(prefix) }
 
-// CheckID returns ErrInvalid for an id that NewID(prefix) does not make.
+// CheckID returns ErrInvalid unless id has the form that NewID(prefix) returns.
 func CheckID(prefix, id string) error { return journal.CheckID(prefix, id) }
 
-// ParsePosition reads the text form of a Position, or returns ErrInvalid.
+// ParsePosition parses the text form of a Position. See [journal.ParsePosition].
 func ParsePosition(s string) (Position, error) { return journal.ParsePosition(s) }

@@ -2,8 +2,8 @@ package thole
 
 import "context"
 
-// kernelRecords are the records that the kernel keeps, how they end left aside.
-// Their first parts are [Reserved].
+// kernelRecords are the kernel's own records, without their Expirers, which kernel
+// adds. Their names are [Reserved].
 var kernelRecords = []RecordType{
 	{Key: "outbox/{message}", About: "a commit to another space, until that has decided", Value: message{}},
 	{Key: "sent/{message}", About: "what this space decided on a commit from another", Value: verdict{}},
@@ -17,8 +17,8 @@ var kernelRecords = []RecordType{
 	{Key: "upload/{upload}", About: "the chunks of a blob on its way in", Value: upload{}},
 }
 
-// kernel declares what the kernel keeps and tells itself, and app/, which belongs to
-// applications.
+// kernel returns the concept of the kernel's own records and events and of app/, which
+// belongs to applications.
 func kernel() *Concept {
 	k := &Concept{
 		Name:  "kernel",

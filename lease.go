@@ -9,21 +9,20 @@ import (
 	"time"
 )
 
-// A lease is two records under a base key. <base>/owner says who holds it and
-// is written only when it is acquired, stolen or released; its version is the
-// fencing token. <base>/beat expires; renewing it leaves owner alone, so the
-// token stays. A holder whose beat ran out still holds the lease until someone
-// replaces owner: late is not lost.
+// A lease is two records under a base key. <base>/owner names the holder and is written
+// only when the lease is acquired, stolen or released; its version is the fencing
+// token. <base>/beat expires; renewing the lease writes only beat, so the token stays
+// the same. A holder whose beat has expired still has the lease until someone replaces
+// owner, so a late renewal succeeds.
 //
-// A key and a position can be guessed. So a fence that leaves the program also
-// carries a secret, of which only the hash is stored: see [Fence.Proof] and
-// [Space.Prove].
+// A key and a position can be guessed, so a fence that leaves the program also carries
+// a secret; only its hash is stored. See [Fence.Proof] and [Space.Prove].
 type leaseOwner struct {
 	Holder string `json:"holder"`
-	// Actor is who acquired it. Leases of earlier versions name nobody.
+	// Actor acquired the lease. It is empty in leases of earlier versions.
 	Actor string `json:"actor,omitempty"`
-	// Hash is the SHA-256 of the secret in hex. Leases that were acquired before
-	// there were secrets have none: nobody can prove those.
+	// Hash is the SHA-256 of the secret, in hex. It is empty in leases of versions
+	// without secrets; Prove fails for those.
 	Hash string `json:"hash,omitempty"`
 }
 
@@ -31,19 +30,19 @@ type leaseBeat struct {
 	TTL int64 `json:"ttl_ms"`
 }
 
-// Lease is who holds a lease, as a Tx saw it.
+// Lease describes a lease as a Tx read it.
 type Lease struct {
 	Holder string // "": nobody
-	Actor  string // who acquired it; "": nobody, or an earlier version of Thole
-	Fence  Fence  // what the holder's commits go under; without the secret
-	Alive  bool   // its holder gave a sign of life in time
+	Actor  string // the actor that acquired it; "": nobody, or an earlier version of Thole
+	Fence  Fence  // the fence of the holder's commits, without the secret
+	Alive  bool   // its holder has renewed it in time
 
-	under bool // the handle that looked is under Fence
+	under bool // the handle of the Tx is under Fence
 }
 
-// IsOf reports whether holder, acting as actor, has the lease. The name of a
-// holder is shown to others, so it proves nothing: the lease must have been
-// acquired by the same actor, or be looked at by a handle under its fence.
+// IsOf reports whether holder, acting as actor, has the lease. A holder's name is
+// public and proves nothing, so either actor must have acquired the lease or the handle
+// of the Tx must be under its fence.
 func (l Lease) IsOf(actor, holder string) bool {
 	return l.Holder != "" && l.Holder == holder && (l.under || l.Actor != "" && l.Actor == actor)
 }
@@ -68,11 +67,11 @@ func (tx *Tx) Lease(base string) (Lease, error) {
 	return l, nil
 }
 
-// Acquire takes the lease under base for holder, in the name of the handle's
-// actor, for ttl from now. One that is alive in another's hands, see [Lease.IsOf],
-// is ErrConflict; a dead one is stolen. Acquiring one's own lease again makes a new
-// token. The Fence has no token yet: once the Tx is
-// committed, [Fence.At] gives it the one.
+// Acquire acquires the lease under base for holder and the handle's actor, for ttl from
+// now. If it belongs to another holder (see [Lease.IsOf]) that is alive, Acquire
+// returns ErrConflict; a dead holder's lease is stolen. Acquiring one's own lease again
+// makes a new token. The returned Fence has no token yet: after the commit, set it with
+// [Fence.At].
 func (tx *Tx) Acquire(base, holder string, ttl time.Duration) (Fence, error) {
 	l, err := tx.Lease(base)
 	if err != nil {
@@ -93,8 +92,8 @@ func (tx *Tx) Acquire(base, holder string, ttl time.Duration) (Fence, error) {
 	return f, nil
 }
 
-// MaxLease is the longest time for which a lease is given without being renewed. A
-// holder that dies blocks the others for as long.
+// MaxLease is the longest ttl of a lease. A holder that dies blocks others for up to
+// its ttl.
 const MaxLease = 24 * time.Hour
 
 func checkLease(ttl time.Duration) error {
@@ -104,8 +103,8 @@ func checkLease(ttl time.Duration) error {
 	return nil
 }
 
-// Release ends the lease under base, whoever holds it; a caller that must not
-// end another's commits under a fence.
+// Release ends the lease under base, no matter who holds it. A caller that must end
+// only its own lease commits under its fence.
 func (tx *Tx) Release(base string) {
 	tx.Delete(base + "/owner")
 	tx.Delete(base + "/beat")
@@ -115,8 +114,8 @@ func (tx *Tx) beat(base string, ttl time.Duration) {
 	tx.Put(base+"/beat", leaseBeat{TTL: ttl.Milliseconds()}, &WriteOptions{Expires: tx.now.Add(ttl)})
 }
 
-// Renew moves the end of the lease that f proves to ttl from now. ErrFenced: it
-// has another holder.
+// Renew extends the lease of f to ttl from now. ErrFenced: the lease has another
+// holder.
 func (sp *Space) Renew(ctx context.Context, f Fence, ttl time.Duration) error {
 	base, ok := leaseBase(f)
 	if err := checkLease(ttl); err != nil {
@@ -141,9 +140,9 @@ func leaseBase(f Fence) (string, bool) {
 	return f.Key[:n], true
 }
 
-// KeepLease renews the lease that f proves, every third of ttl, until ctx ends.
-// It returns the context's cause, or ErrFenced as soon as another holds the
-// lease. Other failures are tried again: a late holder may still write.
+// KeepLease renews the lease of f every ttl/3 until ctx ends, and returns ctx's cause.
+// If a renewal fails with ErrFenced or ErrClosed, it returns that error. After other
+// errors it tries again: a late holder may still write.
 func (sp *Space) KeepLease(ctx context.Context, f Fence, ttl time.Duration) error {
 	if err := checkLease(ttl); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// livesOn returns the key of the record that lives on by a write under name, and for how
-// long after; nil: there is none. See [RecordType].
+// livesOn returns the key of the record whose life a write or event under name extends,
+// and its LivesOn function, or nil if there is none. See [RecordType].
 func (cs *Concepts) livesOn(name string) (key string, ttl func(Record) time.Duration) {
 	name = strings.TrimPrefix(name, "app/")
 	noun, below, _ := strings.Cut(name, "/")
@@ -22,11 +22,12 @@ func (cs *Concepts) livesOn(name string) (key string, ttl func(Record) time.Dura
 	return name[:len(noun)+1+len(id)], r.LivesOn
 }
 
-// withMoves returns c, and its size, with writes that move the ends of the records that
-// live on by it, and checks that those are as they were looked at. If that does not fit
-// into one commit, and with apart, commits of their own move the ends before it
-// returns: what is acknowledged lives as long as it may, whatever happens next. A check
-// of c of such a record then wants the version that this gave it.
+// withMoves extends the lives of the records that c keeps alive. It returns c and its
+// size with writes that move the records' expiries, and checks that the records have
+// not changed since they were read. If these do not fit into the commit, or if apart is
+// set, it moves the expiries at once, in commits of their own: an acknowledged write
+// never belongs to a record that expires too early. Where c checks such a record, the
+// check gets the record's new version.
 func (sp *Space) withMoves(ctx context.Context, c *Commit, size int, seen []sighting, apart bool) (Commit, int, error) {
 	early, err := sp.endEarly(ctx, c, seen)
 	if err != nil || len(early) == 0 {
@@ -49,11 +50,11 @@ func (sp *Space) withMoves(ctx context.Context, c *Commit, size int, seen []sigh
 		own := func(check Check) bool { return check.Key == o.key }
 		i := slices.IndexFunc(c.Checks, own)
 		if i >= 0 && c.Checks[i].At != o.record.Version {
-			continue // c is refused for it
+			continue // c will fail on this check
 		}
 		moved, err := sp.moveEnd(ctx, o, c.Now, i >= 0)
 		if errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge) {
-			// An earlier version took the record as it is. No write to come may move it.
+			// An earlier version accepted this record, but it cannot be written again.
 			sp.store.log.Warn("the end of a record cannot be moved on", "space", sp.name, "key", o.key, "error", err)
 			continue
 		}
@@ -72,32 +73,32 @@ func (sp *Space) withMoves(ctx context.Context, c *Commit, size int, seen []sigh
 	return *c, size, nil
 }
 
-// owner is where a record is that lives on by a write, and for how long after.
+// owner is the key and the LivesOn function of a record whose life a write extends.
 type owner struct {
 	key string
 	ttl func(Record) time.Duration
 }
 
-// owned is the record there.
+// owned is an owner with its record.
 type owned struct {
 	owner
 	record Record
 }
 
-// early reports whether rec, as the record is now, ends before it may after a write.
+// early reports whether rec expires too early if there is a write now.
 func (o owner) early(rec Record, now time.Time) bool {
 	return rec.Exists() && !rec.Expires.IsZero() && rec.Expires.Before(now.Add(o.ttl(rec)))
 }
 
-// move is rec with its end moved on.
+// move returns the write that extends rec.
 func (o owner) move(rec Record, now time.Time) Write {
 	ttl := o.ttl(rec)
 	return Write{Key: o.key, Value: rec.Value, Schema: rec.Schema, Expires: now.Add(ttl + ttl/10), Notify: rec.Notify}
 }
 
-// endEarly returns the records that live on by c and would end too early. What c
-// writes itself ends as it says. Records that an Update has seen are not read again: it
-// checks them.
+// endEarly returns the records that c keeps alive and that would expire too early. It
+// ignores records that c itself writes. It does not read again what an Update has read,
+// because c checks that.
 func (sp *Space) endEarly(ctx context.Context, c *Commit, seen []sighting) ([]owned, error) {
 	var owners []owner
 	look := func(name string) {
@@ -130,13 +131,14 @@ func (sp *Space) endEarly(ctx context.Context, c *Commit, seen []sighting) ([]ow
 	return early, nil
 }
 
-// moveEnd moves o's end on in a commit of its own, under the fences of what follows, and
-// returns the version that gives it; zero: it did nothing. With same it moves only what
-// is as it was looked at. A write that then fails has lengthened a life by a little.
+// moveEnd extends o in a commit of its own, under the handle's fences, and returns the
+// record's new version, or zero if it did nothing. If same is set, it does nothing if
+// the record has changed since it was read. If the write that follows fails, the record
+// lives a little longer than it should.
 func (sp *Space) moveEnd(ctx context.Context, o owned, now time.Time, same bool) (version Position, err error) {
 	then := sp.store.Space(sp.name)
 	then.fences = sp.fences
-	then.asOf = &now // as for an expiry: the caller may hold the turn
+	then.asOf = &now // asOf keeps Update from waiting in the queue: the caller may hold the turn
 	moves := false
 	res, err := then.Update(WithoutIdempotencyKey(ctx), func(tx *Tx) error {
 		rec, err := tx.Get(o.key)

@@ -8,17 +8,17 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Named is a record whose key is a prefix and a name from outside, which is
-// percent-escaped. What the name may hold is decided by its NameKind.
+// Named is a record whose key is a prefix followed by a percent-escaped name from
+// outside. A NameKind decides which names are valid.
 type Named struct {
 	Name string
 	Record
 }
 
-// ListNamed is [Space.List] for such records: those under prefix whose names come
-// after the name after ("": from the first), at most limit (0: MaxPage), in the
-// byte order of their escaped names. Next is the name to go on after; "": there
-// are no more. Errors: ErrCorrupt for a key that is not escaped.
+// ListNamed lists Named records like [Space.List]: at most limit (0: MaxPage) of those
+// under prefix whose names come after the name after ("": from the first), in the byte
+// order of the escaped names. To continue, pass next as after; "": there are no more. A
+// key that is not escaped is ErrCorrupt.
 func (sp *Space) ListNamed(ctx context.Context, prefix, after string, limit int) (list []Named, next string, err error) {
 	q := ListQuery{Prefix: prefix, Limit: journal.PageLimit(limit)}
 	if after != "" {

@@ -10,31 +10,29 @@ import (
 	"unicode/utf8"
 )
 
-// NameKind is a kind of names that come from outside: of agents, of locks, of
-// signals. Every such name is checked by its kind when it enters, so that every
-// key that is made of it later fits into [MaxNameBytes]: a name that is too long
-// for the key of a run's end would keep the run from ending.
+// NameKind is a kind of name that comes from outside, such as names of agents, locks or
+// signals. Check every such name when it comes in, so that every key built from it
+// later fits into [MaxNameBytes]. Otherwise, for example, a run could not end because
+// its agent's name is too long for a key.
 type NameKind struct {
-	What string // in errors, such as "agent"
+	What string // the kind in errors, such as "agent"
 
-	// Keys are the longest keys that are made of such names; each * stands for a
-	// name, percent-escaped as url.PathEscape does. None: the name itself is
-	// bounded by MaxNameBytes.
+	// Keys are the longest keys built from such names; each * stands for a name,
+	// escaped by url.PathEscape. If empty, the name itself is limited to MaxNameBytes.
 	Keys []string
 }
 
-// The names of those who act. No concept owns them. An actor may hold a lock,
-// whose key takes the actor's name and an id, and an agent is the actor
+// The kinds of names of actors, which belong to no concept. The longest key with an
+// actor's name is that of a lock's waiter, which also has an id. An agent is the actor
 // agent:<name>.
 var (
 	ActorName = NameKind{What: "actor", Keys: []string{"lockwaits/*%2F" + NewID("own"), "slot/*"}}
 	AgentName = NameKind{What: "agent", Keys: []string{"lockwaits/agent:*%2F" + NewID("own"), "ready/*/" + NewID("run")}}
 )
 
-// Check returns ErrInvalid for a name that is empty, not UTF-8 or holds a control
-// character, and ErrTooLarge for one that does not fit into the longest key of
-// its kind. Where a key takes several names, all of them are given, in the order
-// of the key.
+// Check returns ErrInvalid for a name that is empty, is not UTF-8 or has a control
+// character, and ErrTooLarge if the names do not fit into each of the Keys. If a key
+// has several names, pass all of them, in the order of the key.
 func (k NameKind) Check(names ...string) error {
 	escaped := 0
 	for _, name := range names {
@@ -66,15 +64,15 @@ func (k NameKind) CheckOptional(name string) error {
 	return k.Check(name)
 }
 
-// KeyPart returns name percent-escaped, for a part of a key that has room for
-// that many bytes. A name that does not fit is represented by "%%" and its
-// SHA-256: such names are no longer admitted, but records of earlier versions
-// hold them, and what those records stand for must still come to an end.
+// KeyPart returns name percent-escaped, for a part of a key with room for that many
+// bytes. For a name that does not fit, it returns "%%" and the name's SHA-256: such
+// names are no longer valid, but records of earlier versions have them and must still
+// be able to end.
 func KeyPart(name string, room int) string {
 	escaped := url.PathEscape(name)
 	if len(escaped) <= room {
 		return escaped
 	}
 	sum := sha256.Sum256([]byte(name))
-	return "%%" + hex.EncodeToString(sum[:]) // which no escaped name is
+	return "%%" + hex.EncodeToString(sum[:]) // no escaped name begins so
 }

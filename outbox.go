@@ -11,17 +11,17 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Work over two spaces goes through an outbox, in three commits:
+// A commit to another space goes through an outbox, in three commits:
 //
 //	first space    outbox/<id>  message   with what decided to send it
 //	second space   sent/<id>    verdict   applied, with the message's commit; or refused, alone
 //	first space    outbox/<id>  deleted   with the event that the verdict calls for
 //
-// The second commit is made only if there is no verdict yet, so of all who
-// deliver, at whatever time, one decides; the third says what the second space
-// holds. The message expires at once, which makes the sweeper finish what a crash
-// interrupted at any point; normally the sender's Store delivers right away. The
-// verdict stays for good, so that a second delivery, however late, finds it.
+// The second commit checks that there is no verdict yet, so of any number of deliveries
+// exactly one decides. The third commit reports that verdict. Normally the sender's
+// Store delivers the message right away. The message has expired from the start, so
+// after a crash at any point the sweeper finishes the delivery. The verdict is never
+// deleted, so that a repeated delivery, however late, finds it.
 type message struct {
 	To        string      `json:"to"`
 	Actor     string      `json:"actor"`
@@ -33,7 +33,7 @@ type message struct {
 	Refused   *Event      `json:"refused,omitempty"`
 }
 
-// sentWrite is a Write whose Value, when absent, stays absent: it deletes.
+// sentWrite is a Write whose Value, if nil (it deletes), is omitted in JSON.
 type sentWrite struct {
 	Write
 	Value json.RawMessage `json:"value,omitempty"`
@@ -41,7 +41,7 @@ type sentWrite struct {
 
 // verdict is the record sent/<id>. The null of an older version means applied.
 type verdict struct {
-	Refused string `json:"refused,omitempty"` // why; "": it was applied
+	Refused string `json:"refused,omitempty"` // the reason; "": it was applied
 }
 
 // Refused is the data of the event outbox.refused.
@@ -51,24 +51,23 @@ type Refused struct {
 	Error string `json:"error"`
 }
 
-// SendOptions of [Tx.Send]: events for the sender's own space. Position, Time,
-// Actor and Cause are ignored.
+// SendOptions are options of [Tx.Send]: events to emit in the sender's own space. Their
+// Position, Time, Actor and Cause are ignored.
 type SendOptions struct {
-	Delivered *Event // emitted once the commit was applied; nil: no event
-	Refused   *Event // emitted once it was refused; nil: outbox.refused with [Refused], in the stream outbox/<id>
+	Delivered *Event // emitted when the commit was applied; nil: no event
+	Refused   *Event // emitted when it was refused; nil: outbox.refused with [Refused], in the stream outbox/<id>
 }
 
-// Send makes c, a commit to the space to, happen exactly once, after this Tx
-// was committed and only then: right away before Update returns, or else by the
-// sweeper of any Store. It is made by the same actor, without this Tx's fences.
-// It returns the message's id.
+// Send sends c, a commit to the space to, and returns the message's id. If this Tx is
+// committed, c is applied exactly once: before Update returns, or, if that fails, later
+// by the sweeper of any Store. It has the same actor and cause, but not this Tx's
+// fences.
 //
-// When a check of c does not hold, or c is invalid, it is refused: nothing of it
-// happens, nor is it tried again. Use no checks for what must arrive. A message
-// is one record: c may have 512 KiB as JSON, else Update fails with ErrTooLarge;
-// one that touches what is [Reserved], or goes to a space that may not be made, is
-// ErrInvalid.
-// Nil opts are the zero options.
+// If a check of c does not hold, or c is invalid, it is refused: nothing of it is
+// applied, and it is not tried again. Do not use checks in a commit that must be
+// applied. Update fails with ErrTooLarge if c has more than 512 KiB as JSON, because a
+// message is one record, and with ErrInvalid if c touches a name that is [Reserved] or
+// the name of the space is malformed. Nil opts are the zero SendOptions.
 func (tx *Tx) Send(to string, c Commit, opts *SendOptions) (id string) {
 	id = NewID("out")
 	m := message{To: to, Actor: tx.sp.actor, Cause: tx.sp.cause, Checks: c.Checks, Events: c.Events}
@@ -90,7 +89,7 @@ func (tx *Tx) Send(to string, c Commit, opts *SendOptions) (id string) {
 	return id
 }
 
-// check finds what would only be refused later.
+// check finds, before the message is sent, why it would be refused.
 func (m *message) check(id string) error {
 	if err := m.addressed(); err != nil {
 		return err
@@ -99,7 +98,7 @@ func (m *message) check(id string) error {
 	if AnyReserved(c.Names()) {
 		return invalidf("a message cannot touch what belongs to the kernel")
 	}
-	decide(&c, id, verdict{}) // which counts, too
+	decide(&c, id, verdict{}) // counts towards the limits
 	if _, err := checkCommit(&c); err != nil {
 		return err
 	}
@@ -118,8 +117,8 @@ func (m *message) check(id string) error {
 	return nil
 }
 
-// addressed reports what keeps every commit of the message's sender from the
-// second space.
+// addressed returns an error if neither the message's commit nor a refusal can be
+// committed: a malformed space, actor or cause.
 func (m *message) addressed() error {
 	if err := journal.CheckAnySpaceName(m.To); err != nil {
 		return err
@@ -130,7 +129,7 @@ func (m *message) addressed() error {
 	return journal.CheckOptionalName("cause", m.Cause)
 }
 
-// commit is the message's commit, without a verdict.
+// commit returns the message's commit, without a verdict.
 func (m *message) commit() Commit {
 	c := Commit{Checks: slices.Clone(m.Checks), Events: slices.Clone(m.Events)}
 	for _, w := range m.Writes {
@@ -140,15 +139,15 @@ func (m *message) commit() Commit {
 	return c
 }
 
-// decide makes c the commit that gives message id its verdict, if it has none.
+// decide adds to c the verdict of message id, and a check that there is none yet.
 func decide(c *Commit, id string, v verdict) {
 	data, _ := marshal(v) // one string: cannot fail
 	c.Checks = slices.Insert(c.Checks, 0, Check{Key: "sent/" + id})
 	c.Writes = append(c.Writes, Write{Key: "sent/" + id, Value: data})
 }
 
-// deliver is the Expirer of outbox records. It looks again at what a message
-// asks for: the record says nothing of who wrote it.
+// deliver is the Expirer of outbox records. It validates the message again, because it
+// cannot know who wrote the record.
 func (s *Store) deliver(ctx context.Context, sp *Space, rec Record) error {
 	id := strings.TrimPrefix(rec.Key, "outbox/")
 	var m message
@@ -162,7 +161,7 @@ func (s *Store) deliver(ctx context.Context, sp *Space, rec Record) error {
 			return fmt.Errorf("deliver %s: %w", rec.Key, err)
 		}
 	}
-	if err != nil { // no space can decide it, and everyone comes to the same
+	if err != nil { // no space can hold a verdict, but every delivery fails in the same way
 		m, v.Refused = message{Actor: sp.actor}, err.Error()
 	} else if v, err = s.verdict(ctx, id, &m); err != nil {
 		return fmt.Errorf("deliver %s: %w", rec.Key, err)
@@ -189,8 +188,8 @@ func (s *Store) deliver(ctx context.Context, sp *Space, rec Record) error {
 	return err
 }
 
-// verdict makes the second space decide on a message, and returns what it
-// decided, now or earlier.
+// verdict commits the message or its refusal to the second space, unless that has a
+// verdict already, and returns the verdict.
 func (s *Store) verdict(ctx context.Context, id string, m *message) (verdict, error) {
 	to := s.Space(m.To).As(m.Actor).Because(m.Cause)
 	try := func(c Commit, v verdict) (verdict, error) {
@@ -207,13 +206,13 @@ func (s *Store) verdict(ctx context.Context, id string, m *message) (verdict, er
 		v, err = try(m.commit(), verdict{})
 	}
 	if errors.As(err, new(*ConflictError)) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge) {
-		// Another may have come between, and found that it holds.
+		// Refuse it, unless another delivery has applied it meanwhile.
 		return try(Commit{}, verdict{Refused: err.Error()})
 	}
 	return v, err
 }
 
-// decided reads the verdict on a message to sp.
+// decided reads the verdict of a message to sp.
 func (sp *Space) decided(ctx context.Context, id string) (v verdict, err error) {
 	rec, err := sp.Get(ctx, "sent/"+id)
 	if err == nil && !rec.Exists() {
@@ -225,7 +224,8 @@ func (sp *Space) decided(ctx context.Context, id string) (v verdict, err error) 
 	return v, err
 }
 
-// deliverNow tries to deliver what an Update sent. The sweeper does what fails.
+// deliverNow tries to deliver the messages of an Update. If that fails, the sweeper
+// delivers them.
 func (sp *Space) deliverNow(ctx context.Context, keys []string) {
 	for _, key := range keys {
 		if err := sp.expire(ctx, key); err != nil {

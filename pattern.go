@@ -9,8 +9,8 @@ import (
 type pattern struct {
 	text   string
 	parts  []string // any1 for {name}
-	thread int      // which of them is {thread}; -1: none
-	rest   bool     // it ends with **: one part or more come behind parts
+	thread int      // index of {thread}, or -1
+	rest   bool     // it ends with **: one or more parts follow
 }
 
 // any1 stands for any one part.
@@ -38,10 +38,10 @@ func parsePattern(text string) (pattern, error) {
 	return p, nil
 }
 
-// noun is the first part, which is fixed.
+// noun returns the first part, which is never {name}.
 func (p *pattern) noun() string { return p.parts[0] }
 
-// matches reports whether name is of the pattern.
+// matches reports whether name matches the pattern.
 func (p *pattern) matches(name string) bool {
 	for i, part := range p.parts {
 		head, below, more := strings.Cut(name, "/")
@@ -59,7 +59,8 @@ func (p *pattern) matches(name string) bool {
 	return false
 }
 
-// reaches reports whether names of the pattern may be that name, or below it.
+// reaches reports whether some name that matches the pattern is the given name or below
+// it.
 func (p *pattern) reaches(name string) bool {
 	parts := strings.Split(name, "/")
 	for i, part := range parts[:min(len(parts), len(p.parts))] {
@@ -70,7 +71,7 @@ func (p *pattern) reaches(name string) bool {
 	return len(parts) <= len(p.parts) || p.rest
 }
 
-// overlaps reports whether a name may be of both patterns.
+// overlaps reports whether some name matches both patterns.
 func (p *pattern) overlaps(q pattern) bool {
 	n := min(len(p.parts), len(q.parts))
 	for i := range n {
@@ -86,7 +87,7 @@ func (p *pattern) overlaps(q pattern) bool {
 	}
 }
 
-// above reports whether names of p are above those of q.
+// above reports whether every name that matches q is below one that matches p.
 func (p *pattern) above(q pattern) bool {
 	return !p.rest && len(p.parts) < len(q.parts) && slices.Equal(p.parts, q.parts[:len(p.parts)])
 }

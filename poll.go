@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// poll keeps watched spaces in step with writers in other processes: on every hint,
-// and every so often without one.
+// poll catches up with the commits of other processes in the watched spaces: on every
+// hint, and every Options.Poll.
 func (s *Store) poll(ctx context.Context) {
 	workers := s.commits.Workers(func(_ int, names []string) []string {
 		for part := range slices.Chunk(names, 500) {
@@ -31,17 +31,16 @@ func (s *Store) poll(ctx context.Context) {
 	}
 }
 
-// Hints calls wake with the name of each space that changes through this Store
-// or that its backend gives a hint about, once the change can be read, until ctx
-// ends; then it returns nil. ErrClosed when the Store closes. Hints coalesce; an
-// empty name means "check all", which is the first hint: none is missed from then
-// on.
+// Hints calls wake with the name of each space that changes through this Store, or for
+// which the backend gives a hint, once the change can be read. It returns nil when ctx
+// ends and ErrClosed when the Store closes. Hints may be merged; an empty name means
+// "check all". The first hint is "check all", and no change after it is missed.
 func (s *Store) Hints(ctx context.Context, wake func(space string)) error {
 	return s.hints.Listen(ctx, s.over, wake)
 }
 
-// written is called after each batch, one at a time, before its callers hear of
-// it.
+// written is called after each batch, before the batch's callers get their results.
+// There is one call at a time.
 func (s *Store) written(batch []Commit, results []Result, err error) {
 	if err == nil {
 		s.records.Committed(batch, results)
@@ -49,14 +48,14 @@ func (s *Store) written(batch []Commit, results []Result, err error) {
 		s.hints.Committed(batch, results)
 		return
 	}
-	// Some of it may have happened.
+	// Some of the commits may have been applied.
 	s.records.Forget(batch)
 	for i := range batch {
 		s.hinted(batch[i].Space)
 	}
 }
 
-// hinted passes on that a space may have changed.
+// hinted notes that a space may have changed.
 func (s *Store) hinted(space string) {
 	s.fanout.Hint(space)
 	s.hints.Touch(space)

@@ -8,29 +8,29 @@ import (
 	"github.com/thole-dev/thole/internal/cache"
 )
 
-// Projection keeps in memory what a concept made of a stream's events, such as the
-// newest turns of a thread, and rolls it forward by the events since, so that loading
-// it again costs no decoding. The zero Projection is not usable; a copy is the same
-// Projection. All Projections of a Store share Options.ProjectionBytes.
+// Projection caches a value that a concept computes from a stream's events, such as the
+// newest turns of a thread, and brings it up to date by applying the events since, so
+// that events are not read and decoded again. The zero Projection is not usable; a copy
+// is the same Projection. All Projections of a Store share Options.ProjectionBytes.
 //
-// A kept value is never taken on trust: it counts only for the version that the
-// caller read from the store just now, and if nothing was purged since.
+// A cached value is used only for the version that the caller has just read from the
+// store, and only if nothing in the space was purged since.
 type Projection[S any] struct {
 	Name string // unique in the program, such as "thread.tail"
-	// Apply returns the value after e. It must leave s as it is: others read it.
+	// Apply returns the value after e. It must not change s, which others read.
 	Apply func(s S, e Event) (S, error)
-	// Size returns about how many bytes s takes in memory.
+	// Size returns the approximate number of bytes that s takes in memory.
 	Size func(s S) int
 }
 
-// maxRoll is how many events are worth applying one by one.
+// maxRoll is the largest number of events that a cached value is brought forward by.
 const maxRoll = 256
 
-// At returns the value of a stream at a version: the position of its newest
-// event, or of the commit that wrote the record at its head, as the caller read
-// it. What is kept of an earlier version is rolled forward by the stream's
-// events up to at. Otherwise load must return the value as of at, from events
-// not after it. The value is shared and must not be changed.
+// At returns the value of stream at the version at, which the caller has just read: the
+// position of the stream's newest event, or of the commit that wrote the record that
+// describes the stream. If an earlier value is cached, At applies the events up to at.
+// Otherwise it calls load, which must return the value at that version, from events not
+// after it. The value is shared and must not be changed.
 //
 // Errors: load's, Apply's, those of [Space.Read].
 func (p Projection[S]) At(ctx context.Context, sp *Space, stream string, at Position, load func(ctx context.Context) (S, error)) (S, error) {
@@ -63,12 +63,12 @@ func (p Projection[S]) At(ctx context.Context, sp *Space, stream string, at Posi
 	return s, err
 }
 
-// roll applies the events between what is kept and at. Too many of them, or a
-// past that is gone, is not rolled.
+// roll applies the events after the cached value up to at. It returns false if there
+// are too many or some are no longer kept.
 func (p Projection[S]) roll(ctx context.Context, sp *Space, stream string, kept cache.Projected, at Position) (S, bool, error) {
 	s := kept.Value.(S)
 	end := at
-	end.Seq++ // Before excludes
+	end.Seq++ // Before is exclusive
 	page, err := sp.Read(ctx, ReadQuery{Stream: stream, After: kept.At, Before: end, Limit: maxRoll})
 	if errors.Is(err, ErrTrimmed) || err == nil && !page.Next.IsZero() {
 		return s, false, nil

@@ -17,19 +17,19 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A receipt is what a commit under an idempotency key leaves: which call it was, and
-// what that answered. It is written with the commit's first check, that it is absent.
+// A receipt is a record that a commit under an idempotency key writes: the call's name
+// and its answer. The commit's first check is that the receipt does not exist.
 //
 //	idem/<hash>/<number>       {"operation", "fingerprint", "events", "answer", "parts", "fences"}
 //	idem/<hash>/<number>/<i>   a part of an answer that is longer than maxAnswer, in base64
 type receipt struct {
-	Operation   string            `json:"operation,omitempty"` // name of the call; "": of an earlier version
+	Operation   string            `json:"operation,omitempty"` // name of the call; "": written by an earlier version
 	Fingerprint string            `json:"fingerprint"`
 	Events      int               `json:"events"`
 	Answer      json.RawMessage   `json:"answer,omitempty"`
 	Parts       int               `json:"parts,omitempty"`
-	Fences      map[string][]byte `json:"fences,omitempty"` // sealed secrets of the leases that it took, by key
-	At          Position          `json:"at,omitzero"`      // of the commit, once a purge has dropped the answer
+	Fences      map[string][]byte `json:"fences,omitempty"` // encrypted secrets of the leases that the call acquired, by key
+	At          Position          `json:"at,omitzero"`      // the commit's position; set when a purge has dropped the answer
 }
 
 const (
@@ -37,16 +37,17 @@ const (
 	answerPart = 256 << 10 // base64 of it fits a record
 )
 
-// Receipt is the commit in which an operation got its answer.
+// Receipt describes the commit of a call.
 type Receipt struct {
-	First, Last Position // of its events; First is zero if it has none
-	Repeated    bool     // an earlier call under the same idempotency key made it
+	First, Last Position // positions of its events; First is zero if it has none
+	Repeated    bool     // an earlier call under the same idempotency key made the commit
 
-	secrets map[string]secret // of a repeat, by key of the fence
+	secrets map[string]secret // in a repeat, by key of the fence
 }
 
-// Fence returns f, of a lease that was acquired in r's commit, with its token. On a
-// repeat the secret is known if ctx has the [WithKeySecret] that the first call had.
+// Fence returns f, the fence of a lease that was acquired in r's commit, with its
+// token. In a repeat the secret is known only if both calls had the same
+// [WithKeySecret].
 func (r Receipt) Fence(f Fence) Fence {
 	f.Token = r.Last
 	if s, known := r.secrets[f.Key]; known {
@@ -55,14 +56,13 @@ func (r Receipt) Fence(f Fence) Fence {
 	return f
 }
 
-// Update is [Space.Update] with an answer: what fn returns when its Tx is committed.
-// Under an idempotency key the answer is kept in that commit, as JSON, even if there is
-// nothing else to commit. A repeat does not call fn: it returns the first answer, as
-// JSON keeps it, and the first Receipt. So what the answer says of its own commit, such
-// as the version of what it changed, is set from the Receipt, by the caller, both
-// times. Name the operation first: see [Call].
+// Update is [Space.Update] with an answer, which fn returns. Under an idempotency key
+// the commit also stores the answer, as JSON, even if there is nothing else to commit.
+// A repeat does not call fn: it returns the first answer, decoded from JSON, and the
+// first Receipt. The answer cannot contain positions of its own commit; the caller sets
+// them from the Receipt, both times. Name the operation first: see [Call].
 //
-// Errors: those of Space.Update; ErrExists on a repeat whose answer is gone: see
+// Errors: those of Space.Update; ErrExists for a repeat whose answer was not kept: see
 // [Reread].
 func Update[T any](ctx context.Context, sp *Space, fn func(tx *Tx) (T, error)) (T, Receipt, error) {
 	var answer T
@@ -88,9 +88,9 @@ func Update[T any](ctx context.Context, sp *Space, fn func(tx *Tx) (T, error)) (
 }
 
 // Do returns the first answer if the call under ctx's idempotency key was made before,
-// else what fn returns. It is for calls that look around before their commit, which is
-// an [Update] with the ctx that fn gets. What else belongs to the call goes on after Do,
-// also on a repeat: the first try may have died before it.
+// else the result of fn. It is for calls that read before they commit; fn must commit
+// through [Update] with the ctx that it gets. Further steps of the call belong after Do
+// and must run in a repeat too, because the first try may have died before them.
 func Do[T any](ctx context.Context, sp *Space, fn func(ctx context.Context) (T, Receipt, error)) (T, Receipt, error) {
 	ctx = entered(ctx)
 	d, err := sp.receipt(ctx)
@@ -103,14 +103,14 @@ func Do[T any](ctx context.Context, sp *Space, fn func(ctx context.Context) (T, 
 	return fn(ctx)
 }
 
-// done is what became of a commit; kept is the receipt of a repeated one.
+// done is the outcome of a commit, with the receipt if it is a repeat.
 type done struct {
 	Result
 	kept *receipt
-	key  string // of kept
+	key  string // the key of kept
 }
 
-// recall reads the answer of a repeated call.
+// recall returns the first answer and Receipt of a repeated call.
 func recall[T any](ctx context.Context, sp *Space, d done) (answer T, r Receipt, err error) {
 	r = Receipt{First: d.First, Last: d.Last, Repeated: true, secrets: onceFrom(ctx).open(d.kept.Fences)}
 	if _, nothing := any(answer).(struct{}); nothing {
@@ -138,9 +138,10 @@ func recall[T any](ctx context.Context, sp *Space, d done) (answer T, r Receipt,
 	return answer, r, fmt.Errorf("%w: this was done before, at %s, but what it answered is gone: %v", ErrExists, d.Last, err)
 }
 
-// Reread returns ctx for a call whose receipt may be without an answer, as a version
-// wrote it that kept none, or because of a purge: then a repeat answers what read makes
-// of the events of the commit, and of what there is now.
+// Reread returns ctx with a function that recomputes the answer of a repeat whose
+// receipt has none, because an earlier version wrote the receipt or because of a purge.
+// The function gets the events of the first commit and may read the present state. If
+// ctx has no idempotency key, Reread returns ctx.
 func Reread[T any](ctx context.Context, read func(ctx context.Context, events []Event) (T, error)) context.Context {
 	o := onceFrom(ctx)
 	if o == nil {
@@ -151,7 +152,7 @@ func Reread[T any](ctx context.Context, read func(ctx context.Context, events []
 	return context.WithValue(ctx, onceKey{}, &inner)
 }
 
-// eventsOf returns the events of a commit.
+// eventsOf returns the events of the commit with result res.
 func (sp *Space) eventsOf(ctx context.Context, res Result) ([]Event, error) {
 	if res.First.IsZero() {
 		return nil, nil
@@ -163,7 +164,7 @@ func (sp *Space) eventsOf(ctx context.Context, res Result) ([]Event, error) {
 	return slices.DeleteFunc(page.Events, beyond), err
 }
 
-// answerOf returns the answer of a receipt, nil if it is not there any more.
+// answerOf returns the answer of a receipt, or nil if it was not kept.
 func (sp *Space) answerOf(ctx context.Context, d done) (json.RawMessage, error) {
 	if d.kept.Parts == 0 {
 		return d.kept.Answer, nil
@@ -190,13 +191,13 @@ func (sp *Space) answerOf(ctx context.Context, d done) (json.RawMessage, error) 
 	return whole.Bytes(), nil
 }
 
-// keep is what of a Tx goes into its receipt.
+// keep is the part of a Tx that goes into its receipt.
 type keep struct {
 	answer json.RawMessage
-	leases []Fence // that it took
+	leases []Fence // acquired in the Tx
 }
 
-// receipt returns the writes that make the receipt of a commit.
+// receipt returns the writes of a commit's receipt.
 func (o *once) receipt(sp *Space, events int, k keep) []Write {
 	r := receipt{Operation: o.call.name, Fingerprint: o.fingerprint, Events: events, Fences: o.seal(k.leases)}
 	key, expires := o.key(sp), sp.store.Now().Add(receiptTTL+sp.store.aheadIn(sp.name))
@@ -216,8 +217,9 @@ func (o *once) receipt(sp *Space, events int, k keep) []Write {
 	return writes
 }
 
-// aead seals the secrets of fences with what the store does not hold: the idempotency
-// key and the caller's own secret. Without the latter it is nil: a key may be guessed.
+// aead returns the cipher for the secrets of fences. Its key comes from the idempotency
+// key and the caller's secret, neither of which is stored. Without the caller's secret
+// it returns nil, because an idempotency key may be guessed.
 func (o *once) aead() cipher.AEAD {
 	if o.secret == "" {
 		return nil
@@ -225,11 +227,11 @@ func (o *once) aead() cipher.AEAD {
 	key := sha256.Sum256([]byte("thole: a fence's secret\x00" + o.secret + "\x00" + o.user))
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		panic(err) // the key has a length that AES knows
+		panic(err) // cannot happen: the key has a valid length
 	}
 	a, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
-		panic(err) // AES has the block size of GCM
+		panic(err) // cannot happen: AES has GCM's block size
 	}
 	return a
 }
@@ -247,7 +249,7 @@ func (o *once) seal(leases []Fence) map[string][]byte {
 	return sealed
 }
 
-// open is the reverse of seal, without what another secret sealed.
+// open is the reverse of seal. It leaves out secrets that were sealed with another key.
 func (o *once) open(sealed map[string][]byte) map[string]secret {
 	a := o.aead()
 	if a == nil {
@@ -262,7 +264,8 @@ func (o *once) open(sealed map[string][]byte) map[string]secret {
 	return secrets
 }
 
-// receipt is Earlier within a call, which on a repeat is made.
+// receipt is earlier for a call; if there is a receipt, it also counts it as the call's
+// commit.
 func (sp *Space) receipt(ctx context.Context) (done, error) {
 	d, err := sp.earlier(ctx)
 	if d.kept != nil {
@@ -271,9 +274,9 @@ func (sp *Space) receipt(ctx context.Context) (done, error) {
 	return d, err
 }
 
-// Earlier returns the Result of the commit that was made under ctx's idempotency
-// key before, so that the next one through this handle would be a repeat; false
-// if there is none. Errors: *ReusedKeyError.
+// Earlier reports whether the next commit through this handle, under ctx's idempotency
+// key, would be a repeat, and returns the Result of the first one. Errors:
+// *ReusedKeyError.
 func (sp *Space) Earlier(ctx context.Context) (Result, bool, error) {
 	d, err := sp.earlier(ctx)
 	return d.Result, d.kept != nil, err
@@ -304,18 +307,18 @@ func (sp *Space) earlier(ctx context.Context) (done, error) {
 	return done{Result: res, kept: r, key: key}, nil
 }
 
-// maxDropped bounds how many receipts one commit writes anew, with a few parts each.
+// maxDropped bounds the receipts that one commit rewrites, so that their parts fit too.
 const maxDropped = 50
 
-// dropAnswers takes the answers out of all receipts up to a position: they may repeat
-// what was purged. A repeat then learns no more than that it is one.
+// dropAnswers removes the answers from all receipts written up to a position, because
+// they may contain purged data. A repeat then returns only its Result.
 func (sp *Space) dropAnswers(ctx context.Context, upTo Position) error {
 	var keys []string
 	for rec, err := range sp.Records(ctx, "idem/") {
 		if err != nil {
 			return err
 		}
-		if rec.Version.Seq <= upTo.Seq && strings.Count(rec.Key, "/") == 2 { // no part
+		if rec.Version.Seq <= upTo.Seq && strings.Count(rec.Key, "/") == 2 { // a receipt, not a part of an answer
 			keys = append(keys, rec.Key)
 		}
 	}

@@ -6,24 +6,23 @@ import (
 	"strings"
 )
 
-// reserved are the first parts of the names on which every Store on a backend
-// acts by itself, or which say who may do what.
+// reserved are the first parts of names that belong to the kernel: Stores act on these
+// records by themselves, or they grant rights.
 var reserved = []string{
-	"outbox", "sent", // work over two spaces
+	"outbox", "sent", // commits to other spaces
 	"idem",          // receipts of idempotency keys
 	"snap",          // snapshots
-	"erased",        // when something was last purged
-	"blob", "chunk", // contents, named by their hash
-	"upload",           // contents on their way in
-	"sweeper", "token", // who sweeps; the tokens of package api/auth
+	"erased",        // the last purge, and purges in progress
+	"blob", "chunk", // content, named by its hash
+	"upload",           // blobs that are being put
+	"sweeper", "token", // leases of sweepers; the tokens of package api/auth
 }
 
-// Reserved reports whether a key or a stream belongs to the kernel: the outbox
-// and its receipts, idempotency, snapshots, blobs, tokens, and the two records of
-// a lease below any key but those of applications (app/… and kv/…, where no
-// concept keeps a lease). A Store acts on them without asking who wrote them.
-// So a server lets only those write them from outside who may do everything in
-// every space, and a commit that goes through the outbox cannot hold them.
+// Reserved reports whether a key or a stream belongs to the kernel: the outbox and its
+// verdicts, receipts of idempotency keys, snapshots, blobs, tokens, and the two records
+// of a lease, except below app/ and kv/, where no concept keeps a lease. A Store trusts
+// these records, no matter who wrote them. So a server lets only admins of all spaces
+// write them, and a commit sent through the outbox cannot contain them.
 func Reserved(name string) bool {
 	if kind, _, _ := strings.Cut(name, "/"); slices.Contains(reserved, kind) {
 		return true
@@ -32,10 +31,10 @@ func Reserved(name string) bool {
 	return lease
 }
 
-// LeaseOf tells the two records of a lease (see [Tx.Acquire]) from other records:
-// it returns the base of the lease and the part of it that is under key, "owner"
-// or "beat". A base has at least two parts, so document/owner is a document; below
-// app/ and kv/ names are an application's, and no concept keeps a lease there.
+// LeaseOf reports whether key is one of the two records of a lease (see [Tx.Acquire])
+// and returns the base of the lease and the last part of the key, "owner" or "beat". A
+// base has at least two parts, so document/owner is a document. Names below app/ and
+// kv/ belong to applications and are never leases.
 func LeaseOf(key string) (base, part string, ok bool) {
 	kind, below, _ := strings.Cut(key, "/")
 	if kind == "app" || kind == "kv" || !strings.Contains(below, "/") {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// A snapshot is a disposable record that a concept made of a stream, so that it need
-// not read all of it again:
+// A snapshot is a disposable record that a concept computes from a stream, so that it
+// does not have to read the whole stream again:
 //
 //	snap/<stream>/<id>
 //
-// Streams hold slashes, ids do not; so the key tells the stream, and what erases a
-// stream, or an event of it, erases its snapshots and no others. Earlier versions kept
-// those of a thread's documents below thread/<id>/snapshot/.
+// Streams may have slashes, ids have none, so the key determines the stream: erasing a
+// stream, or an event in it, erases that stream's snapshots and no others. Earlier
+// versions kept the snapshots of a thread's documents below thread/<id>/snapshot/.
 
-// SnapshotKey returns the key of a snapshot of stream. The id holds no slash.
+// SnapshotKey returns the key of a snapshot of stream. The id must not have a slash.
 func SnapshotKey(stream, id string) string { return "snap/" + stream + "/" + id }
 
 // DeleteSnapshots deletes all snapshots of stream, without events.
@@ -22,8 +22,8 @@ func (sp *Space) DeleteSnapshots(ctx context.Context, stream string) error {
 	return sp.deleteSnapshots(ctx, stream, Position{})
 }
 
-// deleteSnapshots deletes the snapshots of stream that were made up to a position; zero:
-// all.
+// deleteSnapshots deletes the snapshots of stream that were written up to a position;
+// zero: all.
 func (sp *Space) deleteSnapshots(ctx context.Context, stream string, upTo Position) error {
 	if below := SnapshotKey(stream, ""); len(below) <= MaxNameBytes {
 		own := func(r Record) bool { return !strings.Contains(r.Key[len(below):], "/") }

@@ -14,42 +14,40 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Options tune a Store. The zero value is the default.
+// Options configures a Store. The zero value is the default.
 type Options struct {
-	// Concepts are what the Store is given: see [Concept]. What they need comes with
-	// them. Package state/all lists those of Thole.
+	// Concepts are the Store's concepts: see [Concept]. The concepts that they need are
+	// added. Package state/all lists those of Thole.
 	Concepts []*Concept
-	// Now is the wall clock; nil is the system's, moved on by the monotonic clock
-	// when that is ahead, so that setting it back moves nothing.
+	// Now is the wall clock. Nil means the system clock, or the monotonic clock when
+	// that is ahead, so that setting the system clock back has no effect.
 	Now func() time.Time
-	// Poll is how often the heads of watched spaces are read when no hint
-	// comes. It bounds how late another process's commit is seen. Default 1 s.
+	// Poll is how often the Store reads the heads of watched spaces when it gets no
+	// hints. It bounds how late watchers see commits of other processes. Default 1 s.
 	Poll time.Duration
-	// Sweep is how often expired records are looked for. Default 1 s; negative:
-	// never by this Store (another process does, or nobody).
+	// Sweep is how often the Store looks for expired records. Default 1 s; negative:
+	// never, so that another process has to.
 	Sweep time.Duration
-	// RingBytes bounds what is kept in memory for the watchers of one space.
-	// Default 4 MiB.
+	// RingBytes bounds the memory for the watchers of one space. Default 4 MiB.
 	RingBytes int
-	// CacheRecords bounds the records kept in memory for updates. Default 65,536.
+	// CacheRecords bounds the number of records cached for updates. Default 65,536.
 	CacheRecords int
-	// ProjectionBytes bounds, about, what Projections keep in memory. Default 128 MiB: the
-	// newest turns of a thousand threads and more.
+	// ProjectionBytes is the approximate bound of the memory for Projections. Default
+	// 128 MiB, enough for the newest turns of over a thousand threads.
 	ProjectionBytes int
-	// Logger hears of background faults. Default slog.Default().
+	// Logger logs errors in the background. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// Store is a backend with everything that happens once for all backends:
-// validation, group commit, idempotency, expiry, watching. It is safe for
-// concurrent use.
+// Store adds to a backend what is the same for all backends: validation, group commit,
+// idempotency, expiry, watching. It is safe for concurrent use.
 type Store struct {
 	backend     journal.Backend
 	opts        Options
 	log         *slog.Logger
 	clock       *clock
-	ahead       ahead // what was seen of clocks that are ahead of this machine's
-	beats       beats // of such clocks
+	ahead       ahead // times seen ahead of this machine's clock
+	beats       beats // lease beats seen with such times
 	commits     *groupcommit.Committer
 	records     *cache.Records
 	projections *cache.Projections
@@ -62,14 +60,14 @@ type Store struct {
 	over     <-chan struct{} // closed when the Store closes
 
 	stop  context.CancelFunc
-	tasks sync.WaitGroup // every goroutine of the Store
+	tasks sync.WaitGroup // all goroutines of the Store
 	once  sync.Once
-	err   error // of Close
+	err   error // the result of Close
 }
 
-// Open starts a Store on b, which it owns from then on and closes in
-// [Store.Close]. It reads from b once, to compare the machine's clock with the
-// times there. A nil opts means the defaults.
+// Open returns a Store on b. The Store owns b: [Store.Close] closes it, and so does
+// Open if it fails. Open reads from b to compare the machine's clock with the times
+// there. Nil opts mean the defaults.
 func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error) {
 	var o Options
 	if opts != nil {
@@ -130,19 +128,19 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
-// Backend returns the backend, for tools that check or copy it. Committing to
-// it directly bypasses everything that the Store promises.
+// Backend returns the backend, for tools that check or copy it. Committing to it
+// directly bypasses all guarantees of the Store.
 func (s *Store) Backend() journal.Backend { return s.backend }
 
-// Concepts returns what the Store was given.
+// Concepts returns the Store's concepts.
 func (s *Store) Concepts() *Concepts { return s.concepts }
 
-// Durability says what an acknowledged commit survives.
+// Durability returns what an acknowledged commit survives.
 func (s *Store) Durability() journal.Durability { return s.backend.Capabilities().Durability }
 
-// Stopped waits until the backend stopped because its disk failed, and returns why;
-// nil when ctx ends before. A backend that stopped refuses
-// everything with that error: end the process, so that another one recovers.
+// Stopped waits until the backend stops because its disk failed, and returns why. It
+// returns nil if ctx ends first. A stopped backend fails every call with that error:
+// end the process, so that the next one recovers.
 func (s *Store) Stopped(ctx context.Context) error {
 	stopped := s.backend.Capabilities().Stopped
 	if stopped == nil {
@@ -152,27 +150,26 @@ func (s *Store) Stopped(ctx context.Context) error {
 	return stopped(ctx)
 }
 
-// Now returns the store's time: UTC, in microseconds, never going back.
+// Now returns the Store's time, in UTC and whole microseconds. It never goes back.
 func (s *Store) Now() time.Time { return s.clock.now() }
 
-// Spaces lists the names of existing spaces in byte order. Limit is 1…MaxPage
-// (0: MaxPage); go on by setting After to the last name. If some of several
-// stores do not answer, it returns the spaces of the others and an
-// *UnreachableError.
+// Spaces lists the names of existing spaces in byte order. Limit is 1…MaxPage (0:
+// MaxPage); to continue, set After to the last name. If some of several stores do not
+// answer, it returns the spaces of the others and an *UnreachableError.
 func (s *Store) Spaces(ctx context.Context, q SpacesQuery) ([]string, error) {
 	q.Limit = journal.PageLimit(q.Limit)
 	return s.backend.Spaces(ctx, q)
 }
 
-// Space returns a handle on the named space, which need not exist: its first
-// commit creates it. A bad name is reported, as ErrInvalid, by the handle's
-// first use.
+// Space returns a handle on the named space, with the actor "system". The space need
+// not exist: its first commit creates it. If the name is malformed, every call through
+// the handle returns ErrInvalid.
 func (s *Store) Space(name string) *Space {
 	return &Space{store: s, name: name, err: journal.CheckAnySpaceName(name), old: journal.CheckSpaceName(name) != nil, actor: "system"}
 }
 
-// Close stops the Store: it commits what is queued, ends all watches with
-// ErrClosed, waits for its goroutines and closes the backend. It is idempotent.
+// Close closes the Store: it commits what is queued, ends all watches with ErrClosed,
+// waits for its goroutines and closes the backend. It is idempotent.
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.stop()

@@ -5,19 +5,19 @@ import (
 	"maps"
 )
 
-// Schema is the version of the shapes of what concepts keep and tell. Events of
-// their types carry it, and so do their records whose shape has changed. Those of an
-// earlier version become what they would be today as they are read, here alone: by
-// the functions that their types declare.
+// Schema is the current version of the shapes of all concepts' events and records.
+// Events have it in their Schema field, and so do records whose shape has ever changed.
+// When the Store reads one of an earlier version, it converts it with the Upcast that
+// its type declares. This happens nowhere else.
 const Schema = 2
 
-// An Upcast returns what data of an earlier schema is today. It may meet data that
-// is so already, and leaves it alone. Data that it cannot read it returns as it is,
-// for whoever reads it to report.
+// An Upcast converts data of an earlier schema to the current one. It returns data
+// unchanged that is current already, or that it cannot read: the reader then reports
+// the error.
 type Upcast[T Event | Record] func(of T, data json.RawMessage) json.RawMessage
 
-// lift makes of an event of an earlier schema what it would be today. The event may
-// be shared; its data is replaced, never changed.
+// lift upcasts an event. Its data may be shared, so lift replaces it and never changes
+// it in place.
 func (cs *Concepts) lift(e *Event) {
 	if e.Schema >= Schema {
 		return
@@ -32,7 +32,7 @@ func (cs *Concepts) lift(e *Event) {
 	e.Schema = Schema
 }
 
-// liftRecord is lift of a record.
+// liftRecord upcasts a record.
 func (cs *Concepts) liftRecord(r *Record) {
 	if r.Schema >= Schema || r.Value == nil || !cs.upcasts[kindOf(r.Key)] {
 		return
@@ -42,8 +42,9 @@ func (cs *Concepts) liftRecord(r *Record) {
 	}
 }
 
-// Reshape returns data, a JSON object, after change; what is none comes back as it is.
-// It is for [Upcast].
+// Reshape decodes data, a JSON object, calls change with its members and encodes it
+// again. If data is not an object, or change changes nothing, it returns data. It is
+// for implementing an [Upcast].
 func Reshape(data json.RawMessage, change func(members map[string]json.RawMessage)) json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(data, &members) != nil || members == nil {
@@ -61,8 +62,9 @@ func Reshape(data json.RawMessage, change func(members map[string]json.RawMessag
 	return out
 }
 
-// Renamed gives the members of a JSON object the names that they have today: from
-// each key of names to its value.
+// Renamed returns an Upcast that renames members of a JSON object, from each key of
+// names to its value. If the object has a member with the new name, that is kept and
+// the old one deleted.
 func Renamed[T Event | Record](names map[string]string) Upcast[T] {
 	return func(_ T, data json.RawMessage) json.RawMessage {
 		return Reshape(data, func(members map[string]json.RawMessage) {
@@ -78,7 +80,8 @@ func Renamed[T Event | Record](names map[string]string) Upcast[T] {
 	}
 }
 
-// schema returns the schema of events that are emitted now: 0 for those of no concept.
+// schema returns the schema of new events of a type; 0 if no concept declares the type
+// or it has its own schema.
 func (cs *Concepts) schema(typ string) int {
 	if t := cs.events[typ]; t != nil && !t.OwnSchema {
 		return Schema

@@ -11,9 +11,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// admit returns the error of CheckSpaceName for a space that is not there: one that a
-// commit would make, or that a read would find empty.
-// Stores that use this one as their backend ask for themselves.
+// admit returns nil if the space exists, else the error of CheckSpaceName. Stores that
+// use this one as their backend call it themselves.
 func (s *Store) admit(ctx context.Context, space string) error {
 	bad := journal.CheckSpaceName(space)
 	if bad == nil {
@@ -29,10 +28,9 @@ func (s *Store) admit(ctx context.Context, space string) error {
 	return nil
 }
 
-// checkAppName returns ErrInvalid for a stream or key app/thread, and for one below
-// it that names no thread. What is below app/thread/<id> is for those who may
-// read that thread; what is not below a thread would have no readers of its own,
-// and would be above what all threads keep.
+// checkAppName returns ErrInvalid for a stream or key app/thread, and for one below it
+// that is not below a valid app/thread/<id>. The readers of a thread may read what is
+// below app/thread/<id>; nobody could be named as a reader of other names there.
 func checkAppName(name string) error {
 	below, ok := strings.CutPrefix(name+"/", "app/thread/")
 	if !ok {
@@ -45,12 +43,11 @@ func checkAppName(name string) error {
 	return nil
 }
 
-// MaxTTL is the longest time after which something may be made to end: a hundred
-// years. What is to stay has no such time.
+// MaxTTL is the longest time to live: a hundred years. What must stay has none.
 const MaxTTL = 100 * 366 * 24 * time.Hour
 
-// CheckTTL returns ErrInvalid for a time from outside after which something is to
-// end that is negative or longer than MaxTTL. 0 stands for never, or a default.
+// CheckTTL returns ErrInvalid if d, a time to live from outside, is negative or longer
+// than MaxTTL. 0 means never, or a default.
 func CheckTTL(what string, d time.Duration) error {
 	if d < 0 || d > MaxTTL {
 		return invalidf("%s of %v is not 0 to %v", what, d, MaxTTL)
@@ -58,7 +55,7 @@ func CheckTTL(what string, d time.Duration) error {
 	return nil
 }
 
-// depthUnder is how deep the value of a record may nest.
+// depthUnder returns how deep the value of the record under key may nest.
 func depthUnder(key string) int {
 	if Reserved(key) {
 		return journal.MaxEventDepth
@@ -66,11 +63,13 @@ func depthUnder(key string) int {
 	return journal.MaxDepth
 }
 
-// forever is the last time that a store keeps, by which every expiring record is due.
+// forever is the latest time that a store can keep; by then every expiring record is
+// due.
 var forever = time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
 
-// checkTime returns ErrInvalid for a time that RFC 3339 cannot write in UTC, and no
-// time: no store keeps them. Every time that enters a Store passes here.
+// checkTime returns ErrInvalid if t is zero or outside of the years that RFC 3339 can
+// express, in UTC: no store keeps such times. Every time that enters a Store is checked
+// here.
 func checkTime(what string, t time.Time) error {
 	if t.IsZero() {
 		return invalidf("%s is missing", what)
@@ -81,7 +80,7 @@ func checkTime(what string, t time.Time) error {
 	return nil
 }
 
-// checkAnyTime is checkTime for what may have no time.
+// checkAnyTime is checkTime for a time that may be zero.
 func checkAnyTime(what string, t time.Time) error {
 	if t.IsZero() {
 		return nil
@@ -92,8 +91,8 @@ func checkAnyTime(what string, t time.Time) error {
 // epoch is the earliest time at which a record may be made to expire.
 var epoch = time.Unix(0, 0)
 
-// checkExpiry is checkTime for when the record under key ends, if it does. A time before
-// 1970 is no clock's.
+// checkExpiry is checkTime for the expiry of the record under key, which may be zero
+// but not before 1970.
 func checkExpiry(key string, t time.Time) error {
 	if t.IsZero() {
 		return nil
@@ -104,9 +103,9 @@ func checkExpiry(key string, t time.Time) error {
 	return checkTime("the expiry of "+key, t)
 }
 
-// checkCommit validates a commit and returns its size in bytes. It leaves out the white
-// space in its JSON, which is the one place where that happens: every engine and every
-// watcher gets the same bytes.
+// checkCommit validates a commit and returns its size in bytes. It also removes white
+// space from its JSON. This happens only here, so that every engine and every watcher
+// gets the same bytes.
 func checkCommit(c *Commit) (int, error) { return checkCommitWith(c, checkEvent, checkWrite) }
 
 func checkCommitWith(c *Commit, checkEvent func(*Event) error, checkWrite func(*Write) error) (int, error) {
@@ -158,8 +157,7 @@ func checkCommitWith(c *Commit, checkEvent func(*Event) error, checkWrite func(*
 	return size, nil
 }
 
-// checkEvent checks an event in the making and compacts its data; one without data gets
-// null.
+// checkEvent validates an event and compacts its data; missing data becomes null.
 func checkEvent(e *Event) error {
 	if len(e.Data) == 0 {
 		e.Data = json.RawMessage("null")
@@ -172,14 +170,14 @@ func checkEvent(e *Event) error {
 	return err
 }
 
-// checkRawEvent lets data be absent and refs be empty, which do no harm, and leaves
-// data as it is.
+// checkRawEvent validates an event without changing it. It allows missing data and
+// empty refs, which are harmless.
 func checkRawEvent(e *Event) error {
 	_, err := compactEvent(e)
 	return err
 }
 
-// compactEvent returns the data of a valid event without white space.
+// compactEvent validates an event and returns its data without white space.
 func compactEvent(e *Event) (json.RawMessage, error) {
 	if err := checkEventNames(e); err != nil {
 		return nil, err
@@ -214,24 +212,24 @@ func checkEventNames(e *Event) error {
 	return nil
 }
 
-// maxNotifyBytes leaves room for the key and the braces of the event that ends
-// a Notify record.
+// maxNotifyBytes is the limit of a Notify record's value. It leaves room for the other
+// members of [Expired].
 const maxNotifyBytes = MaxValueBytes - 4<<10
 
-// checkWrite checks a write and compacts its value.
+// checkWrite validates a write and compacts its value.
 func checkWrite(w *Write) error {
 	value, err := compactWrite(w)
 	w.Value = value
 	return err
 }
 
-// checkRawWrite leaves the value as it is.
+// checkRawWrite validates a write without changing its value.
 func checkRawWrite(w *Write) error {
 	_, err := compactWrite(w)
 	return err
 }
 
-// compactWrite returns the value of a valid write without white space.
+// compactWrite validates a write and returns its value without white space.
 func compactWrite(w *Write) (json.RawMessage, error) {
 	if err := journal.CheckName("key", w.Key); err != nil {
 		return nil, err
