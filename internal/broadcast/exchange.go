@@ -1,5 +1,5 @@
-// Package broadcast passes live-only messages on between the watchers of a Store, the
-// other processes on its backend, and the Stores that use it as theirs.
+// Package broadcast forwards live-only messages between the watchers of a Store, the
+// other processes on its backend, and the Stores that use this one as their backend.
 package broadcast
 
 import (
@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	maxOrigin   = 1 << 10         // bytes of the names of all Stores on a broadcast's way
-	sendTimeout = 5 * time.Second // for the backend, to send what waits
-	retryPause  = time.Second     // until receiving that ended begins again
+	maxOrigin   = 1 << 10         // bytes of a broadcast's Origin: the names of the Stores it has passed
+	sendTimeout = 5 * time.Second // limit of one call of SendBroadcasts
+	retryPause  = time.Second     // before receiving is tried again
 )
 
-// Exchange is the place in a Store where broadcasts come in and go out.
+// Exchange receives and sends the broadcasts of a Store. It is safe for concurrent use.
 type Exchange struct {
 	origin  string          // the Store's name
 	over    <-chan struct{} // closed when the Store closes
@@ -29,23 +29,25 @@ type Exchange struct {
 	log     *slog.Logger
 
 	mu   sync.Mutex
-	outs []*queue // where broadcasts go; never changed, only replaced
+	outs []*queue // where broadcasts are sent; the slice is replaced, never changed
 }
 
-// New returns an Exchange that ends when over is closed. check returns what is wrong
-// with a broadcast of another Store, deliver shows one to the watchers here.
+// New returns an Exchange that ends when over is closed. The function check validates a
+// broadcast of another Store; deliver hands one to the watchers here.
 func New(over <-chan struct{}, check func(*journal.Broadcast) error, deliver func(space string, e journal.Event), log *slog.Logger) *Exchange {
 	return &Exchange{origin: journal.NewID("store"), over: over, check: check, deliver: deliver, log: log}
 }
 
-// Publish sends a broadcast of this Store to everyone but its own watchers.
+// Publish sends a broadcast of this Store to other processes and receivers, but not to
+// the watchers here.
 func (x *Exchange) Publish(space string, e journal.Event) {
 	x.publish(journal.Broadcast{Origin: x.origin, Space: space, Event: e}, nil)
 }
 
-// Send takes in broadcasts of Stores that use this one as their backend: for the
-// watchers here, other processes and whoever receives, with the Store's name added to
-// their Origin. ErrInvalid: one of them is malformed, the others were sent.
+// Send accepts broadcasts of Stores that use this one as their backend. It adds the
+// Store's name to their Origin and sends them to the watchers here, other processes and
+// receivers. ErrInvalid: one of them is malformed; the others were sent. ErrClosed: the
+// Store is closed.
 func (x *Exchange) Send(ctx context.Context, list []journal.Broadcast) error {
 	var malformed error
 	for _, b := range list {
@@ -70,8 +72,9 @@ func (x *Exchange) Send(ctx context.Context, list []journal.Broadcast) error {
 	return malformed
 }
 
-// Receive calls hear with every broadcast, one at a time and in the order of each sender,
-// until ctx ends; then it returns nil. A receiver that does not keep up misses some.
+// Receive calls hear with every broadcast, one at a time and in the order of each
+// sender. It returns nil when ctx ends and ErrClosed when the Store is closed. A
+// receiver that does not keep up misses some.
 func (x *Exchange) Receive(ctx context.Context, hear func(journal.Broadcast)) error {
 	q := x.open()
 	defer x.shut(q)
@@ -93,15 +96,16 @@ func (x *Exchange) Receive(ctx context.Context, hear func(journal.Broadcast)) er
 	}
 }
 
-// Attach makes the backend one way out, and the way in.
+// Attach starts sending to the backend and receiving from it, as tasks that end with
+// ctx.
 func (x *Exchange) Attach(ctx context.Context, can journal.Capabilities, tasks *sync.WaitGroup) {
 	q := x.open()
 	tasks.Go(func() { x.drain(ctx, can.SendBroadcasts, q) })
 	tasks.Go(func() { x.listen(ctx, can.ReceiveBroadcasts, q) })
 }
 
-// drain sends what is in q until ctx ends. A backend that hangs or fails costs the
-// broadcasts that it was given.
+// drain sends the broadcasts in q until ctx ends. If the backend hangs or fails, the
+// broadcasts of that call are lost.
 func (x *Exchange) drain(ctx context.Context, to func(context.Context, []journal.Broadcast) error, q *queue) {
 	for failing := false; ; {
 		slice := q.take(ctx.Done(), nil)
@@ -118,12 +122,13 @@ func (x *Exchange) drain(ctx context.Context, to func(context.Context, []journal
 	}
 }
 
-// listen takes in what other processes send until ctx ends.
+// listen receives broadcasts from the backend until ctx ends and passes them to
+// everyone but the backend.
 func (x *Exchange) listen(ctx context.Context, from func(context.Context, func(journal.Broadcast)) error, own *queue) {
 	for ctx.Err() == nil {
 		err := from(ctx, func(b journal.Broadcast) {
 			if strings.Contains(b.Origin, x.origin) {
-				return // it began here or came through here
+				return // it has been here before
 			}
 			x.show(b)
 			x.publish(b, own)
@@ -144,7 +149,7 @@ func (x *Exchange) show(b journal.Broadcast) {
 	x.deliver(b.Space, b.Event)
 }
 
-// publish queues a broadcast for everyone but from.
+// publish adds a broadcast to all queues but from.
 func (x *Exchange) publish(b journal.Broadcast, from *queue) {
 	x.mu.Lock()
 	outs := x.outs
@@ -156,7 +161,7 @@ func (x *Exchange) publish(b journal.Broadcast, from *queue) {
 	}
 }
 
-// Busy reports whether broadcasts go anywhere but to watchers.
+// Busy reports whether there is anyone to publish to.
 func (x *Exchange) Busy() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

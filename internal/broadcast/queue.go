@@ -6,13 +6,14 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Bounds of a queue. The oldest broadcasts that do not fit are dropped.
+// Bounds of a queue. When it is full, the oldest broadcasts are dropped.
 const (
-	maxQueued = 4 << 20 // bytes that wait for a receiver that does not keep up
-	maxSlice  = 1 << 20 // bytes that go out at once, if more than one broadcast
+	maxQueued = 4 << 20 // bytes in the queue
+	maxSlice  = 1 << 20 // bytes that take returns at once, unless one broadcast has more
 )
 
-// queue holds broadcasts for a receiver that takes them at its own speed.
+// queue holds broadcasts for one receiver, so that a slow one does not hold up the
+// senders.
 type queue struct {
 	mu    sync.Mutex
 	list  []journal.Broadcast
@@ -21,12 +22,12 @@ type queue struct {
 	wake chan struct{} // capacity 1: list is not empty
 }
 
-// weight is about how many bytes b takes in memory.
+// weight returns the approximate number of bytes that b takes in memory.
 func weight(b *journal.Broadcast) int {
 	return len(b.Origin) + len(b.Space) + b.Event.Size() + 16*len(b.Event.Refs) + 256
 }
 
-// put never waits: the oldest make room.
+// put appends b without waiting. If the queue is full it drops the oldest broadcasts.
 func (q *queue) put(b journal.Broadcast) {
 	q.mu.Lock()
 	q.list = append(q.list, b)
@@ -43,8 +44,8 @@ func (q *queue) put(b journal.Broadcast) {
 	}
 }
 
-// take waits for broadcasts and returns some, in order; none when one of the
-// channels was closed.
+// take waits for broadcasts and returns some, in order, or nil if one of the channels
+// is closed.
 func (q *queue) take(done, over <-chan struct{}) []journal.Broadcast {
 	for {
 		q.mu.Lock()

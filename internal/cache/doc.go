@@ -1,3 +1,4 @@
-// Package cache keeps in memory what a Store need not read or decode again. Nothing
-// that is kept is taken on trust: a commit checks it, or the caller compares versions.
+// Package cache keeps records and projections in memory, so that a Store does not have
+// to read or decode them again. Entries may be out of date: a commit checks them, or
+// the caller compares versions.
 package cache

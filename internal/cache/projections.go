@@ -7,25 +7,26 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// StreamKey names what a projection keeps of one stream.
+// StreamKey is the key of a projection's value for one stream.
 type StreamKey struct{ Space, Projection, Stream string }
 
-// Projected is what a projection made of a stream.
+// Projected is a projection's value for one stream.
 type Projected struct {
-	At     journal.Position // up to where
-	Erased journal.Position // the space's last purge when it was read
+	At     journal.Position // the position up to which Value includes the stream's events
+	Erased journal.Position // the space's last purge when the events were read
 	Value  any
-	Size   int // in bytes, about
+	Size   int // approximate, in bytes
 
 	key StreamKey
 }
 
-// Projections is a least-recently-used cache, bounded by entries and bytes.
+// Projections is a least-recently-used cache, bounded by entries and bytes. It is safe
+// for concurrent use.
 type Projections struct {
 	maxBytes int
 
 	mu      sync.Mutex
-	era     int // counts dropped spaces: what was being made meanwhile is not kept
+	era     int // counts calls of DropSpace, so that values computed before one are not kept
 	entries map[StreamKey]*list.Element
 	recent  *list.List // of *Projected, newest first
 	bytes   int
@@ -33,15 +34,16 @@ type Projections struct {
 
 const (
 	maxProjected = 1 << 16
-	overhead     = 512 // bytes of bookkeeping per entry, about
+	overhead     = 512 // approximate bytes of bookkeeping per entry
 )
 
-// NewProjections returns an empty cache of at most about maxBytes.
+// NewProjections returns an empty cache of approximately maxBytes at most.
 func NewProjections(maxBytes int) *Projections {
 	return &Projections{maxBytes: maxBytes, entries: make(map[StreamKey]*list.Element), recent: list.New()}
 }
 
-// Get returns what is kept, and the era for a Put of what is made of it.
+// Get returns the value under key, if there is one. The int is the era to pass to Put
+// with a value computed from now on.
 func (m *Projections) Get(key StreamKey) (Projected, int, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,8 +55,7 @@ func (m *Projections) Get(key StreamKey) (Projected, int, bool) {
 	return *el.Value.(*Projected), m.era, true
 }
 
-// Put keeps e unless something newer is kept already, or it was begun in an
-// earlier era.
+// Put stores e, unless there is a newer value already or the era is over.
 func (m *Projections) Put(key StreamKey, e Projected, era int) {
 	e.key, e.Size = key, e.Size+overhead
 	m.mu.Lock()
@@ -81,7 +82,7 @@ func (m *Projections) remove(el *list.Element) {
 	m.bytes -= e.Size
 }
 
-// DropSpace drops what is kept of a space.
+// DropSpace removes the values of a space and begins a new era.
 func (m *Projections) DropSpace(space string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,9 +6,10 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Records are those that this process last wrote, so that an update of its own record
-// needs no read. They may be out of date when another process writes: only checks
-// decide, and a failed one drops what misled it.
+// Records caches the records that this process has last written, so that an update of
+// such a record needs no read. If another process has written a record, the cached one
+// is out of date; a check in the commit finds that out, and the caller drops it.
+// Records is safe for concurrent use.
 type Records struct {
 	mu     sync.RWMutex
 	max    int
@@ -17,7 +18,7 @@ type Records struct {
 	bytes  int
 }
 
-// Bounds in bytes: of what is worth keeping, and of everything kept.
+// Bounds in bytes: of one value (a larger one is not kept), and of all entries.
 const (
 	maxCachedValue = 64 << 10
 	maxCachedBytes = 64 << 20
@@ -28,7 +29,8 @@ func NewRecords(max int) *Records {
 	return &Records{max: max, spaces: make(map[string]map[string]journal.Record)}
 }
 
-// Get returns a record whose Value is shared and must not be changed.
+// Get returns the record under key, if there is one. Its Value is shared and must not
+// be changed.
 func (c *Records) Get(space, key string) (journal.Record, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -36,7 +38,7 @@ func (c *Records) Get(space, key string) (journal.Record, bool) {
 	return r, ok
 }
 
-// Committed keeps what the commits of a batch wrote.
+// Committed stores the records that a batch has written.
 func (c *Records) Committed(batch []journal.Commit, results []journal.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +59,7 @@ func (c *Records) Committed(batch []journal.Commit, results []journal.Result) {
 	}
 }
 
-// Forget drops what the batch may have written.
+// Forget removes the records that a batch may have written.
 func (c *Records) Forget(batch []journal.Commit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,14 +70,14 @@ func (c *Records) Forget(batch []journal.Commit) {
 	}
 }
 
-// Drop drops one record.
+// Drop removes one record.
 func (c *Records) Drop(space, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.remove(space, key)
 }
 
-// DropSpace drops the records of a space.
+// DropSpace removes the records of a space.
 func (c *Records) DropSpace(space string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +86,7 @@ func (c *Records) DropSpace(space string) {
 	}
 }
 
-// evict drops an eighth of what is kept; map order makes the choice.
+// evict removes an eighth of the records, in map order.
 func (c *Records) evict() {
 	for space, m := range c.spaces {
 		for key := range m {

@@ -1,7 +1,7 @@
-// Package failstop holds why a store stopped: the first write, sync or change of a
-// name that its disk failed. From then on the store does nothing any more, since
-// nobody knows what is on the disk: after a failed sync Linux takes the pages that it
-// could not write for written, and the next sync succeeds without them.
+// Package failstop records why a store stopped: its disk failed a write, a sync, or the
+// change of a file's name. From then on the store does nothing, because the content of
+// the disk is unknown: after a failed sync, Linux marks the pages that it could not
+// write as clean, and the next sync succeeds without them.
 package failstop
 
 import (
@@ -12,24 +12,24 @@ import (
 	"syscall"
 )
 
-// Stop is what the parts of one store share. It is safe for concurrent use.
+// Stop is shared by the parts of one store. It is safe for concurrent use.
 type Stop struct {
 	what string // the store, for people
-	kind error  // what the error unwraps to, beside its cause
+	kind error  // the error that Err wraps, beside the cause
 
 	mu   sync.Mutex
 	err  error
 	done chan struct{} // closed when err is set
 }
 
-// New returns the Stop of a store that runs. The error of a store that stopped begins
-// with kind and what, and unwraps to kind and its cause.
+// New returns the Stop of a running store. Once it has stopped, its error begins with
+// kind and what, and wraps kind and the cause.
 func New(kind error, what string) *Stop {
 	return &Stop{what: what, kind: kind, done: make(chan struct{})}
 }
 
-// Because stops the store because of cause, unless it has stopped before. It returns
-// the error of the store.
+// Because stops the store because of cause, unless it has stopped already, and returns
+// the store's error.
 func (s *Stop) Because(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +50,8 @@ func (s *Stop) Err() error {
 // Done is closed when the store stops.
 func (s *Stop) Done() <-chan struct{} { return s.done }
 
-// Wait returns why the store stopped when it does, or nil when ctx ends or closed is
-// closed before.
+// Wait waits until the store stops and returns why. It returns nil if ctx ends or
+// closed is closed first.
 func (s *Stop) Wait(ctx context.Context, closed <-chan struct{}) error {
 	select {
 	case <-s.done:
@@ -62,8 +62,9 @@ func (s *Stop) Wait(ctx context.Context, closed <-chan struct{}) error {
 	return nil
 }
 
-// Full reports whether err says that there was no space. A write that fails so is no
-// failure of the disk; a sync that does is one, as any sync that fails.
+// Full reports whether err means that the disk or the quota is full. If a write fails
+// with such an error, the disk has not failed; if a sync does, it has, as after any
+// failed sync.
 func Full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, quota)
 }

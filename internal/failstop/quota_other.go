@@ -4,5 +4,5 @@ package failstop
 
 import "syscall"
 
-// quota is ERROR_DISK_FULL, as Windows says that a disk is full.
+// quota is ERROR_DISK_FULL, Windows' error for a full disk.
 const quota = syscall.Errno(112)

@@ -4,5 +4,5 @@ package failstop
 
 import "syscall"
 
-// quota is a full quota, which is a full disk to whoever has it.
+// quota is the error for an exceeded quota, which counts as a full disk.
 const quota = syscall.EDQUOT

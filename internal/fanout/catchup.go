@@ -8,11 +8,11 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// This file keeps hubs in step with the commits of other processes. The Store calls
-// CatchUp every so often with all watched spaces, and with those of Hinted when Wake
-// says that there are some.
+// This file adds the commits of other processes to the hubs. The Store calls CatchUp
+// with all watched spaces at regular intervals, and with the spaces of Hinted when Wake
+// receives.
 
-// Hint asks for a look at a space soon; "" means at all.
+// Hint requests that a space be caught up soon; "" means all spaces.
 func (f *Fanout) Hint(space string) {
 	f.hintMu.Lock()
 	f.hinted[space] = true
@@ -23,10 +23,10 @@ func (f *Fanout) Hint(space string) {
 	}
 }
 
-// Wake has something when Hinted may return spaces.
+// Wake returns a channel that receives when Hinted may return spaces.
 func (f *Fanout) Wake() <-chan struct{} { return f.wake }
 
-// Hinted returns the watched spaces that were hinted at since the last call.
+// Hinted returns the watched spaces for which Hint was called since the last Hinted.
 func (f *Fanout) Hinted() []string {
 	f.hintMu.Lock()
 	hinted := f.hinted
@@ -39,14 +39,14 @@ func (f *Fanout) Hinted() []string {
 	return names
 }
 
-// postpone hints at a space once the batch at hand has ended.
+// postpone calls Hint for a space when the current batch has ended.
 func (f *Fanout) postpone(space string) {
 	f.hintMu.Lock()
 	defer f.hintMu.Unlock()
 	f.later = append(f.later, space)
 }
 
-// BatchEnded is called after Committed, when [Source].Busy has changed.
+// BatchEnded is called after Committed, when [Source].Busy no longer returns the batch.
 func (f *Fanout) BatchEnded() {
 	f.hintMu.Lock()
 	later := f.later
@@ -57,14 +57,14 @@ func (f *Fanout) BatchEnded() {
 	}
 }
 
-// CatchUp reads into the hubs of the spaces what the journals have beyond them.
+// CatchUp reads new events from the journals of the spaces into their hubs.
 func (f *Fanout) CatchUp(ctx context.Context, spaces []string) {
 	type known struct {
-		*hub // it, not one that takes its place meanwhile
+		*hub // this hub, not a later one of the same space
 		at   place
 	}
 	places := make(map[string]known, len(spaces))
-	var begun []string // the others may be of spaces of which no backend answers
+	var begun []string // skip the others: their backends may not answer
 	for _, name := range spaces {
 		if h := f.find(name); h != nil {
 			if at := h.place(); at.begun {
@@ -113,7 +113,7 @@ func (f *Fanout) CatchUp(ctx context.Context, spaces []string) {
 	}
 }
 
-// catchUp reads what is between at and last, and what came after it.
+// catchUp reads the events after at, up to last and beyond, into the hub.
 func (h *hub) catchUp(ctx context.Context, at place, last journal.Position) error {
 	for after := at.head; ; {
 		page, err := h.fanout.source.Read(ctx, h.space, journal.ReadQuery{After: after, Limit: 256})
@@ -127,7 +127,7 @@ func (h *hub) catchUp(ctx context.Context, at place, last journal.Position) erro
 	}
 }
 
-// checkErased begins a new era if there was a purge since the hub last looked.
+// checkErased begins a new era if there was a purge since the last call.
 func (h *hub) checkErased(ctx context.Context) error {
 	erased, err := h.fanout.source.Erased(ctx, h.space)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Options say where a cursor begins and what it lets through. The zero value is
+// Options say where a cursor begins and what it delivers. The zero value delivers
 // everything from now on.
 type Options struct {
 	After   journal.Position // begin after this position
 	Oldest  bool             // begin with the oldest event that is kept; After is then ignored
-	Streams []string         // only these; "a/*" matches every stream below a/. Empty: all
-	Types   []string         // only these; "noun.*" matches any verb. Empty: all
+	Streams []string         // only these streams; "a/*" matches every stream below a/. Empty: all
+	Types   []string         // only these types; "noun.*" matches any verb. Empty: all
 	Durable bool             // no broadcasts
 }
 
@@ -26,8 +26,8 @@ func (o *Options) match(d *journal.Delivery) bool {
 	return matchAny(o.Streams, d.Stream) && matchAny(o.Types, d.Type)
 }
 
-// matchAny reports whether name is one of patterns, or there are none. A
-// pattern that ends in * matches what begins like it.
+// matchAny reports whether name matches one of patterns, or there are none. A pattern
+// that ends in * matches every name with that prefix.
 func matchAny(patterns []string, name string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
 		prefix, wild := strings.CutSuffix(p, "*")
@@ -35,26 +35,27 @@ func matchAny(patterns []string, name string) bool {
 	})
 }
 
-// Cursor is a place in a space's journal that moves on. It is for one goroutine.
+// Cursor reads a space's journal from a position onwards. It must be used by one
+// goroutine at a time.
 type Cursor struct {
 	hub  *hub
 	opts Options
 	pos  journal.Position // everything up to here was delivered or filtered out
-	seen string           // the epoch up to which the reader knows what was adopted
-	era  int              // of the hub, when pos was found to be resumable
+	seen string           // the newest epoch that the reader knows; a later one may be adopted
+	era  int              // the hub's era in which pos was found to be resumable
 	live bool             // reading from the ring, not from the journal
 	done bool
 
 	next  uint64 // index in the hub's ring; valid while live
-	since uint64 // how many broadcasts of the hub came before this cursor
-	fresh []item // what the hub gave last
+	since uint64 // the number of the hub's broadcasts before this cursor
+	fresh []item // the items last taken from the ring
 	out   []*journal.Delivery
 }
 
-// Watch returns a cursor into a space. A place that cannot be resumed is
-// *TrimmedError. Close the cursor when done.
+// Watch returns a cursor into a space, or *TrimmedError if opts.After cannot be
+// resumed. The caller must close the cursor.
 func (f *Fanout) Watch(ctx context.Context, space string, opts Options) (*Cursor, error) {
-	// Attach before asking where the space is, so that nothing falls between.
+	// Attach before reading the head, so that no event is missed in between.
 	h, err := f.attach(space)
 	if err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func (c *Cursor) head(ctx context.Context) (journal.Head, error) {
 	return c.hub.fanout.source.Head(ctx, c.hub.space)
 }
 
-// Position returns the place up to which everything that matches was handed out.
+// Position returns the position up to which everything that matches has been delivered.
 func (c *Cursor) Position() journal.Position { return c.pos }
 
 // Next waits for deliveries and returns at least one, in journal order. The slice is
@@ -132,7 +133,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*journal.Delivery, error) {
 	}
 }
 
-// fromJournal reads the next page after the cursor's place, or joins the ring if
+// fromJournal reads the next page after the cursor's position, or joins the ring if
 // that reaches back to it.
 func (c *Cursor) fromJournal(ctx context.Context) ([]*journal.Delivery, error) {
 	known := c.hub.place()
@@ -162,11 +163,10 @@ func (c *Cursor) fromJournal(ctx context.Context) ([]*journal.Delivery, error) {
 	if n := len(page.Events); n > 0 && page.Events[n-1].Position.Compare(reached) > 0 {
 		reached = page.Events[n-1].Position
 	} else if n == 0 && reached.IsZero() {
-		// Nothing that matches was committed up to where the hub knew the
-		// journal before the read.
+		// No event matches up to where the hub knew the journal before the read.
 		reached = known.head
 	}
-	if reached.Epoch > c.seen { // which began since the head was read: it may be an adopted one
+	if reached.Epoch > c.seen { // it began after the head was read and may be adopted
 		c.era = -1
 		return nil, nil
 	}
@@ -182,8 +182,9 @@ func (c *Cursor) fromJournal(ctx context.Context) ([]*journal.Delivery, error) {
 	return out, nil
 }
 
-// resume reports whether the reader can go on from the cursor's place. An adoption is
-// reported once, and only to a reader that has read something.
+// resume returns an error if the reader cannot continue from the cursor's position, or
+// if the space was adopted. An adoption is reported once, and only to a reader that has
+// read something.
 func (c *Cursor) resume(head journal.Head) error {
 	if err := head.Resume(c.pos); err != nil {
 		return c.trimmed(err)
@@ -197,7 +198,8 @@ func (c *Cursor) resume(head journal.Head) error {
 		Reason: "it was changed by something else than commits, and that was adopted"}
 }
 
-// trimmed moves the place to where a reader goes on whose place is gone.
+// trimmed moves the cursor, if err is a *TrimmedError, to the journal's end, where its
+// reader continues. It returns err.
 func (c *Cursor) trimmed(err error) error {
 	var t *journal.TrimmedError
 	if errors.As(err, &t) {

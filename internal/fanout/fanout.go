@@ -1,7 +1,7 @@
-// Package fanout hands out what is committed to a space to all who watch it. A hub
-// keeps the newest part of a watched space's journal in memory, with the broadcasts
-// between; a [Cursor] reads from there, or from the journal when it fell behind. So a
-// slow watcher never holds up a writer, and costs no memory.
+// Package fanout delivers what is committed to a space to all of its watchers. A hub
+// keeps the newest part of a watched space's journal in memory, interleaved with
+// broadcasts. A [Cursor] reads from the hub, or from the journal if it has fallen
+// behind. So a slow watcher never holds up a writer and takes no memory.
 package fanout
 
 import (
@@ -13,50 +13,50 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Source is what a Fanout asks of its Store.
+// Source gives a Fanout access to its Store.
 type Source struct {
 	Head func(ctx context.Context, space string) (journal.Head, error)
 	Read func(ctx context.Context, space string, q journal.ReadQuery) (journal.Page, error)
 
-	// Heads returns the heads of several spaces, without those that cannot be reached
-	// now, and the names of those that are damaged.
+	// Heads returns the heads of the spaces that can be reached now, and the names of
+	// those that are damaged.
 	Heads func(ctx context.Context, spaces []string) (heads []journal.Head, damaged []string, err error)
 
-	// Erased returns a position that is another one after each purge of the space.
+	// Erased returns a position that changes with each purge of the space.
 	Erased func(ctx context.Context, space string) (journal.Position, error)
 
-	// Busy is the number of the batch in which a commit to the space may be in the
-	// backend already and not yet be known to the Fanout; 0: there is none.
+	// Busy returns the number of the batch, if any, that may have committed to the
+	// space without Committed having been called for it; 0: there is none.
 	Busy func(space string) uint64
 }
 
-// Fanout is the spaces that someone in this process watches. It is safe for concurrent
-// use.
+// Fanout holds the hubs of the spaces that are watched in this process. It is safe for
+// concurrent use.
 type Fanout struct {
 	source Source
-	limit  int // bytes that a hub keeps
+	limit  int // bytes in a hub's ring
 	log    *slog.Logger
 
 	mu     sync.RWMutex
 	hubs   map[string]*hub
 	closed bool
 
-	touched []*hub // by the batch at hand; Committed is called by one goroutine at a time
+	touched []*hub // by the current batch; Committed is called by one goroutine at a time
 
 	hintMu sync.Mutex
-	hinted map[string]bool // spaces to look at; "" means all
-	later  []string        // spaces to look at after the batch at hand
+	hinted map[string]bool // spaces to catch up; "" means all
+	later  []string        // spaces to hint at after the current batch
 	wake   chan struct{}   // capacity 1: hinted is not empty
 }
 
-// New returns a Fanout of which each watched space takes about limit bytes.
+// New returns a Fanout that keeps about limit bytes for each watched space.
 func New(source Source, limit int, log *slog.Logger) *Fanout {
 	return &Fanout{source: source, limit: limit, log: log,
 		hubs: make(map[string]*hub), hinted: make(map[string]bool), wake: make(chan struct{}, 1)}
 }
 
-// Committed hands a batch to the watchers and wakes those of each space once. It is
-// called with each batch that is durable, by one goroutine at a time.
+// Committed delivers a durable batch to the watchers and wakes those of each space
+// once. One goroutine at a time calls it, with each batch.
 func (f *Fanout) Committed(batch []journal.Commit, results []journal.Result) {
 	f.mu.RLock()
 	for i := range batch {
@@ -77,7 +77,7 @@ func (f *Fanout) Committed(batch []journal.Commit, results []journal.Result) {
 	f.touched = f.touched[:0]
 }
 
-// Broadcast hands a live-only message to the watchers of a space, behind every event
+// Broadcast delivers a live-only message to the watchers of a space, after every event
 // that was acknowledged before the call.
 func (f *Fanout) Broadcast(space string, e journal.Event) {
 	if h := f.find(space); h != nil {
@@ -85,7 +85,7 @@ func (f *Fanout) Broadcast(space string, e journal.Event) {
 	}
 }
 
-// Watchers returns how many cursors a space has.
+// Watchers returns the number of cursors of a space.
 func (f *Fanout) Watchers(space string) int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -95,7 +95,7 @@ func (f *Fanout) Watchers(space string) int {
 	return 0
 }
 
-// Spaces returns the names of the spaces that are watched.
+// Spaces returns the names of the watched spaces.
 func (f *Fanout) Spaces() []string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -106,8 +106,8 @@ func (f *Fanout) Spaces() []string {
 	return names
 }
 
-// Reset begins a new era for a space whose past changed: its watchers look at the
-// journal again and find out what became of their place.
+// Reset begins a new era for a space whose past has changed: its cursors read the
+// space's head again and check whether their positions can be resumed.
 func (f *Fanout) Reset(space string) {
 	if h := f.find(space); h != nil {
 		h.reset()

@@ -7,13 +7,13 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Hints tell their listeners of every space that changes. The zero value is ready.
+// Hints notifies listeners of every space that changes. The zero value is ready to use.
 type Hints struct {
 	mu  sync.Mutex
 	all map[*listener]struct{}
 }
 
-// listener collects the names of spaces for one of them.
+// listener collects the names of changed spaces for one call of Listen.
 type listener struct {
 	mu     sync.Mutex
 	spaces map[string]struct{}
@@ -21,12 +21,12 @@ type listener struct {
 	wake chan struct{} // capacity 1: spaces is not empty
 }
 
-// maxHinted bounds the spaces that one listener remembers; more are told as "all".
+// maxHinted bounds the names that a listener collects; more become "check all".
 const maxHinted = 1024
 
 // Listen calls wake with the name of each space that changes, once the change can be
-// read, until ctx ends; then it returns nil. ErrClosed when over is closed. An empty
-// name means "check all", which is the first hint: none is missed from then on.
+// read. It returns nil when ctx ends and ErrClosed when over is closed. An empty name
+// means "check all". The first hint is "check all", and no change after it is missed.
 func (hs *Hints) Listen(ctx context.Context, over <-chan struct{}, wake func(space string)) error {
 	l := &listener{spaces: make(map[string]struct{}), wake: make(chan struct{}, 1)}
 	l.touch("")
@@ -61,7 +61,7 @@ func (hs *Hints) remove(l *listener) {
 	delete(hs.all, l)
 }
 
-// Touch tells all of a space that changed. It never waits for them.
+// Touch notifies all listeners that a space has changed. It does not wait for them.
 func (hs *Hints) Touch(space string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -70,7 +70,7 @@ func (hs *Hints) Touch(space string) {
 	}
 }
 
-// Committed tells all of what a batch changed.
+// Committed notifies all listeners of the spaces that a batch has changed.
 func (hs *Hints) Committed(batch []journal.Commit, results []journal.Result) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

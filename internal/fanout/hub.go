@@ -7,13 +7,13 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// maxHeld is how many bytes of broadcasts wait in a hub for a look at the journal.
+// maxHeld bounds the bytes of the items that a hub holds back until it has read the
+// journal.
 const maxHeld = 1 << 20
 
-// hub is the newest part of one space's journal, with the broadcasts between,
-// shared by its watchers. Events enter it in journal order without a gap: from
-// the batcher while this process is the only writer, otherwise from the
-// journal.
+// hub is the newest part of one space's journal, interleaved with broadcasts and shared
+// by the space's watchers. Events enter it in journal order without a gap: from the
+// group commit while this process is the only writer, else from the journal.
 type hub struct {
 	fanout *Fanout
 	space  string
@@ -22,35 +22,35 @@ type hub struct {
 	watchers int // guarded by fanout.mu
 
 	mu         sync.Mutex
-	erased     journal.Position // the space's last purge at the last look
-	looks      int              // for it
-	era        int              // counts resets; a watch is live only in the era its place was checked in
-	begun      bool             // in this era, base and head are known
-	missed     bool             // something was committed before that
+	erased     journal.Position // the space's last purge, at the last checkErased
+	looks      int              // the number of calls of checkErased
+	era        int              // counts resets; a cursor is live only in the era in which its position was checked
+	begun      bool             // base and head are known in this era
+	missed     bool             // something was committed in this era before begun
 	closed     bool
 	ring       []item
 	start      uint64           // index of ring[0]; only grows
-	bytes      int              // in the ring
-	base       journal.Position // the place before ring[0]: whoever is there may join
+	bytes      int              // bytes in the ring
+	base       journal.Position // the position before ring[0], from which a cursor may join
 	head       journal.Position // everything up to here is in the ring or before it
-	known      journal.Position // everything between head and here is in held
-	held       []item           // broadcasts that wait for a look at the journal, and this Store's events behind them
+	known      journal.Position // the events between head and here are in held
+	held       []item           // broadcasts that wait until the journal was read, and this Store's events after them
 	events     int              // events in held
 	waits      int              // bytes in held
-	batch      uint64           // for whose end the looks at the journal wait that are to release what is held; 0: none
-	broadcasts uint64           // that came in so far
+	batch      uint64           // the batch whose end CatchUp waits for before it releases held; 0: none
+	broadcasts uint64           // the number of broadcasts so far
 	changed    chan struct{}
-	waiting    bool // someone has got changed
+	waiting    bool // a cursor waits for changed
 }
 
-// item is what is in a hub.
+// item is an event or a broadcast in a hub.
 type item struct {
 	*journal.Delivery
-	nth uint64 // of a broadcast: how many came to the hub before it, and itself
+	nth uint64 // of a broadcast: its number in the hub, from 1
 }
 
-// begin sets where the ring starts, once in an era: at a head that was read
-// after the era began.
+// begin sets the position at which the ring starts, once in an era. The head must have
+// been read after the era began.
 func (h *hub) begin(head journal.Head, era int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,12 +65,12 @@ func (h *hub) begin(head journal.Head, era int) {
 	}
 }
 
-// place is up to where the hub knows the journal.
+// place is the state of a hub: the position up to which it knows the journal.
 type place struct {
 	head       journal.Position
 	era        int
 	begun      bool
-	broadcasts uint64 // that had come in
+	broadcasts uint64 // the number of broadcasts so far
 }
 
 func (h *hub) place() place {
@@ -79,14 +79,14 @@ func (h *hub) place() place {
 	return place{head: h.head, era: h.era, begun: h.begun, broadcasts: h.broadcasts}
 }
 
-// gone reports whether what a hub held at the place is none of the journal's any
-// more, whose head was read after it: the space is another one now, was changed by
-// something else than commits, or was trimmed beyond the place.
+// gone reports whether the hub's content at p is no longer valid, given a head that was
+// read later: the space was deleted and created again, something other than a commit
+// changed it, or it was trimmed beyond p.
 func (p place) gone(head journal.Head) bool {
 	return p.begun && (head.Resume(p.head) != nil || head.Adopted() > p.head.Epoch)
 }
 
-// reset begins a new era.
+// reset empties the hub and begins a new era.
 func (h *hub) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,8 +106,8 @@ func (h *hub) close() {
 	h.announce()
 }
 
-// committed appends what this process committed, if it follows directly, and
-// reports whether there is something to announce.
+// committed appends the events of a commit of this process if they directly follow the
+// known ones. It reports whether there is something to announce.
 func (h *hub) committed(c *journal.Commit, res journal.Result) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,14 +118,14 @@ func (h *hub) committed(c *journal.Commit, res journal.Result) bool {
 		h.missed = true
 		return false
 	case first.Epoch == h.known.Epoch && res.Last.Seq <= h.known.Seq:
-		return false // it was read from the journal already
+		return false // already read from the journal
 	case !follows:
 		h.fanout.Hint(h.space)
 		return false
 	}
 	for i := range c.Events {
 		e := c.Event(i, res)
-		e.Refs = slices.Clone(e.Refs) // the caller's, in an Update
+		e.Refs = slices.Clone(e.Refs) // in an Update they belong to the caller
 		h.queue(item{Delivery: &journal.Delivery{Event: e}})
 	}
 	h.known = res.Last
@@ -133,10 +133,10 @@ func (h *hub) committed(c *journal.Commit, res journal.Result) bool {
 	return len(c.Events) > 0
 }
 
-// broadcast takes in a live message, of this Store or another. It waits for a look
-// at the journal that begins after it came: that look finds every event that was
-// acknowledged, by any process, before the message was sent, and the message goes
-// behind them. This is the only order there is between messages and events.
+// broadcast adds a live message of this or another Store. The hub holds it back until a
+// CatchUp that began after its arrival has read the journal. That CatchUp finds every
+// event that any process acknowledged before the message was sent, and the message
+// follows those events. This is the only guaranteed order between messages and events.
 func (h *hub) broadcast(d *journal.Delivery) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -150,9 +150,9 @@ func (h *hub) broadcast(d *journal.Delivery) {
 	h.fanout.Hint(h.space)
 }
 
-// queue puts an event of this Store, which follows directly, behind the broadcasts
-// that wait: it was committed after they were sent. Too much that waits costs
-// the broadcasts.
+// queue appends an event of this Store, which directly follows the known ones, after
+// the broadcasts in held, because it was committed after they were sent. If held is
+// full, the broadcasts in it are dropped.
 func (h *hub) queue(d item) {
 	switch {
 	case len(h.held) == 0:
@@ -168,8 +168,9 @@ func (h *hub) queue(d item) {
 	}
 }
 
-// overtake lets the events that wait go before the broadcasts that wait: another
-// process's event, which may be older than the broadcasts, comes behind those events.
+// overtake pushes the events in held, ahead of the broadcasts in held. It is called
+// before an event of another process is pushed, which follows these events and may be
+// older than the broadcasts.
 func (h *hub) overtake() {
 	if h.events == 0 {
 		return
@@ -186,8 +187,8 @@ func (h *hub) overtake() {
 	h.settle()
 }
 
-// looked lets go, in their order, the broadcasts that waited when a look at the
-// journal began, and the events between them.
+// looked releases from held, in order, the broadcasts that had arrived when CatchUp
+// took the place at, and the events between them. CatchUp has now read the journal.
 func (h *hub) looked(at place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -212,10 +213,10 @@ func (h *hub) looked(at place) {
 	h.announce()
 }
 
-// beyond reports whether the journal, up to last, has more than the hub, and
-// whether to wait before it is read: it may be this Store's own, committed after
-// the broadcasts that wait, and then the hub hears of it when the batch at hand ends.
-// One batch is waited for, not those behind it.
+// beyond reports whether the journal, which ends at last, has more than the hub, and
+// whether to wait before reading it. The new events may be this Store's own, committed
+// after the broadcasts in held; then Committed brings them when the current batch ends.
+// CatchUp waits for one batch, not for later ones.
 func (h *hub) beyond(last journal.Position) (more, wait bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -233,15 +234,15 @@ func (h *hub) beyond(last journal.Position) (more, wait bool) {
 	return true, batch != 0 && batch == h.batch
 }
 
-// settle moves head to known if no event waits.
+// settle sets head to known if there is no event in held.
 func (h *hub) settle() {
 	if h.events == 0 {
 		h.head = h.known
 	}
 }
 
-// append pushes those events of a page that the hub does not have, unless its
-// era is over.
+// append pushes the events of a page that the hub does not have yet. It returns false
+// if the era is over or the page must be read again later.
 func (h *hub) append(era int, page journal.Page, last journal.Position) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -249,8 +250,8 @@ func (h *hub) append(era int, page journal.Page, last journal.Position) bool {
 		return false
 	}
 	for _, e := range page.Events {
-		// An epoch that began since may be an adopted one, and an event that was
-		// committed since may be of this Store, behind broadcasts that wait.
+		// An epoch that began after last may be adopted, and an event after last may be
+		// this Store's own, which belongs after the broadcasts in held.
 		if e.Position.Epoch > last.Epoch || len(h.held) > 0 && e.Position.Compare(last) > 0 {
 			h.fanout.Hint(h.space)
 			h.announce()
@@ -263,7 +264,7 @@ func (h *hub) append(era int, page journal.Page, last journal.Position) bool {
 			h.settle()
 		}
 	}
-	// Commits without events moved the head and left nothing to read.
+	// Commits without events move the head but leave nothing to read.
 	if page.Next.IsZero() && last.Compare(h.known) > 0 {
 		h.known = last
 		h.settle()

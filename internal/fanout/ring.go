@@ -2,7 +2,7 @@ package fanout
 
 import "github.com/thole-dev/thole/journal"
 
-// push appends d and forgets the oldest beyond the limit.
+// push appends d to the ring and removes the oldest items beyond the limit.
 func (h *hub) push(d item) {
 	h.ring = append(h.ring, d)
 	h.bytes += d.weight()
@@ -18,10 +18,10 @@ func (h *hub) push(d item) {
 	}
 }
 
-// weight is about how many bytes d takes in memory.
+// weight returns the approximate number of bytes that d takes in memory.
 func (d item) weight() int { return d.Size() + 16*len(d.Refs) + 256 }
 
-// announce wakes who waits. The caller holds mu.
+// announce wakes the waiting cursors. The caller holds mu.
 func (h *hub) announce() {
 	if h.waiting {
 		close(h.changed)
@@ -30,7 +30,8 @@ func (h *hub) announce() {
 	}
 }
 
-// take hands the cursor what it has not seen, or a channel to wait on.
+// take returns the deliveries that the cursor has not seen, or a channel to wait on. If
+// it returns neither, the cursor must call again or has to read from the journal.
 func (h *hub) take(c *Cursor) ([]*journal.Delivery, <-chan struct{}, error) {
 	h.mu.Lock()
 	if h.closed {
@@ -38,7 +39,7 @@ func (h *hub) take(c *Cursor) ([]*journal.Delivery, <-chan struct{}, error) {
 		return nil, nil, journal.ErrClosed
 	}
 	if c.next < h.start || c.era != h.era {
-		c.live = false // fell behind: go on from the journal
+		c.live = false // it fell behind: continue from the journal
 		h.mu.Unlock()
 		return nil, nil, nil
 	}
@@ -46,7 +47,7 @@ func (h *hub) take(c *Cursor) ([]*journal.Delivery, <-chan struct{}, error) {
 	if len(fresh) == 0 {
 		changed := h.changed
 		h.waiting = true
-		clear(c.fresh) // an idle cursor keeps nothing alive
+		clear(c.fresh) // so that an idle cursor keeps no items in memory
 		clear(c.out)
 		if h.head.Compare(c.pos) > 0 {
 			c.pos = h.head
@@ -77,7 +78,7 @@ func (h *hub) take(c *Cursor) ([]*journal.Delivery, <-chan struct{}, error) {
 	return c.out, nil, nil
 }
 
-// join makes the cursor live if the ring reaches back to its place.
+// join makes the cursor live if the ring reaches back to its position.
 func (h *hub) join(c *Cursor) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +87,7 @@ func (h *hub) join(c *Cursor) bool {
 	}
 	c.live = true
 	c.next = h.start
-	// Broadcasts older than the cursor's place are not for it.
+	// Skip broadcasts older than the cursor's position.
 	for i, d := range h.ring {
 		if !d.IsBroadcast() && d.Position.Compare(c.pos) <= 0 {
 			c.next = h.start + uint64(i) + 1

@@ -10,15 +10,15 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// batcher writes the commits of one shard: one goroutine drains what is queued into
+// batcher writes the commits of one shard: one goroutine passes everything queued to
 // one Backend.Commit; while that batch syncs, the next one fills.
 type batcher struct {
 	backend journal.Backend
 	written func([]journal.Commit, []journal.Result, error) // see New
 	ended   func()
 
-	busy  atomic.Uint64 // the number of the batch that is in the backend, or that written was not called for yet; 0: none
-	count uint64        // batches so far; of run
+	busy  atomic.Uint64 // the number of the batch that is being committed or for which written was not called yet; 0: none
+	count uint64        // batches so far; used by run only
 
 	mu     sync.Mutex
 	queue  []*waiting
@@ -27,7 +27,7 @@ type batcher struct {
 	wake chan struct{} // capacity 1: the queue has something, or closed is set
 }
 
-// Bounds of one batch. They bound how long a commit waits for its neighbours.
+// Bounds of one batch, and so of the time that a commit waits for others.
 const (
 	maxBatchCommits = 1024
 	maxBatchBytes   = 8 << 20
@@ -38,7 +38,7 @@ type waiting struct {
 	ctx    context.Context
 	commit journal.Commit
 	size   int
-	result journal.Result // Err: also that of the whole batch
+	result journal.Result // Err is also set if the whole batch failed
 	done   chan struct{}  // capacity 1: result is set
 }
 
@@ -47,7 +47,7 @@ func (w *waiting) finish(r journal.Result) {
 	w.done <- struct{}{}
 }
 
-// enqueue queues commits that belong together, with nothing between them.
+// enqueue queues commits without others between them.
 func (b *batcher) enqueue(all ...*waiting) error {
 	b.mu.Lock()
 	if b.closed {
@@ -74,7 +74,7 @@ func (b *batcher) close() {
 	b.rouse()
 }
 
-// run is the writer. It ends when the batcher is closed and its queue empty.
+// run is the writer's loop. It ends when the batcher is closed and its queue is empty.
 func (b *batcher) run() {
 	var batch []*waiting
 	var commits []journal.Commit
@@ -118,7 +118,7 @@ func (b *batcher) write(batch []*waiting, commits []journal.Commit) {
 	}
 }
 
-// tell calls written; apart for the commits that their spaces could not take.
+// tell calls written, separately for each commit that has an Err.
 func (b *batcher) tell(commits []journal.Commit, results []journal.Result, err error) {
 	if err != nil || !slices.ContainsFunc(results, func(r journal.Result) bool { return r.Err != nil }) {
 		b.written(commits, results, err)
@@ -138,8 +138,8 @@ func (b *batcher) tell(commits []journal.Commit, results []journal.Result, err e
 	}
 }
 
-// take moves the head of the queue into batch, leaving out commits for which nobody
-// waits any more.
+// take moves the head of the queue into batch. It drops commits whose context has
+// ended.
 func (b *batcher) take(batch []*waiting) ([]*waiting, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package groupcommit writes the commits of many callers in batches: while a batch
-// syncs, the next one fills. Each shard of the backend has batches of its own, so that
-// no shard waits for, or fails with, another.
+// Package groupcommit writes the commits of many callers in batches: while one batch
+// syncs, the next one fills. Each shard of the backend has its own batches, so that a
+// slow or failing shard does not affect the others.
 package groupcommit
 
 import (
@@ -11,18 +11,19 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Committer is group commit over a backend. It is safe for concurrent use.
+// Committer does the group commit for a backend. It is safe for concurrent use.
 type Committer struct {
 	shard    func(space string) int
 	batchers []*batcher
-	idle     sync.Pool // of *waiting, whose callers have their results
+	idle     sync.Pool // of *waiting that are no longer used
 }
 
-// New returns a Committer, which writes once [Committer.Start] is called.
+// New returns a Committer, which begins to write when [Committer.Start] is called.
 //
-// Before the callers of a batch hear of it, written is called with its commits and
-// results, which are durable, or an error, after which it is unknown what was applied;
-// one call at a time. ended is called after that, when [Committer.Busy] has changed.
+// Before the callers of a batch get their results, written is called with the batch's
+// commits and results, which are durable, or with an error, after which it is unknown
+// what was applied. There is one call of written at a time. After it, when
+// [Committer.Busy] no longer returns the batch, ended is called.
 func New(b journal.Backend, written func([]journal.Commit, []journal.Result, error), ended func()) *Committer {
 	c := &Committer{shard: func(string) int { return 0 }}
 	c.idle.New = func() any { return &waiting{done: make(chan struct{}, 1)} }
@@ -30,7 +31,7 @@ func New(b journal.Backend, written func([]journal.Commit, []journal.Result, err
 	if can := b.Capabilities(); can.Shard != nil {
 		n, c.shard = can.Shards, can.Shard
 	}
-	var one sync.Mutex // of several batchers
+	var one sync.Mutex // serializes written across the batchers
 	for range n {
 		c.batchers = append(c.batchers, &batcher{
 			backend: b, ended: ended, wake: make(chan struct{}, 1),
@@ -44,8 +45,9 @@ func New(b journal.Backend, written func([]journal.Commit, []journal.Result, err
 	return c
 }
 
-// Commit queues a commit of about size bytes and waits for its result. When ctx ends
-// first, the commit may or may not happen. After [Committer.Close] it is ErrClosed.
+// Commit queues a commit of about size bytes and waits for its result. If ctx ends
+// first, it is unknown whether the commit will be applied. After [Committer.Close],
+// Commit returns ErrClosed.
 func (c *Committer) Commit(ctx context.Context, commit journal.Commit, size int) (journal.Result, error) {
 	w := c.enlist(ctx, commit, size)
 	if err := c.batchers[c.shard(commit.Space)].enqueue(w); err != nil {
@@ -61,9 +63,9 @@ func (c *Committer) Commit(ctx context.Context, commit journal.Commit, size int)
 	return r, nil
 }
 
-// CommitAll queues commits, whose sizes are given, with nothing between them in any
-// shard, and waits until each has its result. ErrClosed: none was applied. After
-// another error, or when ctx ends, it is unknown which ones were.
+// CommitAll queues commits of the given sizes, in each shard without others between
+// them, and waits for their results. After ErrClosed, none was applied. After another
+// error, or if ctx ends, it is unknown which were applied.
 func (c *Committer) CommitAll(ctx context.Context, commits []journal.Commit, sizes []int) ([]journal.Result, error) {
 	all := make([]*waiting, len(commits))
 	of := make([][]*waiting, len(c.batchers))
@@ -75,7 +77,7 @@ func (c *Committer) CommitAll(ctx context.Context, commits []journal.Commit, siz
 	queued := 0
 	for shard, b := range c.batchers {
 		err := b.enqueue(of[shard]...)
-		if err != nil && queued > 0 { // not ErrClosed: that says that nothing was applied
+		if err != nil && queued > 0 { // not ErrClosed, which means that nothing was applied
 			err = fmt.Errorf("%w: the store closed while the batch was queued", journal.ErrUnavailable)
 		}
 		if err != nil {
@@ -100,8 +102,8 @@ func (c *Committer) enlist(ctx context.Context, commit journal.Commit, size int)
 	return w
 }
 
-// wait returns the result of w, or false if ctx ends first; then a batcher may hold w
-// still.
+// wait returns the result of w, or false if ctx ends first; the batcher may then still
+// use w.
 func (c *Committer) wait(ctx context.Context, w *waiting) (journal.Result, bool) {
 	select {
 	case <-w.done:
@@ -114,11 +116,11 @@ func (c *Committer) wait(ctx context.Context, w *waiting) (journal.Result, bool)
 	}
 }
 
-// Shard returns the shard of the backend that a space lives in.
+// Shard returns the shard of the backend that has the space.
 func (c *Committer) Shard(space string) int { return c.shard(space) }
 
-// Busy is the number of the batch in which a commit to the space may be in the backend
-// already and not yet be known here; 0: there is none.
+// Busy returns the number of the batch of the space's shard that the backend may have
+// committed without written having been called for it; 0: there is none.
 func (c *Committer) Busy(space string) uint64 { return c.batchers[c.shard(space)].busy.Load() }
 
 // Start starts the writers as tasks. They end when the Committer is closed and its
@@ -129,7 +131,8 @@ func (c *Committer) Start(tasks *sync.WaitGroup) {
 	}
 }
 
-// Close ends the writers once everything that is queued is written.
+// Close refuses further commits. The writers end when everything queued is written;
+// Close does not wait for that.
 func (c *Committer) Close() {
 	for _, b := range c.batchers {
 		b.close()

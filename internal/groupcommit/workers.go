@@ -6,9 +6,10 @@ import (
 	"sync"
 )
 
-// Workers do work on spaces. Each shard has one of its own, so that a shard that hangs
-// does not hold up the others. What comes to a shard while its worker is busy waits,
-// and is done in one piece, together with the spaces that the last piece left over.
+// Workers does work on spaces, with one worker for each shard, so that a shard that
+// hangs does not hold up the others. Spaces that arrive while a shard's worker is busy
+// wait. The worker then handles them in one call of work, together with the spaces that
+// the last call returned.
 type Workers struct {
 	shard func(space string) int
 	all   []worker
@@ -18,11 +19,11 @@ type Workers struct {
 type worker struct {
 	mu      sync.Mutex
 	waiting map[string]struct{}
-	busy    bool // a goroutine is at it, and will look at waiting again
+	busy    bool // a goroutine is working and will look at waiting again
 }
 
-// Workers returns workers for the backend's shards. work returns the spaces in which
-// there is more to do.
+// Workers returns workers for the backend's shards. The function work returns the
+// spaces in which there is more to do.
 func (c *Committer) Workers(work func(shard int, spaces []string) (rest []string)) *Workers {
 	ws := &Workers{shard: c.shard, all: make([]worker, len(c.batchers)), work: work}
 	for i := range ws.all {
@@ -31,8 +32,8 @@ func (c *Committer) Workers(work func(shard int, spaces []string) (rest []string
 	return ws
 }
 
-// Do has the work done on the spaces, by goroutines of tasks, and does not wait. The
-// caller is one of tasks.
+// Do starts the work on the spaces in goroutines of tasks and does not wait for it. The
+// caller must be one of tasks.
 func (ws *Workers) Do(tasks *sync.WaitGroup, spaces []string) {
 	of := make([][]string, len(ws.all))
 	for _, name := range spaces {
@@ -51,7 +52,8 @@ func (ws *Workers) Do(tasks *sync.WaitGroup, spaces []string) {
 	}
 }
 
-// add reports whether nobody is at it yet.
+// add adds names to waiting and marks the worker as busy. It reports whether the worker
+// was idle.
 func (w *worker) add(names []string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,7 +65,7 @@ func (w *worker) add(names []string) bool {
 	return idle
 }
 
-// take returns what waits; nothing ends the work.
+// take returns the waiting names. If there are none, the worker is idle again.
 func (w *worker) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,31 +1,32 @@
-// Package look bounds what one answer looks at while it picks out what it holds:
-// what is left out may be much, and large.
+// Package look bounds how much a request reads while it filters: most of what it reads
+// may not match, and items may be large.
 package look
 
 const (
-	MaxItems = 4096     // about as many items are looked at for one answer
-	MaxBytes = 16 << 20 // about as much data
-	MaxPage  = 64       // items are read at a time, since each may be large
+	MaxItems = 4096     // approximate limit of the items read for one answer
+	MaxBytes = 16 << 20 // approximate limit of their bytes
+	MaxPage  = 64       // items read at a time, since each may be large
 )
 
-// A Budget counts what an answer has looked at. The zero Budget is unspent.
+// A Budget counts what was read for one answer. The zero Budget is unspent.
 type Budget struct{ page, items, bytes int }
 
-// Page returns how many items to read next: first as many as are asked for, then
-// twice as many each time, but at most [MaxPage].
+// Page returns how many items to read next: at first as many as are asked for, then
+// twice as many each time, at most [MaxPage].
 func (b *Budget) Page(asked int) int {
 	b.page = min(max(asked, 1, 2*b.page), MaxPage)
 	return b.page
 }
 
-// Took counts items that were looked at, and the bytes that they have.
+// Took adds items that were read, and their bytes.
 func (b *Budget) Took(items, bytes int) {
 	b.items += items
 	b.bytes += bytes
 }
 
-// Spent reports whether the answer ends with what was found so far.
+// Spent reports whether a limit is reached, so that the answer must end with what was
+// found so far.
 func (b *Budget) Spent() bool { return b.items >= MaxItems || b.bytes >= MaxBytes }
 
-// Looked returns what was counted.
+// Looked returns the counts.
 func (b *Budget) Looked() (items, bytes int) { return b.items, b.bytes }
