@@ -8,13 +8,13 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Ability is what a [Harness] may lack.
+// Ability is something that a [Harness] may lack.
 type Ability string
 
-// The abilities. A harness that lacks one says so in Harness.Lacks.
+// The abilities. A harness declares those it lacks in Harness.Lacks.
 const (
 	Hints      Ability = "hints"           // Backend gives hints
-	Broadcasts Ability = "broadcasts"      // Backend carries broadcasts
+	Broadcasts Ability = "broadcasts"      // Backend sends and receives broadcasts
 	Reopening  Ability = "reopening"       // Reopen is set
 	Seconds    Ability = "second instance" // Second is set
 )
@@ -33,8 +33,8 @@ func (h Harness) has(a Ability) bool {
 	}
 }
 
-// lacks reports whether the harness lacks one of the abilities that a case is
-// about; the case is absent then.
+// lacks reports whether the harness lacks one of the abilities that a case needs. If
+// so, the case counts as absent.
 func (e *env) lacks(needed ...Ability) bool {
 	e.absent = slices.ContainsFunc(needed, func(a Ability) bool { return !e.harness.has(a) })
 	return e.absent
@@ -54,7 +54,7 @@ func abilityDeclared(e *env) {
 	}
 }
 
-// typeOf names a backend in reports.
+// typeOf returns the name of a backend for reports.
 func typeOf(b journal.Backend) string { return strings.TrimPrefix(fmt.Sprintf("%T", b), "*") }
 
 func durabilityKnown(e *env) {

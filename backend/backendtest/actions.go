@@ -15,7 +15,7 @@ func (e *env) commit(batch ...journal.Commit) []journal.Result {
 	return results
 }
 
-// must commits what the parts make and must succeed.
+// must makes a commit of the parts, which must succeed.
 func (e *env) must(parts ...any) journal.Result {
 	e.Helper()
 	return e.mustCommit(commitOf(parts...))
@@ -28,7 +28,7 @@ func (e *env) mustCommit(c journal.Commit) journal.Result {
 	return r
 }
 
-// conflict commits what the parts make and must fail on a check.
+// conflict makes a commit of the parts, which must fail with a conflict.
 func (e *env) conflict(parts ...any) *journal.ConflictError {
 	e.Helper()
 	r := e.commit(commitOf(parts...))[0]
@@ -143,7 +143,7 @@ func (e *env) load(space string, c journal.Chunk) {
 	e.need(err == nil, "load: got error %v, want nil", err)
 }
 
-// state is all that can be seen of a space.
+// state is everything that reads show of a space.
 type state struct {
 	Head    journal.Head
 	Events  []journal.Event
@@ -159,7 +159,7 @@ func (e *env) state(space string) state {
 	}
 }
 
-// unchanged runs do and checks that the space is afterwards what it was.
+// unchanged runs do and checks that it does not change the space.
 func (e *env) unchanged(space string, do func()) {
 	e.Helper()
 	before := e.state(space)

@@ -38,7 +38,7 @@ func batchIndependent(e *env) {
 	e.equal("other space", e.readAll("user:42", journal.ReadQuery{}), eventsOf(batch[4], r[4]))
 }
 
-// batchRefused commits names that are not UTF-8, which an engine may keep or not.
+// batchRefused commits names that are not UTF-8, which an engine may accept or refuse.
 func batchRefused(e *env) {
 	for _, change := range []func(c *journal.Commit){
 		func(c *journal.Commit) { c.Events[0].Stream = "\xff" },
@@ -116,7 +116,7 @@ func batchLarge(e *env) {
 	for i := range n {
 		c := commitOf(event("s", "s.made"), set("k", fmt.Sprint(i)))
 		if i%10 == 9 {
-			c.Checks = []journal.Check{{Key: "k"}} // it exists since the first
+			c.Checks = []journal.Check{{Key: "k"}} // the first commit made it
 		}
 		batch = append(batch, c)
 	}

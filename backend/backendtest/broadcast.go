@@ -21,19 +21,19 @@ func broadcastCases() []testCase {
 	}
 }
 
-// hearing is a Receive that a case started.
+// hearing is a call of ReceiveBroadcasts that a case started.
 type hearing struct {
 	*env
 	cancel context.CancelFunc
 	news   chan struct{} // capacity 1: heard has grown
-	done   chan struct{} // closed when Receive has returned
+	done   chan struct{} // closed when it has returned
 	err    error         // what it returned, once done
 
 	mu    sync.Mutex
 	heard []journal.Broadcast
 }
 
-// hear starts a Receive. It ends with the case at the latest.
+// hear starts ReceiveBroadcasts, which ends with the case at the latest.
 func (e *env) hear() *hearing {
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.Cleanup(cancel)
@@ -58,8 +58,8 @@ func (h *hearing) take(sig journal.Broadcast) {
 // fromSecond opens another instance, to send from.
 func (e *env) fromSecond() sender { return e.second().Backend.Capabilities().SendBroadcasts }
 
-// until sends broadcasts again and again, in ever longer pauses since they may get
-// lost, until what was heard from their senders satisfies ok. Each round has
+// until sends broadcasts in rounds until ok accepts what was received from their
+// senders. Broadcasts may get lost, so the pauses between rounds grow. Each round has
 // other senders.
 func (h *hearing) until(what string, send func(round int) []journal.Broadcast, from sender, ok func(sent, heard []journal.Broadcast) bool) (sent, heard []journal.Broadcast) {
 	h.Helper()
@@ -89,8 +89,8 @@ func (h *hearing) until(what string, send func(round int) []journal.Broadcast, f
 	}
 }
 
-// of returns what was heard from the senders of a round, in order, with the
-// origins that were sent: those who pass a broadcast on add their names.
+// of returns what was received from the senders of a round, in order, with the origins
+// as sent: backends that pass a broadcast on add their names to its origin.
 func (h *hearing) of(sent []journal.Broadcast) (heard []journal.Broadcast) {
 	origins := map[string]bool{}
 	for _, sig := range sent {
@@ -109,7 +109,7 @@ func (h *hearing) of(sent []journal.Broadcast) (heard []journal.Broadcast) {
 	return heard
 }
 
-// ends ends the context and waits for Receive to return.
+// ends cancels the context and waits for ReceiveBroadcasts to return.
 func (h *hearing) ends() {
 	h.Helper()
 	h.cancel()
@@ -121,7 +121,7 @@ func (h *hearing) ends() {
 	}
 }
 
-// broadcastOf is a small broadcast.
+// broadcastOf returns a small broadcast.
 func broadcastOf(origin string, n int) journal.Broadcast {
 	return journal.Broadcast{Origin: origin, Space: space, Event: journal.Event{
 		Stream: "s", Type: "s.progress", Time: now, Actor: "user:42", Data: fmt.Appendf(nil, `{"n":%d}`, n),
@@ -137,13 +137,13 @@ func broadcastEnds(e *env) {
 	h := e.hear()
 	e.ok(e.harness.Backend.Capabilities().SendBroadcasts(e.ctx, []journal.Broadcast{broadcastOf("store_1", 1)}) == nil, "send: got an error")
 	e.ok(e.harness.Backend.Capabilities().SendBroadcasts(e.ctx, nil) == nil, "send nothing: got an error")
-	select { // time for it to end when it should not
+	select { // give it time to end wrongly
 	case <-h.done:
 		e.need(false, "receive: it returned %v before its context ended", h.err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	h.ends()
-	e.hear().ends() // even if it had no time to begin
+	e.hear().ends() // also right after its start
 	e.need(e.b.Close() == nil, "close: got an error")
 	e.is("send after close", e.harness.Backend.Capabilities().SendBroadcasts(e.ctx, []journal.Broadcast{broadcastOf("store_1", 1)}), journal.ErrClosed)
 }
@@ -199,7 +199,8 @@ func broadcastOrders(e *env) {
 	h.ends()
 }
 
-// broadcastHuge sends what is too large for many a carrier, among small ones.
+// broadcastHuge sends broadcasts that are too large for a single message of some
+// engines, among small ones.
 func broadcastHuge(e *env) {
 	if e.lacks(Broadcasts, Seconds) {
 		return

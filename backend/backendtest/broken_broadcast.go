@@ -14,8 +14,7 @@ type (
 	receiver = func(ctx context.Context, hear func(journal.Broadcast)) error
 )
 
-// carrying is another way to send or to receive than that of a good backend; nil: its
-// own.
+// carrying replaces how a good backend sends or receives broadcasts; nil keeps its own.
 type carrying struct {
 	send    func(ctx context.Context, good sender, list []journal.Broadcast) error
 	receive func(ctx context.Context, good receiver, hear func(journal.Broadcast)) error
@@ -35,7 +34,7 @@ func (c carrying) wrap(b journal.Backend) journal.Backend {
 	return able{b, can}
 }
 
-// carries breaks a harness that carries broadcasts by wrapping all instances.
+// carries breaks the broadcasts of a harness by wrapping all instances.
 func carries(broken carrying) func(testing.TB, Harness, Opener) Harness {
 	return func(_ testing.TB, good Harness, _ Opener) Harness {
 		if !good.has(Broadcasts) {

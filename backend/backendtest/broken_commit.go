@@ -22,7 +22,7 @@ func (b committing) Commit(ctx context.Context, batch []journal.Commit) ([]journ
 	return b.commit(ctx, b.Backend, batch)
 }
 
-// changing is a good backend that gets other commits than it was given.
+// changing wraps a good backend so that it gets changed commits.
 func changing(change func(i int, c *journal.Commit)) func(journal.Backend) journal.Backend {
 	return func(good journal.Backend) journal.Backend {
 		return committing{good, func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error) {
@@ -37,7 +37,7 @@ func changing(change func(i int, c *journal.Commit)) func(journal.Backend) journ
 	}
 }
 
-// answering is a good backend that does something more after a batch.
+// answering wraps a good backend so that after runs after each batch.
 func answering(after func(ctx context.Context, good journal.Backend, batch []journal.Commit, results []journal.Result) error) func(journal.Backend) journal.Backend {
 	return func(good journal.Backend) journal.Backend {
 		return committing{good, func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error) {
@@ -122,8 +122,8 @@ func dropLastCheck(_ int, c *journal.Commit) {
 
 func reverseChecks(_ int, c *journal.Commit) { slices.Reverse(c.Checks) }
 
-// checkThenWrite evaluates checks on keys with a read of its own. To lose an
-// update for sure, two committers wait for each other between the two steps.
+// checkThenWrite evaluates checks on keys with a separate read. To make sure that it
+// loses an update, two committers wait for each other between the two steps.
 func checkThenWrite(good journal.Backend) journal.Backend {
 	return checkThenWriteAt(make(chan struct{}), good)
 }
@@ -142,7 +142,7 @@ func checkThenWriteAt(meet chan struct{}, good journal.Backend) journal.Backend 
 		select {
 		case meet <- struct{}{}:
 		case <-meet:
-		case <-time.After(20 * time.Millisecond): // there is no other
+		case <-time.After(20 * time.Millisecond): // there is no other committer
 		}
 		return good.Commit(ctx, unchecked)
 	}}
@@ -166,7 +166,7 @@ func cutTimes(_ int, c *journal.Commit) {
 
 func ownClock(_ int, c *journal.Commit) { c.Now = time.Now().UTC().Truncate(time.Microsecond) }
 
-// touchExpired tries again as if the record had not expired yet.
+// touchExpired repeats a commit as if the record had not expired yet.
 func touchExpired(ctx context.Context, good journal.Backend, batch []journal.Commit, results []journal.Result) error {
 	for i, c := range batch {
 		if results[i].Conflict == nil || !results[i].Conflict.Expired {
@@ -182,7 +182,7 @@ func touchExpired(ctx context.Context, good journal.Backend, batch []journal.Com
 	return nil
 }
 
-// countExpired lets a check on an expired plain record's version hold.
+// countExpired accepts a check on the version of an expired plain record.
 func countExpired(good journal.Backend) journal.Backend {
 	return committing{good, func(ctx context.Context, good journal.Backend, batch []journal.Commit) ([]journal.Result, error) {
 		changed := slices.Clone(batch)
@@ -206,7 +206,7 @@ func foldKeys(_ int, c *journal.Commit) {
 	}
 }
 
-// lower folds A to Z, as a case-blind file system does.
+// lower maps A–Z to a–z, as a case-insensitive file system does.
 func lower(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -33,7 +33,7 @@ func forgetful(_ testing.TB, good Harness, open Opener) Harness {
 	}}
 }
 
-// losesTail gives, on reopen, a store as it was before the last batch.
+// losesTail reopens a store as it was before the last batch.
 func losesTail(t testing.TB, good Harness, open Opener) Harness {
 	b := &tailLoser{Backend: good.Backend}
 	return Harness{Backend: b, Reopen: func(t testing.TB) journal.Backend {
@@ -66,7 +66,7 @@ func (b *tailLoser) Commit(ctx context.Context, batch []journal.Commit) ([]journ
 	return b.Backend.Commit(ctx, batch)
 }
 
-// snapshot reads the first page of every space, which is all of it here.
+// snapshot reads every space. It reads one page of each, which suffices here.
 func snapshot(ctx context.Context, b journal.Backend) ([]journal.Chunk, error) {
 	names, err := b.Spaces(ctx, journal.SpacesQuery{})
 	if err != nil {
@@ -91,7 +91,7 @@ func snapshot(ctx context.Context, b journal.Backend) ([]journal.Chunk, error) {
 	return chunks, nil
 }
 
-// keepPassed answers reads with the very bytes that were committed.
+// keepPassed answers reads with the caller's slices from the commit.
 func keepPassed(good journal.Backend) journal.Backend {
 	kept := map[journal.Position][]byte{}
 	b := answering(func(_ context.Context, _ journal.Backend, batch []journal.Commit, results []journal.Result) error {
@@ -113,7 +113,7 @@ func keepPassed(good journal.Backend) journal.Backend {
 	}}
 }
 
-// keepGiven answers every Get of a version with the same bytes.
+// keepGiven answers every Get of a version with the same slice.
 func keepGiven(good journal.Backend) journal.Backend {
 	type id struct {
 		key string
@@ -153,7 +153,7 @@ func (b administering) Purge(ctx context.Context, space string, p journal.Purge)
 	return b.purge(ctx, space, p)
 }
 
-// loadAtOnce shows every chunk when it comes.
+// loadAtOnce makes every chunk visible at once.
 func loadAtOnce(good journal.Backend) journal.Backend {
 	var all journal.Chunk
 	return administering{Backend: good, load: func(ctx context.Context, space string, c journal.Chunk) error {
@@ -169,7 +169,7 @@ func loadAtOnce(good journal.Backend) journal.Backend {
 
 func loadOver(good journal.Backend) journal.Backend {
 	return administering{Backend: good, load: func(ctx context.Context, space string, c journal.Chunk) error {
-		_ = good.Purge(ctx, space, journal.Purge{All: true}) // not found is as good
+		_ = good.Purge(ctx, space, journal.Purge{All: true}) // ErrNotFound is fine
 		return good.Load(ctx, space, c)
 	}}
 }
@@ -204,7 +204,7 @@ func purgeCommits(good journal.Backend) journal.Backend {
 	}}
 }
 
-// staysOpen ignores Close, until the test is over.
+// staysOpen ignores Close until the test ends.
 func staysOpen(t testing.TB, good Harness, _ Opener) Harness {
 	t.Cleanup(func() { good.Backend.Close() })
 	return Harness{Backend: openForever{good.Backend}}

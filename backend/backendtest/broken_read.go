@@ -56,7 +56,7 @@ func (b reading) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, e
 	return b.spaces(ctx, b.Backend, q)
 }
 
-// replacing makes a wrapper that replaces the reads that r sets.
+// replacing returns a wrapper that replaces the reads that r sets.
 func replacing(r reading) func(journal.Backend) journal.Backend {
 	return func(good journal.Backend) journal.Backend {
 		r.Backend = good
@@ -94,7 +94,7 @@ func readByTime(ctx context.Context, good journal.Backend, space string, q journ
 	return page, err
 }
 
-// showLate leaves out the last but one event of a page once.
+// showLate omits the last but one event of a page once.
 func showLate(good journal.Backend) journal.Backend {
 	var mu sync.Mutex
 	shown := map[journal.Position]bool{}
@@ -110,7 +110,7 @@ func showLate(good journal.Backend) journal.Backend {
 	}}
 }
 
-// readStale answers every first Get of a key from what it last saw.
+// readStale answers Get of a written key with the record before its last write.
 func readStale(good journal.Backend) journal.Backend {
 	var mu sync.Mutex
 	seen := map[string]journal.Record{}
@@ -138,7 +138,7 @@ func readStale(good journal.Backend) journal.Backend {
 	}}
 }
 
-// committingReads calls before ahead of every batch.
+// committingReads calls before before every batch.
 type committingReads struct {
 	reading
 	before func(batch []journal.Commit)

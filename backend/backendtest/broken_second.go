@@ -38,7 +38,7 @@ func ownJournal(_ testing.TB, good Harness, open Opener) Harness {
 	return good
 }
 
-// checkThenWriteTogether makes committers of both instances meet.
+// checkThenWriteTogether is checkThenWrite across both instances.
 func checkThenWriteTogether(t testing.TB, good Harness, open Opener) Harness {
 	meet := make(chan struct{})
 	return instances(func(b journal.Backend) journal.Backend { return checkThenWriteAt(meet, b) })(t, good, open)
@@ -50,7 +50,7 @@ type recordCache struct {
 	records map[string]journal.Record
 }
 
-// getOnce answers a Get from a cache that only the instance's own commits empty.
+// getOnce answers Get from a cache that only the instance's own commits clear.
 func getOnce(good journal.Backend) journal.Backend {
 	cache := recordCache{records: map[string]journal.Record{}}
 	get := func(ctx context.Context, good journal.Backend, space string, keys []string) ([]journal.Record, error) {
@@ -72,7 +72,7 @@ func getOnce(good journal.Backend) journal.Backend {
 	}}
 }
 
-// getLate answers every Get with what the one before it found.
+// getLate answers every Get with the result of the Get before it.
 func getLate(good journal.Backend) journal.Backend {
 	cache := recordCache{records: map[string]journal.Record{}}
 	return reading{Backend: good, get: func(ctx context.Context, good journal.Backend, space string, keys []string) ([]journal.Record, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// able is a good backend that can do something else.
+// able is a good backend with other Capabilities.
 type able struct {
 	journal.Backend
 	can journal.Capabilities
@@ -51,7 +51,7 @@ func watchNothing(ctx context.Context, _ hints, _ func(string)) error {
 	return nil
 }
 
-// hintEarly wakes when another instance is about to commit.
+// hintEarly wakes before another instance commits, not after.
 func hintEarly(_ testing.TB, good Harness, _ Opener) Harness {
 	if !good.has(Hints) || !good.has(Seconds) {
 		return good
@@ -103,8 +103,8 @@ func watchFails(ctx context.Context, good hints, wake func(string)) error {
 	return ctx.Err()
 }
 
-// untilCleanup is closed when the test is over, so that what is broken on
-// purpose ends all the same.
+// untilCleanup returns a channel that is closed when the test ends, so that what is
+// broken on purpose still ends.
 func untilCleanup(t testing.TB) <-chan struct{} {
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })

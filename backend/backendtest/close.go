@@ -92,8 +92,8 @@ func closeLeaves(e *env) {
 	})
 }
 
-// leavesNothing does do, closes the backend and looks for goroutines that were
-// started meanwhile.
+// leavesNothing calls do, closes the backend and checks that no goroutine that was
+// started meanwhile is left.
 func (e *env) leavesNothing(do func()) {
 	e.Helper()
 	before := goleak.IgnoreCurrent()

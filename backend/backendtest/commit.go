@@ -168,7 +168,7 @@ func commitCancelled(e *env) {
 	e.must(event("a", "a.made"))
 }
 
-// commitBytes writes what two encoders would write in two ways.
+// commitBytes commits JSON that encoders write in different ways.
 func commitBytes(e *env) {
 	for i, text := range []string{
 		` { "z" : 1, "a" : [ 1.0, 1e2, -0, 0.10, 123456789012345678901234567890 ], "a" : null } `,

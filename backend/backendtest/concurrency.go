@@ -23,7 +23,7 @@ func concurrencyCases() []testCase {
 	}
 }
 
-// scribble overwrites b, as its owner may.
+// scribble overwrites b, as its owner may do at any time.
 func scribble(b []byte) {
 	for i := range b {
 		b[i] = '#'
@@ -76,8 +76,8 @@ func borderGiven(e *env) {
 	})
 }
 
-// parallel runs do n times at once and returns when all have ended. Inside it
-// only errors are reported, never Fatal.
+// parallel runs do n times in parallel and waits for all. In do, report errors by
+// returning them; never call Fatal.
 func (e *env) parallel(n int, do func(i int) error) {
 	e.Helper()
 	errs := make([]error, n)

@@ -10,14 +10,14 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// tracker is a Backend that remembers what it acknowledged, so that the
-// consistency check after a case can hold the backend to it.
+// tracker wraps a Backend and remembers what it acknowledged, for the consistency
+// check after a case.
 type tracker struct {
 	journal.Backend
 	history *history
 }
 
-// history is what was acknowledged, over all instances of one store.
+// history is what all instances of one store acknowledged.
 type history struct {
 	mu     sync.Mutex
 	spaces map[string]*spaceHistory
@@ -25,7 +25,7 @@ type history struct {
 
 type spaceHistory struct {
 	ranges []seqRange // of acknowledged commits
-	loose  bool       // loaded, purged or with an unknown outcome: density cannot be told
+	loose  bool       // loaded, purged or with an unknown outcome: density cannot be checked
 }
 
 type seqRange struct{ first, last uint64 }
@@ -128,7 +128,7 @@ func (e *env) verifySpace(name string, head journal.Head) {
 	checked := 0
 	for stream, want := range streams {
 		if checked++; checked > 40 {
-			break // every stream costs two calls; these are enough to see a pattern
+			break // each stream costs two calls; these are enough to show a problem
 		}
 		e.equal(fmt.Sprintf("space %s stream %q", name, stream), e.readAll(name, journal.ReadQuery{Stream: stream}), want)
 		e.verifyVersion(name, stream, want[len(want)-1].Position)
@@ -142,8 +142,8 @@ func (e *env) verifySpace(name string, head journal.Head) {
 	e.equal("space "+name+" records by key", e.get(name, keysOf(records)...), records)
 }
 
-// verifyVersion asks for a stream's version without changing anything: a second
-// check that cannot hold must be the one that is reported.
+// verifyVersion checks a stream's version without changing anything: it commits with
+// that check and a second one that cannot hold, which must be the reported one.
 func (e *env) verifyVersion(name, stream string, version journal.Position) {
 	e.Helper()
 	never := journal.Check{Key: "never", At: journal.Position{Epoch: "9999ffffffff", Seq: 1}}

@@ -18,8 +18,8 @@ func cursorCases() []testCase {
 	}
 }
 
-// cannotResume reads from p in both directions, which must say so, never give a
-// gap or a replay.
+// cannotResume reads from p in both directions, which must fail with a TrimmedError,
+// never skip or repeat events.
 func (e *env) cannotResume(name string, p journal.Position) {
 	e.Helper()
 	for _, q := range []journal.ReadQuery{{After: p}, {After: p, Backward: true}, {After: p, Stream: "s", Limit: 1}} {

@@ -14,14 +14,14 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// env is what a case works with: a store, a clock, and comparisons that count.
+// env is the environment of a case: a store, and comparisons that are counted.
 type env struct {
 	testing.TB
 	harness Harness
-	b       *tracker // the backend, watched
+	b       *tracker // the backend
 	ctx     context.Context
 	checks  *atomic.Int64
-	absent  bool // the case is about an ability that the harness does not have
+	absent  bool // the case needs an ability that the harness lacks
 
 	patience time.Duration // how long a hint may take before a case gives up on it
 }
@@ -37,7 +37,7 @@ func newEnv(t testing.TB, h Harness, checks *atomic.Int64) *env {
 	return e
 }
 
-// reopen goes on with the same data opened anew.
+// reopen closes the store and opens the same data again.
 func (e *env) reopen() {
 	e.Helper()
 	if e.harness.Reopen != nil {
@@ -45,13 +45,13 @@ func (e *env) reopen() {
 	}
 }
 
-// now is the base of all times in the suite. It lies in the past, so that an
-// engine that asks its own clock about expiry is found out.
+// now is the base of all times in the suite. It is in the past, so that the suite
+// detects an engine that uses its own clock for expiry.
 var now = time.Date(2025, 3, 4, 5, 6, 7, 891_234_000, time.UTC)
 
 const space = "project:shop"
 
-// ok counts a check and reports it when it does not hold.
+// ok counts a check, and reports an error if holds is false.
 func (e *env) ok(holds bool, format string, args ...any) {
 	e.Helper()
 	e.checks.Add(1)
@@ -60,7 +60,7 @@ func (e *env) ok(holds bool, format string, args ...any) {
 	}
 }
 
-// need is ok, but ends the case.
+// need is ok, but ends the case on an error.
 func (e *env) need(holds bool, format string, args ...any) {
 	e.Helper()
 	e.checks.Add(1)
@@ -69,7 +69,8 @@ func (e *env) need(holds bool, format string, args ...any) {
 	}
 }
 
-// equal compares deeply; times and empty slices as the contract sees them.
+// equal compares deeply. It treats as equal what the contract treats as equal, such as
+// nil and empty slices.
 func (e *env) equal(what string, got, want any) {
 	e.Helper()
 	got, want = canonical(got), canonical(want)
@@ -94,7 +95,8 @@ func (e *env) trimmed(what string, err error, cursor journal.Position) {
 	e.ok(te.Reason != "", "%s: the error has no reason", what)
 }
 
-// canonical makes equal what the contract calls equal.
+// canonical returns v in a form in which values that the contract treats as equal are
+// deeply equal.
 func canonical(v any) any {
 	switch v := v.(type) {
 	case []journal.Event:
@@ -151,12 +153,12 @@ func show(v any) string {
 	return text
 }
 
-// event is an event of the stream with some data.
+// event returns an event of the stream with some data.
 func event(stream, typ string) journal.Event {
 	return journal.Event{Stream: stream, Type: typ, Schema: 1, Data: json.RawMessage(`{"n":1}`)}
 }
 
-// set is a write of a record.
+// set returns a write of a record.
 func set(key, value string) journal.Write {
 	return journal.Write{Key: key, Value: json.RawMessage(value)}
 }
@@ -183,7 +185,7 @@ func commitOf(parts ...any) journal.Commit {
 	return c
 }
 
-// eventsOf returns what reading must give for a commit and its result.
+// eventsOf returns the events that a read must return for a commit with that result.
 func eventsOf(c journal.Commit, r journal.Result) []journal.Event {
 	var events []journal.Event
 	for i, ev := range c.Events {

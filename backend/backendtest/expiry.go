@@ -22,7 +22,7 @@ func expiryCases() []testCase {
 	}
 }
 
-// expiring is a write that expires at t.
+// expiring returns a write of a record that expires at t.
 func expiring(key string, t time.Time, notify bool) journal.Write {
 	return journal.Write{Key: key, Value: json.RawMessage(`1`), Expires: t, Notify: notify}
 }
@@ -49,7 +49,7 @@ func expiryPlain(e *env) {
 	w := commitOf(later, journal.Check{Key: "k"}, set("k", `2`))
 	e.equal("replaced", recordsOf(w, e.mustCommit(w)), e.get(space, "k"))
 	e.must(expiring("l", due, false))
-	e.must(later, expiring("l", due, false)) // writes do not mind, even one that is expired at once
+	e.must(later, expiring("l", due, false)) // expiry does not block writes, even one that is expired at once
 	e.must(later, journal.Write{Key: "l"})
 	e.equal("deleted", e.get(space, "l"), []journal.Record{{}})
 }
@@ -69,7 +69,7 @@ func expiryNotify(e *env) {
 			e.equal("write", *e.conflict(later, event("s", "s.seen"), set("l", `2`), w), byWrite)
 		}
 	})
-	e.must(later, journal.Check{Key: "l", At: r.Last}, set("l", `2`), event("s", "s.seen")) // what does not touch it goes on
+	e.must(later, journal.Check{Key: "l", At: r.Last}, set("l", `2`), event("s", "s.seen")) // a commit that does not touch it succeeds
 	results := e.commit(commitOf(later, set("k", `2`)), commitOf(later, event("s", "s.seen")))
 	e.ok(results[0].Conflict != nil && results[1].Conflict == nil, "batch: got %v", results)
 }
@@ -94,7 +94,7 @@ func expiryEdge(e *env) {
 	e.must(before, journal.Check{Key: "notify", At: r.Last}, journal.Check{Key: "plain", At: r.Last}, event("s", "s.made"))
 	e.ok(e.conflict(due, journal.Check{Key: "notify", At: r.Last}, event("s", "s.made")).Expired, "notify at its time: not expired")
 	e.must(due, journal.Check{Key: "plain"}, event("s", "s.made"))
-	e.must(before, journal.Check{Key: "plain", At: r.Last}, event("s", "s.made")) // only Now decides, also backwards
+	e.must(before, journal.Check{Key: "plain", At: r.Last}, event("s", "s.made")) // only Now decides, even if it goes back
 }
 
 func expiryBefore(e *env) {

@@ -17,7 +17,7 @@ func keyCases() []testCase {
 	}
 }
 
-// weirdNames are names that the Store lets through and that engines trip over.
+// weirdNames returns names that the Store allows and that engines may get wrong.
 func weirdNames() []string {
 	return []string{
 		"a", "A", "ä", "a\u0308", "Ä", "ß", "ss", "ı", "i", "İ", "I", "K", "\u212a", "ﬁ", "fi", "中文", "العربية", "😀", "👩‍👩‍👧", "\U0010ffff", "\ufeff", "\u200b", "\u2028", "\u00a0", "\ufffd",

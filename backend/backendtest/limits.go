@@ -18,7 +18,7 @@ func limitCases() []testCase {
 	}
 }
 
-// blob is a JSON string of exactly size bytes that does not compress away.
+// blob returns a JSON string of exactly size bytes that hardly compresses.
 func blob(size int, seed uint64) []byte {
 	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
 	b := make([]byte, size)
@@ -84,7 +84,7 @@ func limitItems(e *env) {
 	e.equal("records", len(e.list(space, journal.ListQuery{})), journal.MaxCommitItems)
 }
 
-// fullCommit has MaxCommitBytes of data and values, less its names.
+// fullCommit returns a commit of MaxCommitBytes, including its names.
 func fullCommit(name string) journal.Commit {
 	c := commitOf(name)
 	const n = journal.MaxCommitBytes / journal.MaxValueBytes

@@ -23,7 +23,7 @@ func loadCases() []testCase {
 	}
 }
 
-// twoEpochs is a space whose first epoch lost its tail: seqs 1…4 and 5…9, of
+// twoEpochs returns a space whose first epoch lost its tail: seqs 1…4 and 5…9, of
 // which 3, 6 and 9 are commits without events.
 func twoEpochs(name string) journal.Chunk {
 	one, two := "0001aaaaaaaa", "0002bbbbbbbb"
@@ -48,7 +48,7 @@ func twoEpochs(name string) journal.Chunk {
 	return c
 }
 
-// stateOf is what must be seen of a space after c is loaded.
+// stateOf returns the state that a space must have after c is loaded.
 func stateOf(c journal.Chunk) state {
 	records := slices.Clone(c.Records)
 	slices.SortFunc(records, func(a, b journal.Record) int {
@@ -134,7 +134,7 @@ func loadOutside(e *env) {
 	for _, at := range []journal.Position{
 		{}, {Epoch: one}, {Epoch: one, Seq: 5}, {Epoch: two, Seq: 4}, {Epoch: two, Seq: 10}, {Epoch: two, Seq: journal.MaxSeq}, {Epoch: "0001ffffffff", Seq: 1},
 	} {
-		// Neither the good item before the bad one nor another head remains.
+		// The good item before the bad one must not remain, nor the other head.
 		ev, r := good.Events[0], good.Records[0]
 		ev.Stream, ev.Position, r.Key, r.Version = "outside", at, "outside", at
 		events := journal.Chunk{Head: good.Head, Events: []journal.Event{good.Events[1], ev}, Done: true}
@@ -212,7 +212,7 @@ func loadCopy(e *env) {
 	e.unchanged(space, func() { e.must("project:copy", event("s", "s.made"), set("k", `2`)) })
 }
 
-// copy loads to with what from holds, in small chunks.
+// copy loads the content of space from into space to, in small chunks.
 func (e *env) copy(from, to string) {
 	e.Helper()
 	head := e.head(from)

@@ -17,10 +17,10 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Model does thousands of random operations on a fresh store and on a plain
-// model of it, across reopen, and fails at the first difference. The same seed
-// gives the same operations; zero takes one from the clock. The environment
-// variable THOLE_SEED overrides it. The seed is logged.
+// Model runs thousands of random operations on a fresh store and on a simple model of
+// it, across reopens, and fails at the first difference. The same seed gives the same
+// operations; a zero seed is taken from the clock. The environment variable THOLE_SEED
+// overrides the seed. Model logs it.
 func Model(t *testing.T, open Opener, seed uint64) Report {
 	t.Helper()
 	if text := os.Getenv("THOLE_SEED"); text != "" {
@@ -48,10 +48,10 @@ type modelRun struct {
 	*env
 	rand   *rand.Rand
 	want   reference
-	epochs map[string]bool // every one that was ever given out
+	epochs map[string]bool // every epoch that the store ever returned
 	now    time.Time
 	copies int
-	done   []string // the latest operations, to tell how it came to a failure
+	done   []string // the latest operations, for the report of a failure
 }
 
 func runModel(e *env, seed uint64, steps int) {
@@ -120,7 +120,7 @@ func (m *modelRun) typ() string {
 	return pick(m, "message.added", "message.updated", "run.queued", "runs.x")
 }
 
-// position is one that may matter to the space, right or wrong.
+// position returns a random position in or near the space, valid or not.
 func (m *modelRun) position(name string) journal.Position {
 	s := m.want[name]
 	if s == nil || m.rand.IntN(20) == 0 {
@@ -152,7 +152,7 @@ func (m *modelRun) commits() {
 	}
 }
 
-// commit1 makes a commit whose checks mostly hold.
+// commit1 returns a random commit whose checks mostly hold.
 func (m *modelRun) commit1() journal.Commit {
 	c := journal.Commit{Space: m.space(), Now: m.now, Actor: pick(m, "", "user:1", "agent:a"), Cause: pick(m, "", "run_1")}
 	if m.rand.IntN(15) == 0 {

@@ -96,7 +96,7 @@ func (m *modelRun) purges() {
 	case 1, 2:
 		p.Streams = []string{m.stream(), m.stream()}
 		if s != nil && m.rand.IntN(2) == 0 {
-			p.UpTo = s.at(1 + m.rand.Uint64N(s.last+1)) // now and then no position of the space
+			p.UpTo = s.at(1 + m.rand.Uint64N(s.last+1)) // sometimes not a position of the space
 		}
 	case 3, 4:
 		p.Events = []journal.Position{{Epoch: "0001aaaaaaaa", Seq: 1}}
@@ -121,7 +121,7 @@ func (m *modelRun) purges() {
 	m.compare(name)
 }
 
-// loads copies a space to a new name, and now and then tries a taken one.
+// loads copies a space to a new name, sometimes to one that exists.
 func (m *modelRun) loads() {
 	from := m.space()
 	if m.want[from] == nil || len(m.want) > 9 {
@@ -137,7 +137,7 @@ func (m *modelRun) loads() {
 	m.ok(errors.Is(err, journal.ErrExists), "load to %s: got %v, want ErrExists", from, err)
 }
 
-// compare holds all of a space against the model.
+// compare compares a whole space with the model.
 func (m *modelRun) compare(name string) {
 	m.Helper()
 	m.log("compare %s", name)

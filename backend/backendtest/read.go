@@ -149,8 +149,8 @@ func readMaxPage(e *env) {
 	}
 }
 
-// readSparse is long enough that a backend which bounds its work per page ends
-// pages early.
+// readSparse reads enough events that a backend with bounded work per page ends pages
+// early.
 func readSparse(e *env) {
 	const commits = 40
 	rare := []journal.Event{}
@@ -181,7 +181,7 @@ func readEnd(e *env) {
 	last := e.head(space).Last
 	for _, q := range []journal.ReadQuery{{}, {After: last}, {Limit: len(all)}, {Backward: true}, {Backward: true, Before: all[0].Position}, {Stream: "absent"}} {
 		page := e.readPage(space, q)
-		for i := 0; !page.Next.IsZero(); i++ { // a page may end early, but not for ever
+		for i := 0; !page.Next.IsZero(); i++ { // pages may end early, but only a few times
 			e.need(i < 3, "%+v: Next is still %v after all was read", q, page.Next)
 			if q.Backward {
 				q.Before = page.Next

@@ -9,11 +9,11 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// reference is what a store should hold, in the plainest form: it shares no
-// code with any backend, nor with the root package's rules.
+// reference is the expected content of a store in the simplest form. It shares no code
+// with any backend or with the rules in package journal.
 type reference map[string]*referenceSpace
 
-// referenceSpace is one space. It has one epoch, which the backend chose.
+// referenceSpace is one space. It has a single epoch, which the backend chose.
 type referenceSpace struct {
 	epoch        string
 	oldest, last uint64
@@ -25,7 +25,7 @@ func (s *referenceSpace) at(seq uint64) journal.Position {
 	return journal.Position{Epoch: s.epoch, Seq: seq}
 }
 
-// version is the position of a stream's last event.
+// version returns the position of a stream's last event.
 func (s *referenceSpace) version(stream string) (at journal.Position) {
 	for _, ev := range s.events {
 		if ev.Stream == stream {
@@ -35,7 +35,7 @@ func (s *referenceSpace) version(stream string) (at journal.Position) {
 	return at
 }
 
-// conflict is the conflict that c must meet, or nil.
+// conflict returns the conflict that c must fail with, or nil.
 func (m reference) conflict(c journal.Commit) *journal.ConflictError {
 	s := m[c.Space]
 	if s == nil {
@@ -68,8 +68,8 @@ func isDue(r journal.Record, by time.Time) bool {
 	return !r.Expires.IsZero() && r.Expires.UnixMicro() <= by.UnixMicro()
 }
 
-// apply makes c happen and returns the result that it must have. For a new
-// space it takes the epoch from got.
+// apply applies c and returns the result that it must have. For a new space it takes
+// the epoch from got.
 func (m reference) apply(c journal.Commit, got journal.Result) journal.Result {
 	s := m[c.Space]
 	if s == nil {
@@ -102,7 +102,7 @@ func (m reference) head(name string) journal.Head {
 	}
 }
 
-// resumes reports whether a cursor must be good.
+// resumes reports whether a read must accept a cursor.
 func (m reference) resumes(name string, p journal.Position) bool {
 	if p.IsZero() {
 		return true
@@ -118,7 +118,7 @@ func (m reference) read(name string, q journal.ReadQuery) []journal.Event {
 	return []journal.Event{}
 }
 
-// selected is the plain meaning of a query over the events of one epoch.
+// selected returns the events that a query selects from those of one epoch.
 func selected(events []journal.Event, q journal.ReadQuery) []journal.Event {
 	out := []journal.Event{}
 	for _, ev := range events {

@@ -26,13 +26,13 @@ func brokenBackends() []broken {
 	return slices.Concat(brokenCommits(), brokenReads(), brokenKeeping(), brokenWatches(), brokenBroadcasts(), brokenInstances())
 }
 
-// littlePatience is for backends of which it is known that they never do it.
+// littlePatience is the patience with backends that are known never to give a hint.
 const littlePatience = 500 * time.Millisecond
 
-// RejectBroken proves that the suite notices: it breaks the good backend that
-// open gives in one line of the contract after the other, runs the case about
-// that line, and fails t when the case passes. It reports how many were
-// rejected. What breaks an ability that the harness lacks is absent.
+// RejectBroken proves that the suite detects broken backends. For each line of the
+// contract, it breaks the good backend of open, runs the case about that line, and
+// fails t if the case passes. It reports how many broken backends were rejected. It
+// counts a broken backend as absent if the harness lacks the ability that it breaks.
 func RejectBroken(t *testing.T, open Opener) Report {
 	t.Helper()
 	byName := map[string]testCase{}
@@ -76,8 +76,8 @@ func RejectBroken(t *testing.T, open Opener) Report {
 	return report
 }
 
-// recorder is a testing.TB whose failures are only remembered. What it does not
-// override, such as TempDir, is that of the test around it.
+// recorder is a testing.TB that records failures instead of reporting them. Methods
+// that it does not override, such as TempDir, are those of the surrounding test.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex
@@ -87,8 +87,8 @@ type recorder struct {
 	cleanups []func()
 }
 
-// record runs do, then its cleanups, on goroutines of their own, since FailNow
-// ends the goroutine that calls it.
+// record runs do, then its cleanups, on separate goroutines, since FailNow ends the
+// goroutine that calls it.
 func record(t testing.TB, do func(t testing.TB)) *recorder {
 	r := &recorder{TB: t}
 	r.protect(func() { do(r) })
@@ -153,7 +153,7 @@ func (r *recorder) Cleanup(f func()) {
 	r.cleanups = append(r.cleanups, f)
 }
 
-// wrapped breaks a backend by putting another around it, also after reopen.
+// wrapped breaks a backend by wrapping it, also after a reopen.
 func wrapped(wrap func(good journal.Backend) journal.Backend) func(testing.TB, Harness, Opener) Harness {
 	return func(_ testing.TB, good Harness, _ Opener) Harness {
 		h := Harness{Backend: wrap(good.Backend)}

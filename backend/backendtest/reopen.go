@@ -15,8 +15,8 @@ func reopenCases() []testCase {
 	}
 }
 
-// reopenClosed is reopen after the case closed the backend itself. What the
-// outcome of a running commit was is unknown then.
+// reopenClosed is reopen after the case closed the backend itself. The outcome of a
+// commit that was running is then unknown.
 func (e *env) reopenClosed() {
 	e.Helper()
 	e.b.history.loosen(space)

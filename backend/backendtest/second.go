@@ -72,10 +72,10 @@ func secondCounter(e *env) {
 	e.equal("counter", string(e.get(space, "counter")[0].Value), "60")
 }
 
-// secondBehind follows what another instance commits, with one method after the
-// other: none may be behind what was acknowledged or what the one before it saw.
-// The instances take turns first, so that a stale one is found whatever the
-// scheduler does; only then do they run at once.
+// secondBehind reads the commits of another instance with one method after the other.
+// No method may be behind what was acknowledged or what the method before it saw. The
+// instances first take turns, so that a stale one is detected independently of the
+// scheduler, and then run in parallel.
 func secondBehind(e *env) {
 	if e.lacks(Seconds) {
 		return
@@ -117,15 +117,15 @@ func secondBehind(e *env) {
 		}
 		return nil
 	})
-	// The last commits may have come between two methods of the last look.
+	// The last commits may have come between two methods of the last call of look.
 	seen, err := e.look(both[0], seen)
 	e.need(err == nil, "at the end: %v", err)
 	e.equal("seen at the end", seen, last)
 }
 
-// look asks b for the newest seq with one method after the other. It returns
-// what the last one saw; one that is behind the one before it, or behind seen,
-// is an error.
+// look reads the newest seq of b with one method after the other and returns what the
+// last one saw. It returns an error if a method is behind the one before it or behind
+// seen.
 func (e *env) look(b journal.Backend, seen uint64) (uint64, error) {
 	for _, method := range e.newest(b) {
 		at, err := method.read()
@@ -137,14 +137,14 @@ func (e *env) look(b journal.Backend, seen uint64) (uint64, error) {
 	return seen, nil
 }
 
-// newestBy is a way to ask for the newest seq.
+// newestBy is a way to read the newest seq.
 type newestBy struct {
 	name string
 	read func() (uint64, error)
 }
 
-// newest returns all ways to ask b for the newest seq of a space in which every
-// commit is an event of stream s and a write of k.
+// newest returns all ways to read the newest seq of a space in b in which every commit
+// is an event of stream s and a write of k.
 func (e *env) newest(b journal.Backend) []newestBy {
 	record := func(records []journal.Record, err error) (uint64, error) {
 		if err != nil || len(records) == 0 {

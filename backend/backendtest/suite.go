@@ -8,23 +8,22 @@
 //		})
 //	}
 //
-// [RejectBroken] proves that the suite is not empty words: it breaks a good
-// backend in one line of the contract after the other and fails if a case
-// still passes.
+// [RejectBroken] proves that the suite detects violations: it breaks a good backend in
+// one line of the contract after the other and fails if a case still passes.
 //
-// The Store enforces the limits, so backends need only accept what is at them.
+// The Store enforces the limits, so backends need only accept values up to them.
 //
 // Where the text of the contract is silent, the suite decides:
 //
 //   - A commit without events has a zero First.
-//   - A stream's version is that of its last event that is kept: trimming or
-//     purging all of them makes it absent.
-//   - Purge.Before may be anything from Oldest, which changes nothing, to the
+//   - A stream's version is the position of its last kept event: trimming or
+//     purging all of its events makes it absent.
+//   - Purge.Before may be any position from Oldest, which changes nothing, to the
 //     position after the head, which leaves no event.
-//   - Redaction leaves the schema.
+//   - Redaction keeps the schema.
 //   - A chunk of an import may be sent again, also after a reopen.
-//   - A clean reopen begins no epoch.
-//   - Whoever is woken may read from the backend before it returns from wake.
+//   - A clean reopen does not begin an epoch.
+//   - The callback wake may read from the backend.
 package backendtest
 
 import (
@@ -35,44 +34,43 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Opener opens a fresh, empty store. It is called at least once per case and
-// fails t when it cannot. What it starts it stops in t.Cleanup; the suite
-// closes the Backend before that.
+// Opener opens a new, empty store, or fails t. The suite calls it at least once per
+// case. An Opener stops what it started in t.Cleanup; the suite closes the Backend
+// before that.
 type Opener func(t testing.TB) Harness
 
-// Harness is an open store and what can be done with it from outside.
+// Harness is an open store and the ways to open its data again.
 type Harness struct {
 	Backend journal.Backend
 
-	// Reopen closes whatever is open on the data and opens it again. Nil: the
-	// data does not outlive Close, and other cases go on with what is open.
+	// Reopen closes everything that is open on the data and opens it again. Nil:
+	// the data does not outlive Close, and cases continue with the open store.
 	Reopen func(t testing.TB) journal.Backend
 
 	// Second opens another instance on the same data while the first is open,
-	// as another process would. Nil: one process at a time.
+	// as another process would. Nil: only one process at a time can open it.
 	Second func(t testing.TB) journal.Backend
 
-	// Lacks declares which abilities the harness does not have, so that no case
-	// goes absent unnoticed. It must say exactly what is so; empty: none is
-	// lacking.
+	// Lacks declares the abilities that the harness lacks, so that no case is
+	// absent unnoticed. It must list exactly these.
 	Lacks []Ability
 }
 
 // Report counts what ran.
 type Report struct {
 	Backend string   // the type that was checked
-	Cases   int      // promises looked at
-	Checks  int      // comparisons made for them
-	Absent  []string // cases about an ability that the harness does not have
+	Cases   int      // cases that ran
+	Checks  int      // comparisons in them
+	Absent  []string // cases about an ability that the harness lacks
 }
 
-// testCase is one promise of the contract.
+// testCase checks one promise of the contract.
 type testCase struct {
 	name string
 	run  func(e *env)
 }
 
-// cases returns all promises, cheap ones first within each concern.
+// cases returns all cases by concern, cheap ones first.
 func cases() []testCase {
 	var all []testCase
 	for _, concern := range [][]testCase{
@@ -85,13 +83,12 @@ func cases() []testCase {
 	return all
 }
 
-// Run runs every case as a subtest on a store of its own and reports how much
-// was checked, last in one line that begins with "matrix:". After each case the
-// backend's consistency is checked. A case about an ability that the harness
-// lacks does nothing and is reported as absent; that it lacks it must be
-// declared. So a backend's count is that of memstore and what that lacks, less
-// what it declares; a case that is skipped all the same fails. Nothing else may
-// run beside it, since it looks for goroutines that are left.
+// Run runs every case as a subtest with its own store, and checks the backend's
+// consistency after each. It returns how much was checked and logs it in a last line
+// that begins with "matrix:". A case about an ability that the harness lacks does
+// nothing and is reported as absent; the harness must declare the ability in Lacks. A
+// case that is skipped in any other way fails. Nothing else may run in parallel, since
+// Run checks for goroutines that are left.
 func Run(t *testing.T, open Opener) Report {
 	t.Helper()
 	var report Report
@@ -133,8 +130,8 @@ func Run(t *testing.T, open Opener) Report {
 	return report
 }
 
-// runCase runs one case and the consistency check after it. It reports whether
-// the case is about an ability that is absent.
+// runCase runs one case and the consistency check after it. It reports whether the
+// case is absent.
 func runCase(t testing.TB, c testCase, open Opener, checks *atomic.Int64, patience time.Duration) (absent bool) {
 	t.Helper()
 	e := newEnv(t, open(t), checks)

@@ -17,23 +17,23 @@ func watchCases() []testCase {
 	}
 }
 
-// patience bounds how long something may take before a test gives up on it.
+// patience is how long a test waits for something before it fails.
 const patience = 10 * time.Second
 
-// running is a Watch that a case started.
+// running is a call of Hints that a case started.
 type running struct {
 	*env
 	b      *tracker
 	cancel context.CancelFunc
-	news   chan struct{} // seen has moved
-	done   chan struct{} // closed when Watch has returned
+	news   chan struct{} // seen has changed
+	done   chan struct{} // closed when it has returned
 	err    error         // what it returned, once done
 
 	mu   sync.Mutex
 	seen uint64 // newest seq of the usual space that could be read at a hint
 }
 
-// watch starts a Watch. It ends with the case at the latest.
+// watch starts Hints, which ends with the case at the latest.
 func (e *env) watch() *running {
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.Cleanup(cancel)
@@ -45,7 +45,7 @@ func (e *env) watch() *running {
 	return w
 }
 
-// wake looks at once: whoever relies on a hint misses what cannot be read yet.
+// wake reads the space at once: a commit must be readable when its hint arrives.
 func (w *running) wake(ctx context.Context, name string) {
 	if name != "" && name != space {
 		return // a hint about something else
@@ -83,9 +83,8 @@ func (w *running) sees(seq uint64, wait time.Duration) bool {
 	}
 }
 
-// hears commits through another instance until a hint tells of it. Hints may be
-// lost, so one commit alone proves nothing; but there is ever more time for a
-// hint before the next one.
+// hears commits through another instance until a hint about it arrives. Hints may be
+// lost, so it commits several times, and waits longer after each commit.
 func (w *running) hears(other journal.Backend) {
 	w.Helper()
 	giveUp := time.Now().Add(w.patience)
@@ -100,7 +99,7 @@ func (w *running) hears(other journal.Backend) {
 	}
 }
 
-// runs fails when the Watch has returned.
+// runs fails if Hints has returned.
 func (w *running) runs() {
 	w.Helper()
 	select {
@@ -111,7 +110,7 @@ func (w *running) runs() {
 	}
 }
 
-// ends ends the context and waits for the Watch to return.
+// ends cancels the context and waits for Hints to return.
 func (w *running) ends() {
 	w.Helper()
 	w.cancel()
@@ -129,13 +128,13 @@ func watchEnds(e *env) {
 	}
 	w := e.watch()
 	e.must(event("s", "s.made"))
-	select { // time for it to end when it should not
+	select { // give it time to end wrongly
 	case <-w.done:
 	case <-time.After(50 * time.Millisecond):
 	}
 	w.runs()
 	w.ends()
-	e.watch().ends() // even if it had no time to begin
+	e.watch().ends() // also right after its start
 }
 
 func watchHints(e *env) {

@@ -11,7 +11,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Observe reads all that a store holds.
+// Observe reads the whole content of a store.
 func Observe(ctx context.Context, s journal.Backend) (World, error) {
 	names, err := s.Spaces(ctx, journal.SpacesQuery{})
 	if err != nil {
@@ -26,7 +26,7 @@ func Observe(ctx context.Context, s journal.Backend) (World, error) {
 	return w, nil
 }
 
-// ObserveSpace reads all that a store holds of a space that exists.
+// ObserveSpace reads the whole content of an existing space.
 func ObserveSpace(ctx context.Context, s journal.Backend, name string) (*Space, error) {
 	heads, err := s.Heads(ctx, name)
 	if err != nil {
@@ -76,8 +76,8 @@ func ObserveSpace(ctx context.Context, s journal.Backend, name string) (*Space, 
 	}
 }
 
-// Differs says where got is not want; nil if it is the same. Epochs that were
-// not known are then.
+// Differs returns an error that says where got differs from want, nil if it does not.
+// It sets epochs of want that were not known.
 func (want World) Differs(got World) error {
 	for name := range got {
 		if want[name] == nil {
@@ -99,7 +99,7 @@ func (want World) Differs(got World) error {
 	return nil
 }
 
-// Differs says where g is not w; nil if it is the same.
+// Differs returns an error that says where g differs from w, nil if it does not.
 func (w *Space) Differs(g *Space) error {
 	switch {
 	case w.Epoch != "" && w.Epoch != g.Epoch:

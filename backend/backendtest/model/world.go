@@ -1,5 +1,5 @@
-// Package model is what schedules of random work on a backend are checked against:
-// a plain model of what it must hold, and how to read all that it does hold.
+// Package model checks backends under schedules of random work: it has a simple model
+// of what a backend must hold, and reads what it does hold.
 package model
 
 import (
@@ -10,9 +10,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// World is what a store must hold. All its positions are in one made-up epoch: the
-// true one of a space that a failed commit may have created is not known, so
-// Space.Epoch is "" until it is.
+// World is the expected content of a store. All its positions are in one artificial
+// epoch. The real epoch of a space that a failed commit may have created is not known
+// at first; Space.Epoch is "" until it is.
 type World map[string]*Space
 
 // Space is a space of a World.
@@ -24,7 +24,7 @@ type Space struct {
 	Records map[string]journal.Record
 }
 
-// Clone returns a copy that shares only what is never changed.
+// Clone returns a copy that shares only immutable parts.
 func (w World) Clone() World {
 	out := make(World, len(w))
 	for name, r := range w {
@@ -35,10 +35,10 @@ func (w World) Clone() World {
 	return out
 }
 
-// anEpoch stands for a space's only one.
+// anEpoch stands for the only epoch of a space.
 const anEpoch = "epoch"
 
-// At is the position of a seq in the made-up epoch.
+// At returns the position of a seq in the artificial epoch.
 func At(seq uint64) journal.Position { return journal.Position{Epoch: anEpoch, Seq: seq} }
 
 // Version returns the position of a stream's last event.
@@ -108,7 +108,7 @@ func (w World) Purge(name string, p journal.Purge) {
 	}
 }
 
-// Load adds an import that is complete; its head has one epoch.
+// Load adds a complete import, whose head has one epoch.
 func (w World) Load(name string, c journal.Chunk) {
 	r := &Space{Epoch: c.Head.Last.Epoch, Oldest: c.Head.Oldest.Seq, Last: c.Head.Last.Seq, Records: map[string]journal.Record{}}
 	for _, e := range c.Events {
@@ -122,7 +122,7 @@ func (w World) Load(name string, c journal.Chunk) {
 	w[name] = r
 }
 
-// Placed returns the batch as the store needs it: checks with true epochs.
+// Placed returns the batch for the store: with the real epochs in its checks.
 func (w World) Placed(batch []journal.Commit) []journal.Commit {
 	out := slices.Clone(batch)
 	for i := range out {
@@ -134,7 +134,7 @@ func (w World) Placed(batch []journal.Commit) []journal.Commit {
 	return out
 }
 
-// Place gives a position of a space its true epoch.
+// Place sets the real epoch in a position of a space.
 func (w World) Place(name string, p *journal.Position) {
 	if !p.IsZero() {
 		p.Epoch = w[name].Epoch
