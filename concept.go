@@ -121,7 +121,7 @@ type LeaseType struct {
 func (l LeaseType) records() []RecordType {
 	return []RecordType{
 		{Key: l.Base + "/owner", About: l.About, Value: leaseOwner{}, Private: true},
-		{Key: l.Base + "/beat", About: "its holder's sign of life", Value: leaseBeat{}, Expire: l.Expire, Private: true},
+		{Key: l.Base + "/beat", About: "expires unless the holder renews the lease", Value: leaseBeat{}, Expire: l.Expire, Private: true},
 	}
 }
 

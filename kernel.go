@@ -5,16 +5,16 @@ import "context"
 // kernelRecords are the kernel's own records, without their Expirers, which kernel
 // adds. Their names are [Reserved].
 var kernelRecords = []RecordType{
-	{Key: "outbox/{message}", About: "a commit to another space, until that has decided", Value: message{}},
-	{Key: "sent/{message}", About: "what this space decided on a commit from another", Value: verdict{}},
+	{Key: "outbox/{message}", About: "a commit to another space that is not delivered yet", Value: message{}},
+	{Key: "sent/{message}", About: "the verdict of this space on a commit sent from another", Value: verdict{}},
 	{Key: "idem/**", About: "receipt of an idempotency key", Value: receipt{}},
 	{Key: "snap/**", About: "snapshot of a stream"},
-	{Key: "erased", About: "its version tells when something was last purged"},
-	{Key: "erased/{erasure}", About: "a purge that goes on", Value: erasure{}},
+	{Key: "erased", About: "its version changes with every purge"},
+	{Key: "erased/{erasure}", About: "a purge in progress", Value: erasure{}},
 	{Key: "blob/{hash}", About: "the chunks of a blob", Value: blobHead{}},
 	{Key: "chunk/{hash}", About: "a part of blobs", Value: []byte{}},
-	{Key: "upload", About: "its version tells when a blob last relied on a chunk that was there"},
-	{Key: "upload/{upload}", About: "the chunks of a blob on its way in", Value: upload{}},
+	{Key: "upload", About: "its version changes when a blob relies on an existing chunk"},
+	{Key: "upload/{upload}", About: "the chunks of a blob that is being put", Value: upload{}},
 }
 
 // kernel returns the concept of the kernel's own records and events and of app/, which
@@ -25,19 +25,19 @@ func kernel() *Concept {
 		About: "what the Store itself keeps, and what belongs to applications",
 		Events: []EventType{
 			{Type: "outbox.refused", Data: Refused{}, Streams: []string{"outbox/{message}"},
-				About: "what was sent to space `to` was refused there, and its sender named no event for that"},
+				About: "space `to` refused a commit sent to it, and the sender named no event for that"},
 			{Type: "app.expired", Data: Expired{}, Streams: []string{"app/**"},
 				About: "a record that an application wrote with `notify` has expired"},
 			{Type: "space.adopted", Data: Adopted{}, Streams: []string{"space"},
 				About: "people or git changed the files of the space; `changed` and `deleted` name records"},
 		},
 		Records: []RecordType{
-			{Key: "app/**", About: "what applications keep", Expire: TellExpired},
-			{Key: "app", About: "what an earlier version let an application keep"},
+			{Key: "app/**", About: "records of applications", Expire: TellExpired},
+			{Key: "app", About: "record of an application, from an earlier version"},
 		},
 		Leases: []LeaseType{
-			{Base: "sweeper/{concept}", About: "which process ends what expired of a concept"},
-			{Base: "sweeper/{concept}/{shard}", About: "the same, of one of several stores"},
+			{Base: "sweeper/{concept}", About: "which process ends the expired records of a concept"},
+			{Base: "sweeper/{concept}/{shard}", About: "the same, for one of several stores"},
 		},
 	}
 	ends := map[string]Expirer{

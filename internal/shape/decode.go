@@ -16,9 +16,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Error is a part of a JSON text that is not as its shape has it.
+// Error reports a part of a JSON text that does not have its shape.
 type Error struct {
-	Pointer string // to the part (RFC 6901); "" is the whole
+	Pointer string // JSON Pointer to the part (RFC 6901); "": the whole
 	Reason  string
 }
 
@@ -29,11 +29,11 @@ func (e *Error) Error() string {
 	return e.Pointer + ": " + e.Reason
 }
 
-// Decode reads data, which is one JSON value of the shape, into v, a pointer to the
-// shape's type, where defaults stand for members that are missing. An *Error says
-// what is not as it should be: not JSON, a name twice in one object, text that is
-// not Unicode, a name that is not known, another kind, null where it is not any
-// JSON, a member that is missing, a value that is out of bounds. Data is not kept.
+// Decode decodes data, one JSON value of the shape, into v, a pointer to the shape's
+// type. Missing members get their defaults. It returns an *Error if data is not JSON or
+// not Unicode, has a duplicate or unknown name, a value of another kind, null where the
+// kind is not Any, or a value out of bounds, or lacks a required member. It does not
+// retain data.
 func (s *Shape) Decode(data []byte, v any) error {
 	if err := s.Check(data); err != nil {
 		return err
@@ -45,8 +45,8 @@ func (s *Shape) Decode(data []byte, v any) error {
 	return nil
 }
 
-// Check reports an *Error if data is not one JSON value of the shape. Whether texts
-// and numbers fit their Go types is for Decode.
+// Check returns an *Error if data is not one JSON value of the shape. Only Decode
+// checks whether texts and numbers fit their Go types.
 func (s *Shape) Check(data []byte) error {
 	d, _ := decoders.Get().(*jsontext.Decoder)
 	if d == nil {
@@ -73,7 +73,7 @@ var (
 	nothing  = strings.NewReader("")
 )
 
-// decoding are the options for the types whose JSON the library takes to be another.
+// decoding are options for types that the library would decode from different JSON.
 var decoding = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(func(d *jsontext.Decoder, n *stdjson.Number) error {
 		v, err := d.ReadValue()
@@ -97,7 +97,8 @@ var decoding = json.WithUnmarshalers(json.JoinUnmarshalers(
 	}),
 )) // never changed
 
-// parseTime reads a time. What is to Go a time that is absent would mean never.
+// parseTime parses an RFC 3339 time. It refuses Go's zero time, which would mean
+// "none".
 func parseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	switch {
@@ -109,7 +110,7 @@ func parseTime(s string) (time.Time, error) {
 	return t, nil
 }
 
-// fill puts the defaults in.
+// fill sets the fields of v that have a default.
 func (s *Shape) fill(v reflect.Value) {
 	for _, f := range s.Fields {
 		if f.Default != "" {
@@ -120,10 +121,11 @@ func (s *Shape) fill(v reflect.Value) {
 	}
 }
 
-// check passes the next value of d. f says more of it; nil: nothing does.
+// check reads the next value of d and checks that it has the shape and, if f is not
+// nil, is within f's bounds.
 func (s *Shape) check(d *jsontext.Decoder, f *Field) error {
 	kind := d.PeekKind()
-	if s.Kind == Any || kind == 0 { // 0: an error, which comes now
+	if s.Kind == Any || kind == 0 { // 0: an error, which SkipValue returns
 		return d.SkipValue()
 	}
 	if got := kindOf(kind); got != s.Kind && !(got == Number && s.Kind == Integer) {
@@ -209,7 +211,7 @@ func (s *Shape) unknown(name string) string {
 	return Unknown(name, names)
 }
 
-// Unknown says that a name is not known, and which are.
+// Unknown returns a message that a name is unknown and which names are known.
 func Unknown(name string, known []string) string {
 	if len(known) == 0 {
 		return fmt.Sprintf("`%s` is not known here; nothing is", cut(name))
@@ -286,7 +288,7 @@ func wrong(d *jsontext.Decoder, format string, args ...any) error {
 	return &Error{string(d.StackPointer()), fmt.Sprintf(format, args...)}
 }
 
-// explain makes an *Error of what the library says.
+// explain converts an error of the library to an *Error.
 func explain(err error) error {
 	var known *Error
 	if errors.As(err, &known) {

@@ -7,25 +7,27 @@ import (
 	"strings"
 )
 
-// Schemas writes JSON Schemas (draft 2020-12). Structs that have a name are kept
-// apart and referred to; one of which more may be left out when it is taken than when
-// it is given has two schemas, of which that of what is taken ends in Input.
+// Schemas makes JSON Schemas (draft 2020-12) of what an API takes (requests) and gives
+// (responses). Named structs have schemas of their own, to which others refer. A struct
+// whose required members differ between requests and responses has two schemas; the
+// name of that for requests ends in Input.
 type Schemas struct {
-	// Name names the schema of a struct; "" writes it where it is used.
+	// Name returns the name of a struct's schema; "": the schema is inlined where it is
+	// used.
 	Name func(reflect.Type) string
-	// At is what precedes a name in a reference.
+	// At precedes the name in a reference.
 	At string
-	// Named are the schemas that were referred to.
+	// Named has the schemas to which others refer, by name.
 	Named map[string]any
 }
 
-// Given returns the schema of what has a shape and is given, or a reference to it.
+// Given returns the schema of a shape in responses, or a reference to it.
 func (g *Schemas) Given(s *Shape) map[string]any { return g.of(s, false) }
 
-// Taken is Given for what is taken.
+// Taken returns the schema of a shape in requests, or a reference to it.
 func (g *Schemas) Taken(s *Shape) map[string]any { return g.of(s, true) }
 
-// of is Given or, if taken, Taken.
+// of is Taken if taken is set, else Given.
 func (g *Schemas) of(s *Shape, taken bool) map[string]any {
 	if s.Kind == Object && s.Elem == nil {
 		name := g.Name(s.Type)
@@ -36,7 +38,7 @@ func (g *Schemas) of(s *Shape, taken bool) map[string]any {
 			name += "Input"
 		}
 		if _, done := g.Named[name]; !done {
-			g.Named[name] = nil // for a type that holds itself
+			g.Named[name] = nil // for a recursive type
 			g.Named[name] = g.object(s, taken)
 		}
 		return map[string]any{"$ref": g.At + name}
@@ -54,8 +56,8 @@ func (g *Schemas) of(s *Shape, taken bool) map[string]any {
 	return out
 }
 
-// differs reports whether something in it may be left out when it is taken, but is
-// there whenever it is given.
+// differs reports whether requests and responses differ in the required members of the
+// shape or of one within it.
 func (s *Shape) differs(seen map[*Shape]bool) bool {
 	if seen[s] {
 		return false
@@ -124,7 +126,7 @@ func (g *Schemas) field(f *Field, taken bool) map[string]any {
 	return out
 }
 
-// value is the JSON that a tag's text stands for.
+// value returns the JSON value for the text of a tag.
 func (f *Field) value(text string) any {
 	switch f.Shape.Kind {
 	case Integer, Number:

@@ -1,16 +1,16 @@
-// Package shape knows what JSON a Go type stands for. From one description, made
-// once from the type and the tags of its fields, come the strict decoding of
-// requests and the JSON Schemas of the OpenAPI document, so that the two agree.
+// Package shape describes the JSON of Go types. The strict decoding of requests and the
+// JSON Schemas of the OpenAPI document both come from one description, made from the
+// type and the tags of its fields, so that the two agree.
 //
-// A field's name and whether it may be left out are as encoding/json has them: it
-// may be with omitempty or omitzero. These tags say more, each in words of its own:
+// A field's name is that of encoding/json. With omitempty or omitzero it may be left
+// out. These tags say more:
 //
 //	doc:"what it is"          example:"a value"      default:"what is meant without it"
 //	enum:"all|its|values"     min:"0.001" max:"30"   of a number; of a text or a list: its length
 //	optional:"what is done without it", for a member that is always given, and may be left out
 //	given:"always", for a member that records leave out and whatever is given holds
 //
-// A default is put in when the member of the outermost object is missing.
+// A default is set if a member of the outermost object is missing.
 package shape
 
 import (
@@ -26,7 +26,7 @@ import (
 
 // The kinds of JSON.
 const (
-	Any     = "" // whatever is JSON, null included
+	Any     = "" // any JSON, including null
 	Object  = "object"
 	Array   = "array"
 	String  = "string"
@@ -35,14 +35,14 @@ const (
 	Boolean = "boolean"
 )
 
-// Shape is what JSON a Go type stands for.
+// Shape describes the JSON of a Go type.
 type Shape struct {
 	Type   reflect.Type
 	Kind   string
 	Doc    string
-	Format string // of a string, as JSON Schema has it
+	Format string // the JSON Schema format of a string
 	Fields []*Field
-	Elem   *Shape // of a list, or of a map's values
+	Elem   *Shape // of the items of a list or the values of a map
 	byName map[string]int
 }
 
@@ -50,24 +50,25 @@ type Shape struct {
 type Field struct {
 	Name         string
 	Shape        *Shape
-	Always       bool // it is there in whatever is given
-	Required     bool // it must be there in what is taken
+	Always       bool // every response has it
+	Required     bool // every request must have it
 	Doc, Example string
 	Default      string // "": none
-	Optional     string // what is done without it; "": nothing is said
+	Optional     string // what happens without it; "": not documented
 	Enum         []string
 	Min, Max     *float64
-	Index        []int // of the field, as reflect.Value.FieldByIndex takes it
+	Index        []int // for reflect.Value.FieldByIndex
 }
 
-// IsMap reports whether the shape is an object whose names are not known.
+// IsMap reports whether the shape is an object with arbitrary names.
 func (s *Shape) IsMap() bool { return s.Kind == Object && s.Elem != nil }
 
-// Set makes shapes, each type's once. It is not for concurrent use; its shapes are.
+// Set makes shapes and keeps one for each type. It is not safe for concurrent use; its
+// shapes are.
 type Set struct{ shapes map[reflect.Type]*Shape }
 
-// NewSet returns a set that knows some types beforehand: those whose JSON is not
-// what their Go kind suggests.
+// NewSet returns a Set with the shapes of some standard types, and of the given ones,
+// whose JSON is not what their Go kind suggests.
 func NewSet(known ...*Shape) *Set {
 	s := &Set{shapes: map[reflect.Type]*Shape{
 		reflect.TypeFor[time.Time]():       {Type: reflect.TypeFor[time.Time](), Kind: String, Format: "date-time"},
@@ -81,13 +82,13 @@ func NewSet(known ...*Shape) *Set {
 	return s
 }
 
-// Of returns the shape of t, or of what t points to. It panics if no JSON stands
-// for t, or a tag cannot be read: both are mistakes in the program.
+// Of returns the shape of t, or of the type that t points to. It panics if t has no
+// JSON or a tag is malformed: both are bugs in the program.
 func (set *Set) Of(t reflect.Type) *Shape {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if s := set.shapes[t]; s != nil { // also of a type that holds itself
+	if s := set.shapes[t]; s != nil { // also while a recursive type is being described
 		return s
 	}
 	s := &Shape{Type: t}
@@ -120,7 +121,7 @@ func (set *Set) Of(t reflect.Type) *Shape {
 	return s
 }
 
-// addFields adds the members that t's fields stand for, embedded structs included.
+// addFields adds the members for t's fields, including those of embedded structs.
 func (set *Set) addFields(s *Shape, t reflect.Type, index []int) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -147,7 +148,7 @@ func (set *Set) addFields(s *Shape, t reflect.Type, index []int) {
 	}
 }
 
-// Field reads what the tags of a field say.
+// Field returns the description of f from its type and tags.
 func (set *Set) Field(f reflect.StructField) *Field {
 	out := &Field{
 		Name: f.Name, Shape: set.Of(f.Type), Index: f.Index,
@@ -171,7 +172,7 @@ func (set *Set) Field(f reflect.StructField) *Field {
 	return out
 }
 
-// Lookup returns the member of that name; nil: there is none.
+// Lookup returns the member of that name, or nil.
 func (s *Shape) Lookup(name string) *Field {
 	if i, ok := s.byName[name]; ok {
 		return s.Fields[i]

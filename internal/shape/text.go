@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Parse sets v, which is of the field's type, to what text stands for: a parameter
-// of a request, or a default. A list is separated by commas. The error says what the
-// text should be, without its name.
+// Parse parses text, a parameter of a request or a default, and sets v, which has the
+// field's type. The items of a list are separated by commas. Errors say what is wrong
+// with the text and do not name the field.
 func (f *Field) Parse(text string, v reflect.Value) error {
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
