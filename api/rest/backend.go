@@ -33,8 +33,8 @@ type backendIn struct{ Body io.Reader }
 
 func backendFailures() []failure {
 	return []failure{
-		{journal.ErrConflict, "it is another server than before, or a change that was made"},
-		{journal.ErrTooLarge, "the message is larger than a message may be"},
+		{journal.ErrConflict, "the server is another one than before, or the change was made already"},
+		{journal.ErrTooLarge, "the message is too large"},
 		{&statusError{http.StatusMisdirectedRequest, journal.ErrUnavailable}, "the message is for another server"},
 	}
 }

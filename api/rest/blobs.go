@@ -75,7 +75,7 @@ func (b *blobBody) Read(p []byte) (int, error) {
 type getBlobIn struct {
 	ofBlob
 	IfNoneMatch string `header:"If-None-Match" doc:"an ETag: 304 if it still holds"`
-	Range       string `header:"Range" doc:"the bytes that are wanted" example:"bytes=0-99"`
+	Range       string `header:"Range" doc:"the requested bytes" example:"bytes=0-99"`
 }
 
 func getBlob(c *call, in getBlobIn) (sent, error) {

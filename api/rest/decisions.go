@@ -11,11 +11,11 @@ import (
 
 func decisionOperations() []operation {
 	const all, one = "/v1/spaces/{space}/decisions", "/v1/spaces/{space}/decisions/{decision}"
-	absent := failure{journal.ErrNotFound, "there is no such decision, or none for this caller"}
+	absent := failure{journal.ErrNotFound, "there is no such decision, or it is hidden from this caller"}
 	return []operation{
 		{id: "planDecision", method: "POST", path: all, tag: "decisions", access: write, status: 201, location: all + "/{id}",
-			summary: "Record what is about to be done, before it is done; or a standing order", does: does(planDecision),
-			failures: []failure{{journal.ErrNotFound, "there is no such thread or run, or none for this caller"}}},
+			summary: "Record an action before it is done, or a standing order", does: does(planDecision),
+			failures: []failure{{journal.ErrNotFound, "there is no such thread or run, or it is hidden from this caller"}}},
 		{id: "listDecisions", method: "GET", path: all, tag: "decisions", access: read,
 			summary: "List decisions, oldest first", does: does(listDecisions)},
 		{id: "getDecisionIndex", method: "GET", path: all + "/index", tag: "decisions", access: read,
@@ -23,7 +23,7 @@ func decisionOperations() []operation {
 		{id: "getDecision", method: "GET", path: one, tag: "decisions", access: read,
 			summary: "Read a decision", does: does(getDecision), failures: []failure{absent}},
 		{id: "resolveDecision", method: "POST", path: one + "/outcome", tag: "decisions", access: write,
-			summary: "Record what came of a decision; done and failed stay so", does: does(resolveDecision),
+			summary: "Record the outcome of a decision; done and failed are final", does: does(resolveDecision),
 			failures: []failure{absent, {journal.ErrConflict, "another outcome is recorded already"}}},
 	}
 }
@@ -31,7 +31,7 @@ func decisionOperations() []operation {
 // NewDecision says what is about to be done, and why.
 type NewDecision struct {
 	decision.Plan
-	Standing bool `json:"standing,omitempty" doc:"a rule that holds until it is retired with the outcome done"`
+	Standing bool `json:"standing,omitempty" doc:"a rule that holds until it gets the outcome done"`
 }
 
 type planDecisionIn struct {

@@ -14,7 +14,7 @@ func documentOperations() []operation {
 	const all, item = "/v1/spaces/{space}/documents", "/v1/spaces/{space}/documents/{name...}"
 	const state = "/v1/spaces/{space}/threads/{thread}/state"
 	const patching = "application/merge-patch+json, application/json-patch+json, or {\"ops\": […]} with increment and append"
-	unfit := []failure{{journal.ErrConflict, "the patch tests for another value"}}
+	unfit := []failure{{journal.ErrConflict, "a test in the patch fails"}}
 	return []operation{
 		{id: "getState", method: "GET", path: state, tag: "threads", access: read,
 			summary: "Read a thread's state", does: does(getState), failures: pastFailures()},

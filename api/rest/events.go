@@ -17,8 +17,8 @@ import (
 
 func eventOperations() []operation {
 	const one = "/v1/spaces/{space}/events"
-	trimmed := failure{journal.ErrTrimmed, "the position cannot be resumed; reason, oldest and last say why and what is kept"}
-	full := failure{problem.ErrRateLimited, "the space has as many watchers as it may"}
+	trimmed := failure{journal.ErrTrimmed, "the position cannot be resumed; reason says why, oldest and last say which positions are kept"}
+	full := failure{problem.ErrRateLimited, "the space has the maximum number of watchers"}
 	return []operation{
 		{id: "listEvents", method: "GET", path: one, tag: "events", access: read, scoped: true,
 			summary: "Read the journal, or watch it with Accept: text/event-stream",
@@ -33,7 +33,7 @@ func eventOperations() []operation {
 			summary: "Add an application event", does: does(addEvent)},
 		{id: "commit", method: "POST", path: "/v1/spaces/{space}/commits", tag: "events", access: write, status: 201,
 			summary: "Commit checks, events and records below app/ as one step", does: does(commit),
-			failures: []failure{{journal.ErrConflict, "a check does not hold; current is the version that is there"}, {journal.ErrNotFound, "there is no such thread, or none for this caller"}}},
+			failures: []failure{{journal.ErrConflict, "a check does not hold; current is the current version"}, {journal.ErrNotFound, "there is no such thread, or it is hidden from this caller"}}},
 	}
 }
 
@@ -45,7 +45,7 @@ type eventQuery struct {
 	Before journal.Position  `query:"before" doc:"only events before this position"`
 	Order  string            `query:"order" default:"asc" enum:"asc|desc" doc:"desc: newest first"`
 	Types  []string          `query:"types" doc:"only these types, separated by commas; noun.* stands for any verb"`
-	Actor  string            `query:"actor" doc:"only what this actor did" example:"user:42"`
+	Actor  string            `query:"actor" doc:"only events of this actor" example:"user:42"`
 	Since  time.Time         `query:"since" doc:"only events at or after this time"`
 	Until  time.Time         `query:"until" doc:"only events before this time"`
 }
@@ -140,7 +140,7 @@ func (c *call) readEvents(q thole.ReadQuery, streams ...string) (page[event], er
 
 // NewEvent is an application's event.
 type NewEvent struct {
-	Type    string          `json:"type" doc:"with a dot; its noun is none of Thole's own" example:"sync.file_written"`
+	Type    string          `json:"type" doc:"with a dot; its noun must not be one of Thole's own" example:"sync.file_written"`
 	Data    json.RawMessage `json:"data,omitempty"`
 	Stream  string          `json:"stream,omitempty" doc:"begins with app/; default app/events"`
 	Subject string          `json:"subject,omitempty" doc:"the person whose data it holds"`
@@ -168,7 +168,7 @@ func addEvent(c *call, in addEventIn) (Committed, error) {
 
 // NewCommit is a raw commit.
 type NewCommit struct {
-	Checks []thole.Check `json:"checks,omitempty" doc:"what must hold; without at: must be absent"`
+	Checks []thole.Check `json:"checks,omitempty" doc:"conditions; without at, the key or stream must be absent"`
 	Events []NewEvent    `json:"events,omitempty"`
 	Writes []thole.Write `json:"writes,omitempty" doc:"without value: deletes"`
 }

@@ -38,16 +38,16 @@ func (op *operation) allFailures() []failure {
 	body := op.does.body != nil
 	conditional := op.does.param("header", "If-Match") != nil
 	fence := op.does.param("header", "Thole-Fence") != nil
-	add(true, thole.ErrInvalid, "something in the request cannot be done or is not known here; field says what")
-	add(op.access != public, problem.ErrUnauthorized, "there is no token, or one that is not known")
+	add(true, thole.ErrInvalid, "a part of the request is invalid or unknown; field says which")
+	add(op.access != public, problem.ErrUnauthorized, "there is no token, or it is unknown")
 	add(op.access != public, problem.ErrForbidden, "the token does not allow it")
-	add(thread, thole.ErrNotFound, "there is no such thread, or none for this caller")
+	add(thread, thole.ErrNotFound, "there is no such thread, or it is hidden from this caller")
 	add(space && op.mutates() || fence, thole.ErrFenced, "a lease of Thole-Fence has ended or has another holder")
-	add(conditional, &statusError{http.StatusPreconditionFailed, thole.ErrConflict}, "the precondition does not hold; current is the version that is there")
+	add(conditional, &statusError{http.StatusPreconditionFailed, thole.ErrConflict}, "the precondition does not hold; current is the current version")
 	add(body || space, thole.ErrTooLarge, "a part of the request is larger than its limit")
 	add(body, &statusError{http.StatusRequestTimeout, thole.ErrInvalid}, "the body did not come in time")
 	add(body, &statusError{http.StatusUnsupportedMediaType, thole.ErrInvalid}, "the body is of another media type")
 	add(op.mutates(), &statusError{http.StatusUnprocessableEntity, thole.ErrInvalid}, "the Idempotency-Key was used for another request")
-	add(op.access != public, problem.ErrRateLimited, "the caller makes more requests than it may; Retry-After says when to come back")
+	add(op.access != public, problem.ErrRateLimited, "the caller makes too many requests; Retry-After says when to try again")
 	return all
 }

@@ -11,21 +11,21 @@ import (
 // edit is lost. A file's path takes the rest of the URL, so the verb stands before it.
 func fileOperations() []operation {
 	const all, one = "/v1/spaces/{space}/files", "/v1/spaces/{space}/files/{path...}"
-	unknown := failure{journal.ErrNotFound, "nothing is known of the file"}
-	stale := failure{journal.ErrConflict, "the file was not what the change was made from; hash says what it is"}
+	unknown := failure{journal.ErrNotFound, "the file is unknown"}
+	stale := failure{journal.ErrConflict, "the file was not what the change was made from; hash is that of the current content"}
 	return []operation{
 		{id: "listFiles", method: "GET", path: all, tag: "files", access: read,
-			summary: "List the files that are known, with the hash of what they are", does: does(listFiles)},
+			summary: "List the known files, with the hashes of their contents", does: does(listFiles)},
 		{id: "getFile", method: "GET", path: one, tag: "files", access: read,
-			summary: "Read what is known of a file", does: does(getFile), failures: []failure{unknown}},
+			summary: "Read what the store knows of a file", does: does(getFile), failures: []failure{unknown}},
 		{id: "recordChange", method: "POST", path: one, tag: "files", access: write, status: 201,
 			summary: "Record that a file was changed", does: does(changeFile), failures: []failure{stale}},
 		{id: "recordFound", method: "PUT", path: one, tag: "files", access: write,
-			summary: "Record what a file was found to be; what is news is a change by user:hand", does: does(findFile)},
+			summary: "Record the content that a file was found with; a new one is recorded as a change by user:hand", does: does(findFile)},
 		{id: "listFileHistory", method: "GET", path: "/v1/spaces/{space}/file-history/{path...}", tag: "files", access: read,
 			summary: "List a file's changes, newest first", does: does(fileHistory)},
 		{id: "reportFileConflict", method: "POST", path: "/v1/spaces/{space}/file-conflicts/{path...}", tag: "files", access: write,
-			summary: "Report an edit that could not be applied, so that its author and every screen hear of it", does: does(reportConflict)},
+			summary: "Report an edit that could not be applied, so that its author and all watchers learn of it", does: does(reportConflict)},
 	}
 }
 
@@ -43,8 +43,8 @@ func getFile(c *call, in ofFile) (file.File, error) { return file.In(c.space).Ge
 // NewFileChange describes a change of a file. Hashes are the SHA-256 of the content in
 // hex.
 type NewFileChange struct {
-	Before   string        `json:"before_hash,omitempty" doc:"of what the change was made from; empty: there was no file"`
-	After    string        `json:"after_hash,omitempty" doc:"empty: the file is gone"`
+	Before   string        `json:"before_hash,omitempty" doc:"hash of the content before the change; empty: there was no file"`
+	After    string        `json:"after_hash,omitempty" doc:"hash of the content after the change; empty: the file was deleted"`
 	Contents *FileContents `json:"contents,omitempty" doc:"kept as blobs, so that the change can be undone"`
 }
 
@@ -94,9 +94,9 @@ func fileHistory(c *call, in fileHistoryIn) (page[file.Entry], error) {
 
 // NewConflict is an edit that could not be applied because the file had changed.
 type NewConflict struct {
-	Base     string          `json:"base_hash" doc:"of what the edit was made from"`
-	Ours     string          `json:"ours_hash" doc:"of what it would have made"`
-	Theirs   string          `json:"theirs_hash" doc:"of what was there"`
+	Base     string          `json:"base_hash" doc:"hash of the content that the edit was made from"`
+	Ours     string          `json:"ours_hash" doc:"hash of the content that it would have made"`
+	Theirs   string          `json:"theirs_hash" doc:"hash of the current content"`
 	Rejected json.RawMessage `json:"rejected,omitempty" doc:"what was not applied"`
 }
 

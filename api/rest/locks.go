@@ -14,12 +14,12 @@ func lockOperations() []operation {
 	const all, one = "/v1/spaces/{space}/locks", "/v1/spaces/{space}/locks/{name...}"
 	return []operation{
 		{id: "acquireLock", method: "POST", path: all, tag: "locks", access: write, status: 201, location: all + "/{name}",
-			summary: "Acquire a lock, waiting for it in line if asked to; the token goes into Thole-Fence", does: does(acquireLock),
-			failures: []failure{{journal.ErrConflict, "another has it; holder says who"}, {journal.ErrDeadlock, "those who wait would wait for each other; cycle says who"}}},
+			summary: "Acquire a lock, waiting in a queue if asked to; send its token in Thole-Fence", does: does(acquireLock),
+			failures: []failure{{journal.ErrConflict, "somebody else holds it; holder says who"}, {journal.ErrDeadlock, "the waiters would wait for each other; cycle says who"}}},
 		{id: "listLocks", method: "GET", path: all, tag: "locks", access: read,
 			summary: "List who holds, announced or waits for a lock", does: does(listLocks)},
 		{id: "getLock", method: "GET", path: one, tag: "locks", access: read,
-			summary: "Read who has a lock; nobody is no error", does: does(getLock)},
+			summary: "Read who holds a lock; that nobody does is not an error", does: does(getLock)},
 		{id: "renewLock", method: "PUT", path: one, tag: "locks", access: write,
 			summary: "Renew a lock", does: does(renewLock)},
 		{id: "releaseLock", method: "DELETE", path: one, tag: "locks", access: write, ends: true,
@@ -30,11 +30,11 @@ func lockOperations() []operation {
 // NewLock asks for a lock.
 type NewLock struct {
 	Name  string    `json:"name" example:"src/app.ts"`
-	Owner string    `json:"owner,omitempty" doc:"one thing that does one step at a time; default the actor and a new id; others see it"`
+	Owner string    `json:"owner,omitempty" doc:"who takes the lock; must do one step at a time; default: the actor and a new id; visible to others"`
 	TTL   float64   `json:"ttl,omitempty" default:"30" min:"0.001" max:"86400" doc:"seconds without renewal"`
 	Wait  float64   `json:"wait,omitempty" default:"0" min:"0" max:"300" doc:"seconds to wait for others"`
 	Mode  lock.Mode `json:"mode,omitempty" default:"exclusive" enum:"exclusive|intent"`
-	Again bool      `json:"again,omitempty" doc:"take anew what owner itself holds, such as after a restart: as the same actor, or with the lock's token in Thole-Fence"`
+	Again bool      `json:"again,omitempty" doc:"take a lock again that owner itself holds, such as after a restart; needs the same actor, or the lock's token in Thole-Fence"`
 }
 
 // HeldLock is a lock that the caller holds.
@@ -43,7 +43,7 @@ type HeldLock struct {
 	Owner string    `json:"owner"`
 	Mode  lock.Mode `json:"mode"`
 	TTL   float64   `json:"ttl" doc:"seconds"`
-	Token string    `json:"token" doc:"goes into Thole-Fence"`
+	Token string    `json:"token" doc:"send it in Thole-Fence"`
 }
 
 type acquireLockIn struct {
@@ -96,15 +96,15 @@ func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Se
 type LockHolder struct {
 	Owner   string    `json:"owner"`
 	Since   time.Time `json:"acquired_at"`
-	Expires time.Time `json:"expires_at,omitzero" doc:"absent: its time is up"`
+	Expires time.Time `json:"expires_at,omitzero" doc:"absent: it has expired"`
 }
 
 // LockInfo is a lock as callers other than the holder see it.
 type LockInfo struct {
 	Name    string            `json:"name"`
-	Holder  *LockHolder       `json:"holder,omitempty" doc:"absent: nobody has it"`
+	Holder  *LockHolder       `json:"holder,omitempty" doc:"absent: nobody holds it"`
 	Intents []LockHolder      `json:"intents"`
-	Waiters []lock.WaiterInfo `json:"waiters" doc:"in their order"`
+	Waiters []lock.WaiterInfo `json:"waiters" doc:"in the order of the queue"`
 }
 
 func lockInfo(l lock.Info) LockInfo {

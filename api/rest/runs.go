@@ -28,7 +28,7 @@ func runOperations() []operation {
 	ended := failure{journal.ErrConflict, "the run has ended"}
 	return []operation{
 		{id: "startRun", method: "POST", path: all, tag: "runs", access: write, works: true, status: 201, location: all + "/{id}",
-			summary: "Start a run; with Accept: text/event-stream, hear the thread until the event complete; a repeat hears it from the run's beginning, or after Last-Event-ID",
+			summary: "Start a run; with Accept: text/event-stream, watch the thread until the event complete; a repeat watches it from the run's beginning, or after Last-Event-ID",
 			does:    does(startRun), streams: streams(streamRun),
 			failures: []failure{{journal.ErrConflict, "another run is active and policy is reject, or the thread has no message to answer"}}},
 		{id: "listRuns", method: "GET", path: all, tag: "runs", access: read, summary: "List the thread's runs", does: does(listRuns)},
@@ -36,13 +36,13 @@ func runOperations() []operation {
 		{id: "cancelRun", method: "POST", path: one + "/cancel", tag: "runs", access: write,
 			summary: "Ask a run and all runs below it to end", does: does(cancelRun), failures: []failure{ended}},
 		{id: "signalRun", method: "POST", path: one + "/signals", tag: "runs", access: write,
-			summary: "Give a run what it waits for, or will", does: does(signalRun),
+			summary: "Send a signal to a run, before or while it waits for it", does: does(signalRun),
 			failures: []failure{{journal.ErrConflict, "the run has ended, or too many signals of that name wait"}}},
-		{id: "listQueue", method: "GET", path: queue, tag: "runs", access: read, summary: "List the runs that wait, in order", does: does(listQueue)},
+		{id: "listQueue", method: "GET", path: queue, tag: "runs", access: read, summary: "List the queued runs, in order", does: does(listQueue)},
 		{id: "updateQueued", method: "PATCH", path: queue + "/{run}", tag: "runs", access: write,
-			summary: "Change a run that waits; it keeps its place", does: does(updateQueued), failures: []failure{{journal.ErrConflict, "the run waits no more"}}},
+			summary: "Change a queued run; it keeps its position", does: does(updateQueued), failures: []failure{{journal.ErrConflict, "the run is no longer queued"}}},
 		{id: "deleteQueued", method: "DELETE", path: queue + "/{run}", tag: "runs", access: write,
-			summary: "Take a run out of the queue", does: does(deleteQueued), failures: []failure{{journal.ErrConflict, "the run waits no more"}}},
+			summary: "Take a run out of the queue", does: does(deleteQueued), failures: []failure{{journal.ErrConflict, "the run is no longer queued"}}},
 	}
 }
 
@@ -59,15 +59,15 @@ func (in ofRun) find(c *call) (*run.Run, error) { return c.runs().Of(c.ctx, in.T
 type NewRun struct {
 	Prompt        string            `json:"prompt,omitempty" doc:"without it the last message is answered" example:"Add a test"`
 	Blocks        []NewBlock        `json:"blocks,omitempty" doc:"of the user's message, after the prompt"`
-	ChatHistory   []json.RawMessage `json:"chat_history,omitempty" doc:"told to the model instead of the thread's"`
+	ChatHistory   []json.RawMessage `json:"chat_history,omitempty" doc:"sent to the model instead of the thread's messages"`
 	Attachments   []Attachment      `json:"attachments,omitempty"`
-	FileStructure json.RawMessage   `json:"file_structure,omitempty" doc:"text or any JSON; told to the model as it is"`
+	FileStructure json.RawMessage   `json:"file_structure,omitempty" doc:"text or any JSON; sent to the model unchanged"`
 	Agent         string            `json:"agent,omitempty" doc:"default: the thread's assistant"`
 	Model         string            `json:"model,omitempty" doc:"default: the agent chooses"`
 	Policy        string            `json:"policy,omitempty" enum:"enqueue|reject|interrupt|rollback" doc:"what happens if another run is active; enqueue if it is left out"`
-	OnDisconnect  string            `json:"on_disconnect,omitempty" enum:"continue|cancel" doc:"of a run that streams, when its client goes; continue if it is left out"`
+	OnDisconnect  string            `json:"on_disconnect,omitempty" enum:"continue|cancel" doc:"what happens to a streaming run when its client disconnects; continue if it is left out"`
 	Parent        string            `json:"parent,omitempty" doc:"the run whose sub-agent this is; the thread must have that run's thread as its parent"`
-	ResumedFrom   string            `json:"resumed_from,omitempty" doc:"the ended run that this one goes on from"`
+	ResumedFrom   string            `json:"resumed_from,omitempty" doc:"the ended run that this one resumes"`
 	Timeout       float64           `json:"timeout,omitempty" min:"0" max:"3162240000" doc:"seconds from its start; 0: none"`
 }
 
@@ -75,7 +75,7 @@ type NewRun struct {
 type Attachment struct {
 	Name string `json:"name,omitempty"`
 	Type string `json:"type,omitempty" doc:"media type"`
-	URL  string `json:"url" doc:"a data URL, an http(s) URL, which only the model's service asks, or the SHA-256 of a blob"`
+	URL  string `json:"url" doc:"a data URL, an http(s) URL, which only the model's service fetches, or the SHA-256 of a blob"`
 }
 
 // forAgent holds the parts of a request that only the agent understands. They are
@@ -154,7 +154,7 @@ func startRun(c *call, in startRunIn) (*run.Run, error) { return in.start(c) }
 
 type streamRunIn struct {
 	startRunIn
-	LastEventID journal.Position `header:"Last-Event-ID" doc:"of a repeat: the id of the last event that was seen"`
+	LastEventID journal.Position `header:"Last-Event-ID" doc:"for a repeat: the id of the last event received"`
 }
 
 // streamRun starts a run and answers with the events of its thread until the run has

@@ -33,15 +33,15 @@ func tags() []tag {
 		{"threads", "Conversations: create one, post messages, read them"},
 		{"runs", "Let an agent answer in a thread, follow it, cancel it"},
 		{"events", "Read what happened, watch what happens, add events of your own"},
-		{"workers", "For programs that do runs: claim one, write its turn, finish it"},
+		{"workers", "For programs that execute runs: claim one, write its turn, finish it"},
 		{"todos", "The task list of a thread"},
 		{"documents", "JSON documents with versions and patches"},
 		{"kv", "Small values by namespace and key"},
-		{"decisions", "What was about to be done, and what came of it"},
+		{"decisions", "Actions recorded before they are done, and their outcomes"},
 		{"locks", "Who works on what; with fencing tokens"},
-		{"files", "What is known of the files of a project"},
+		{"files", "The known files of a project, and their changes"},
 		{"blobs", "Content by its SHA-256"},
-		{"spaces", "What there is"},
+		{"spaces", "The spaces that exist"},
 		{"backend", "For other servers and programs that use this one as their store"},
 	}
 }
@@ -62,7 +62,7 @@ type none struct{}
 // page is a part of a list.
 type page[T any] struct {
 	Items      []T    `json:"items"`
-	NextCursor string `json:"next_cursor" doc:"pass as cursor to go on; empty: there is no more now"`
+	NextCursor string `json:"next_cursor" doc:"pass it as cursor to get the next page; empty: this is the last one for now"`
 }
 
 func pageOf[T any](items []T, next string) page[T] {

@@ -12,13 +12,13 @@ import (
 
 func threadOperations() []operation {
 	const all, one = "/v1/spaces/{space}/threads", "/v1/spaces/{space}/threads/{thread}"
-	noParent := failure{thole.ErrNotFound, "there is no thread parent"}
+	noParent := failure{thole.ErrNotFound, "there is no thread with the id parent"}
 	busy := failure{thole.ErrConflict, "a run is working on the last turn"}
 	return []operation{
 		{id: "createThread", method: "POST", path: all, tag: "threads", access: write, status: 201, location: all + "/{id}",
 			summary: "Create a thread", does: does(createThread), failures: []failure{noParent}},
 		{id: "listThreads", method: "GET", path: all, tag: "threads", access: read, scoped: true,
-			summary: "List the threads, without what was said", does: does(listThreads)},
+			summary: "List the threads, without their messages", does: does(listThreads)},
 		{id: "getThread", method: "GET", path: one, tag: "threads", access: read,
 			summary: "Read a thread's head", does: does(getThread)},
 		{id: "updateThread", method: "PATCH", path: one, tag: "threads", access: write,
@@ -35,14 +35,14 @@ func threadOperations() []operation {
 		{id: "listTurns", method: "GET", path: one + "/turns", tag: "threads", access: read,
 			summary: "Read the conversation as turns, oldest first", does: does(listTurns), failures: pastFailures()},
 		{id: "compactThread", method: "POST", path: one + "/compact", tag: "threads", access: write,
-			summary: "Let a summary stand for all turns up to one that has ended", does: does(compactThread),
+			summary: "Replace all turns up to one that has ended by a summary", does: does(compactThread),
 			failures: []failure{{thole.ErrConflict, "the turn has not ended"}}},
 	}
 }
 
 // pastFailures returns the failures of operations that read at an earlier position.
 func pastFailures() []failure {
-	return []failure{{thole.ErrTrimmed, "the position is not kept any more"}}
+	return []failure{{thole.ErrTrimmed, "the position is no longer kept"}}
 }
 
 // threadStream returns the name of a thread's stream, which is also the key of its
@@ -56,7 +56,7 @@ type NewThread struct {
 	Visibility string                     `json:"visibility,omitempty" enum:"space|private"`
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
 	TTL        int64                      `json:"ttl,omitempty" min:"0" max:"3162240000" doc:"seconds after its last change; 0: it stays"`
-	RunScope   string                     `json:"run_scope,omitempty" enum:"thread|user" doc:"where one run is active at a time; user: among all threads of the owner that have it. Default thread"`
+	RunScope   string                     `json:"run_scope,omitempty" enum:"thread|user" doc:"thread (default): one active run in this thread; user: one active run in all threads of the owner that have user"`
 	Parent     string                     `json:"parent,omitempty" doc:"the thread of the run whose sub-agent works in it: it is private and of the same owner, and is destroyed with that thread"`
 }
 
@@ -182,7 +182,7 @@ func postMessage(c *call, in postMessageIn) (*thread.Appended, error) {
 // NewTurn is a complete turn, made outside of a run.
 type NewTurn struct {
 	Request  []NewBlock `json:"request" doc:"what the user said"`
-	Response []NewBlock `json:"response,omitempty" doc:"what was answered; without it the turn waits for a message or a run"`
+	Response []NewBlock `json:"response,omitempty" doc:"the answer; without it the turn waits for a message or a run"`
 }
 
 type postTurnIn struct {
@@ -232,7 +232,7 @@ type history struct {
 	ofThread
 	Last   int            `query:"last" min:"1" max:"1000" doc:"at most this many, the newest; default 50"`
 	Limit  int            `query:"limit" min:"1" max:"1000" doc:"the same as last"`
-	Cursor string         `query:"cursor" doc:"next_cursor of the page before: what is older"`
+	Cursor string         `query:"cursor" doc:"next_cursor of the page before, for older items"`
 	At     thole.Position `query:"at" doc:"as the history was at this position"`
 }
 
@@ -263,7 +263,7 @@ func listTurns(c *call, in history) (page[*thread.Turn], error) {
 
 // Compaction says which turns a summary replaces.
 type Compaction struct {
-	UpTo    string `json:"upto" doc:"the last turn that the summary stands for"`
+	UpTo    string `json:"upto" doc:"the last turn that the summary replaces"`
 	Summary string `json:"summary"`
 }
 

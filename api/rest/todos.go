@@ -76,7 +76,7 @@ func addTodo(c *call, in addTodoIn) (todo.Todo, error) {
 
 // NewTodos is a whole list of todos.
 type NewTodos struct {
-	Items []todo.Todo `json:"items" doc:"in order; times and actors are the store's to say"`
+	Items []todo.Todo `json:"items" doc:"in order; the store sets times and actors"`
 }
 
 type putTodosIn struct {

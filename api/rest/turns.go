@@ -8,18 +8,18 @@ import (
 
 // RunBlock is a block that a run adds to its turn.
 type RunBlock struct {
-	ID      string                     `json:"id,omitempty" doc:"default: a new one; not of a block of type tool"`
+	ID      string                     `json:"id,omitempty" doc:"default: a new one; not allowed for a block of type tool"`
 	Type    string                     `json:"type" enum:"text|image|file|tool|code|reasoning|status|error|summary"`
 	Content string                     `json:"content,omitempty" doc:"text; of an image or file its URL or blob" example:"Hello"`
 	Meta    map[string]json.RawMessage `json:"meta,omitempty"`
-	Tool    *ToolCall                  `json:"tool,omitempty" doc:"of a block of type tool"`
+	Tool    *ToolCall                  `json:"tool,omitempty" doc:"for a block of type tool"`
 }
 
 // ToolCall is a tool call that begins.
 type ToolCall struct {
 	Name        string          `json:"name"`
 	Input       json.RawMessage `json:"input,omitempty"`
-	OperationID string          `json:"operation_id,omitempty" doc:"pairs start and end for whoever watches"`
+	OperationID string          `json:"operation_id,omitempty" doc:"lets watchers pair start and end"`
 }
 
 // BlockID holds the id of a block.
@@ -58,9 +58,9 @@ func addBlock(c *call, body addBlockIn) (BlockID, error) {
 type BlockChange struct {
 	Offset *int   `json:"offset,omitempty" min:"0" doc:"where the text begins, in UTF-8 bytes; 0 begins the block"`
 	Text   string `json:"text,omitempty"`
-	Type   string `json:"type,omitempty" enum:"text|reasoning|code" doc:"of a block that begins; text if it is left out"`
+	Type   string `json:"type,omitempty" enum:"text|reasoning|code" doc:"for a new block; text if it is left out"`
 
-	Status string                     `json:"status,omitempty" enum:"done|error" doc:"how a tool's call ended"`
+	Status string                     `json:"status,omitempty" enum:"done|error" doc:"how a tool call ended"`
 	Result json.RawMessage            `json:"result,omitempty"`
 	Meta   map[string]json.RawMessage `json:"meta,omitempty"`
 }

@@ -48,7 +48,7 @@ func (in *watching) options(scope auth.Scope, streams []string) (*thole.WatchOpt
 type resuming struct {
 	watching
 	After       *journal.Position `query:"after" empty:"from the oldest event" doc:"resume after this position; empty: from the oldest event; absent: from now"`
-	LastEventID journal.Position  `header:"Last-Event-ID" doc:"the id of the last event that was seen; it goes before after"`
+	LastEventID journal.Position  `header:"Last-Event-ID" doc:"the id of the last event received; it takes precedence over after"`
 }
 
 func isConversation(typ string) bool {
@@ -127,7 +127,7 @@ type watchSpacesIn struct {
 	watching
 	Spaces      []string `query:"watch" required:"true" min:"1" max:"32" doc:"the spaces, separated by commas" example:"project:shop,user:42"`
 	After       *string  `query:"after" empty:"from the oldest events" doc:"resume after this id of an event; empty: from the oldest events; absent: from now"`
-	LastEventID string   `header:"Last-Event-ID" doc:"the id of the last event that was seen; it goes before after"`
+	LastEventID string   `header:"Last-Event-ID" doc:"the id of the last event received; it takes precedence over after"`
 }
 
 // watchSpaces answers with the events of several spaces.

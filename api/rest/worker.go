@@ -21,22 +21,22 @@ import (
 func workerOperations() []operation {
 	const one = "/v1/spaces/{space}/threads/{thread}/runs/{run}"
 	const blocks = "/v1/spaces/{space}/threads/{thread}/turns/{turn}/blocks"
-	ended := failure{journal.ErrConflict, "the run has ended, or its turn has"}
-	toEnd := failure{journal.ErrCancelled, "the run is to end; cause says why"}
+	ended := failure{journal.ErrConflict, "the run or its turn has ended"}
+	toEnd := failure{journal.ErrCancelled, "the run is being cancelled; cause says why"}
 	return []operation{
 		{id: "claimRun", method: "POST", path: "/v1/runs/claim", tag: "workers", access: anyToken,
 			summary: "Take the oldest run that waits for a worker of an agent", does: does(claimRun),
 			failures: []failure{{journal.ErrNotFound, "no run came in time"}, {journal.ErrFenced, "a repeat has another bearer token"}}},
 		{id: "heartbeatRun", method: "POST", path: one + "/heartbeat", tag: "workers", access: write, works: true,
-			summary: "Renew a run's lease; says whether the run is to end; 404 when its thread is gone", does: does(beatRun)},
+			summary: "Renew a run's lease; says whether the run is being cancelled; 404 if its thread was deleted", does: does(beatRun)},
 		{id: "awaitSignal", method: "POST", path: one + "/wait", tag: "workers", access: write, works: true, waits: true,
 			summary: "Wait for a signal, such as an approval; the run has status waiting meanwhile", does: does(waitRun), failures: []failure{ended, toEnd}},
 		{id: "finishRun", method: "POST", path: one + "/finish", tag: "workers", access: write, works: true,
-			summary: "End a run; one that is to be cancelled becomes cancelled", does: does(finishRun), failures: []failure{ended}},
+			summary: "End a run; one that is being cancelled ends as cancelled", does: does(finishRun), failures: []failure{ended}},
 		{id: "addBlock", method: "POST", path: blocks, tag: "workers", access: write, works: true, status: 201,
-			summary: "Add a block to a run's turn; of type tool: a call begins", does: does(addBlock), failures: []failure{ended, toEnd}},
+			summary: "Add a block to a run's turn; one of type tool begins a tool call", does: does(addBlock), failures: []failure{ended, toEnd}},
 		{id: "updateBlock", method: "PATCH", path: blocks + "/{block}", tag: "workers", access: write, works: true,
-			summary: "Append text to a block at an offset, or end a tool's call", does: does(updateBlock), failures: []failure{ended, toEnd}},
+			summary: "Append text to a block at an offset, or end a tool call", does: does(updateBlock), failures: []failure{ended, toEnd}},
 	}
 }
 
@@ -45,17 +45,17 @@ type NewClaim struct {
 	Spaces      []string `json:"spaces" min:"1" max:"32" example:"[\"project:shop\"]"`
 	Agent       string   `json:"agent,omitempty"`
 	WaitSeconds float64  `json:"wait_seconds,omitempty" default:"0" min:"0" max:"300" doc:"how long to wait for a run"`
-	Worker      string   `json:"worker,omitempty" doc:"the agent that takes it, for a run that names none"`
-	Holder      string   `json:"holder,omitempty" doc:"who takes it, for people"`
+	Worker      string   `json:"worker,omitempty" doc:"the agent of the worker, for a run that names none"`
+	Holder      string   `json:"holder,omitempty" doc:"name of the worker, for people"`
 }
 
 // ClaimedRun is a run that the caller has claimed.
 type ClaimedRun struct {
 	Space   string         `json:"space"`
 	Run     *run.Run       `json:"run"`
-	Turn    string         `json:"turn" doc:"what it writes"`
+	Turn    string         `json:"turn" doc:"the turn that the run writes"`
 	Request []thread.Block `json:"request" doc:"what the user asked for"`
-	Token   string         `json:"token" doc:"goes into Thole-Fence"`
+	Token   string         `json:"token" doc:"send it in Thole-Fence"`
 }
 
 type claimRunIn struct {
@@ -258,13 +258,13 @@ func beatRun(c *call, in ofWorker) (*run.Run, error) {
 // NewWait says what a run waits for.
 type NewWait struct {
 	Name        string  `json:"name" doc:"of the signal"`
-	WaitSeconds float64 `json:"wait_seconds,omitempty" default:"30" min:"0" max:"300" doc:"how long this request may take; 0: it only looks. The run has status waiting until its worker goes on with something else"`
+	WaitSeconds float64 `json:"wait_seconds,omitempty" default:"30" min:"0" max:"300" doc:"how long this request may take; 0: it does not wait. The run has status waiting until its worker goes on with something else"`
 }
 
 // Signalled is the result of a wait.
 type Signalled struct {
 	Arrived bool            `json:"arrived" doc:"false: not yet; call again"`
-	Data    json.RawMessage `json:"data,omitempty" doc:"the signal's; it is taken from the run with this answer; a repeat under the same Idempotency-Key gets it again"`
+	Data    json.RawMessage `json:"data,omitempty" doc:"the signal's data; this answer takes the signal from the run; a repeat under the same Idempotency-Key gets it again"`
 }
 
 // errNotYet ends a wait whose signal did not arrive in time.

@@ -27,18 +27,18 @@ type Operation struct {
 func Operations() []Operation {
 	const root, message, events = remote.Root, remote.MediaType, "text/event-stream"
 	return []Operation{
-		{"getBackend", "GET", root, "Who the server is, for other servers and programs that use it as their store", "", "application/json", (*Server).hello},
-		{"backendCommit", "POST", root + "/commit", "Commit a batch; admin on each space, on * for what is the kernel's", message, message, change(spacesOfBatch, (*Server).commit)},
-		{"backendLoad", "POST", root + "/load", "Import a part of a space; admin, on * for what is the kernel's", message, message, change(spacesOfLoad, (*Server).load)},
-		{"backendPurge", "POST", root + "/purge", "Remove for good; admin, on * for what is the kernel's", message, message, change(spacesOfPurge, (*Server).purge)},
-		{"backendGet", "POST", root + "/get", "Get records as they are; admin", message, message, question(oneSpace, (*Server).get)},
-		{"backendList", "POST", root + "/list", "List records as they are; admin", message, message, question(oneSpace, (*Server).list)},
+		{"getBackend", "GET", root, "Read the server's identity, for other servers and programs that use it as their store", "", "application/json", (*Server).hello},
+		{"backendCommit", "POST", root + "/commit", "Commit a batch; admin on each space, on * for the kernel's names", message, message, change(spacesOfBatch, (*Server).commit)},
+		{"backendLoad", "POST", root + "/load", "Import a part of a space; admin, on * for the kernel's names", message, message, change(spacesOfLoad, (*Server).load)},
+		{"backendPurge", "POST", root + "/purge", "Delete for good; admin, on * for the kernel's names", message, message, change(spacesOfPurge, (*Server).purge)},
+		{"backendGet", "POST", root + "/get", "Get records as stored; admin", message, message, question(oneSpace, (*Server).get)},
+		{"backendList", "POST", root + "/list", "List records as stored; admin", message, message, question(oneSpace, (*Server).list)},
 		{"backendRead", "POST", root + "/read", "Read a page of a journal; admin", message, message, question(oneSpace, (*Server).read)},
-		{"backendHeads", "POST", root + "/heads", "Where journals begin and end; admin on each space", message, message, question(spacesByName, (*Server).heads)},
+		{"backendHeads", "POST", root + "/heads", "Read where journals begin and end; admin on each space", message, message, question(spacesByName, (*Server).heads)},
 		{"backendSpaces", "POST", root + "/spaces", "List spaces; admin on *", message, message, question(allSpaces, (*Server).spaces)},
-		{"backendWatch", "GET", root + "/watch", "Hints at changed spaces as an event stream; admin on *", "", events, (*Server).watch},
+		{"backendWatch", "GET", root + "/watch", "Receive hints of changed spaces as an event stream; admin on *", "", events, (*Server).watch},
 		{"backendBroadcast", "POST", root + "/signals", "Send broadcasts; admin on each space", message, message, question(spacesOfBroadcasts, (*Server).send)},
-		{"backendBroadcasts", "GET", root + "/signals", "Broadcasts of all spaces as an event stream; admin on *", "", events, (*Server).receive},
+		{"backendBroadcasts", "GET", root + "/signals", "Receive the broadcasts of all spaces as an event stream; admin on *", "", events, (*Server).receive},
 	}
 }
 
