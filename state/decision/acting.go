@@ -10,22 +10,21 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// Whoever acts holds the lease decision-act/<id>, which the commit of the plan
-// takes and the commit of the outcome ends. While it is alive nobody else acts
-// or verifies. Decisions that were planned without [Decisions.Do] or
-// [Decisions.Once] have none.
+// The process that acts holds the lease decision-act/<id>, which the commit of the plan
+// acquires and the commit of the outcome releases. While it is alive, nobody else acts or
+// verifies. Decisions planned without [Decisions.Do] or [Decisions.Once] have no lease.
 const (
 	acts     = "decision-act/"
-	actLease = 30 * time.Second // of an actor that died without a word
-	lookAt   = time.Second      // how often who waits looks whether the actor lives
+	actLease = 30 * time.Second // how long an actor that died still counts as acting
+	lookAt   = time.Second      // how often a waiting call checks the lease
 )
 
 func begin(tx *thole.Tx, id string) (thole.Fence, error) {
 	return tx.Acquire(acts+id, thole.NewID("act"), actLease)
 }
 
-// act calls fn and keeps the lease meanwhile, also when a fence of the handle is
-// lost: what happens, happens.
+// act calls fn and renews the lease meanwhile, even if a fence of the handle is lost,
+// because fn goes on.
 func (d *Decisions) act(ctx context.Context, lease thole.Fence, fn Act) (any, error) {
 	kept, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var keeper sync.WaitGroup
@@ -35,17 +34,16 @@ func (d *Decisions) act(ctx context.Context, lease thole.Fence, fn Act) (any, er
 	return fn(ctx)
 }
 
-// sight is what a look at a decision saw.
+// sight is the result of look.
 type sight struct {
 	Decision
-	acting bool        // somebody acts
-	lease  thole.Fence // nobody did, and the act is the caller's now
+	acting bool        // another process acts
+	lease  thole.Fence // of the act, which is now the caller's
 	taken  bool        // lease is set
 }
 
-// look reads a decision that has no outcome yet together with its lease. With
-// redo it takes the lease of an idempotent act that nobody does, for a run that may
-// still begin something.
+// look reads a decision without an outcome together with its lease. With redo it acquires
+// the lease of an idempotent act that nobody does, provided run may still begin something.
 func (d *Decisions) look(ctx context.Context, id string, redo bool, run string) (s sight, err error) {
 	res, err := d.sp.Update(thole.WithoutIdempotencyKey(ctx), func(tx *thole.Tx) error {
 		s = sight{}
@@ -71,7 +69,8 @@ func (d *Decisions) look(ctx context.Context, id string, redo bool, run string) 
 	return s, err
 }
 
-// await is look once nobody acts any more. ErrConflict: ctx ended before.
+// await waits until nobody acts and returns what look then returns. Errors: ErrConflict if
+// ctx ends before.
 func (d *Decisions) await(ctx context.Context, id, run string) (sight, error) {
 	s, err := d.look(ctx, id, true, run)
 	if err != nil || !s.acting {
@@ -95,7 +94,7 @@ func (d *Decisions) await(ctx context.Context, id, run string) (sight, error) {
 	return s, err
 }
 
-// news waits for an event, or for as long as the next look may take.
+// news waits for an event, at most lookAt.
 func news(ctx context.Context, w *thole.Watch) error {
 	wait, cancel := context.WithTimeout(ctx, lookAt)
 	defer cancel()

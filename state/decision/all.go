@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// All lists decisions as [Decisions.List] does, page after page. It ends with an
-// error of the store.
+// All iterates over the decisions that [Decisions.List] returns, page after page. After an
+// error of the store it yields the error and ends.
 func (d *Decisions) All(ctx context.Context, opts ListOptions) iter.Seq2[Decision, error] {
 	return func(yield func(Decision, error) bool) {
 		for {

@@ -7,32 +7,32 @@ import (
 	"github.com/thole-dev/thole/state/run"
 )
 
-// Name is the concept's.
+// Name is the concept's name.
 const Name = "decision"
 
-// Concept is what decisions keep and tell.
+// Concept declares the events, records and lease of decisions.
 var Concept = &thole.Concept{
 	Name:  Name,
-	About: "what was decided before it was done, and what came of it",
+	About: "what agents decided to do, recorded before the act, and the outcomes",
 	Needs: []*thole.Concept{run.Concept},
 	Events: []thole.EventType{
-		{Type: TypePlanned, Data: Decision{}, Upcast: thole.Renamed[thole.Event](times), Streams: []string{Stream}, Of: planOf, Names: true, About: "before the act; or a standing order"},
-		{Type: TypeResolved, Data: Outcome{}, Streams: []string{Stream}, Of: outcomeOf, Names: true, About: "what came of it"},
+		{Type: TypePlanned, Data: Decision{}, Upcast: thole.Renamed[thole.Event](times), Streams: []string{Stream}, Of: planOf, Names: true, About: "an act was decided and is about to begin, or a standing order was given"},
+		{Type: TypeResolved, Data: Outcome{}, Streams: []string{Stream}, Of: outcomeOf, Names: true, About: "the outcome of a decision"},
 	},
 	Records: []thole.RecordType{
 		{Key: "decision/{decision}", Value: Decision{}, Upcast: thole.Renamed[thole.Record](times), Of: planOf, About: "a decision"},
-		{Key: "decision-open/{decision}", Private: true, About: "it has no outcome"},
-		{Key: "decision-standing/{decision}", Private: true, About: "an order in force"},
+		{Key: "decision-open/{decision}", Private: true, About: "a decision without an outcome"},
+		{Key: "decision-standing/{decision}", Private: true, About: "a standing order in force"},
 		{Key: "decision-key/{hash}", Value: keyed{}, Private: true, About: "the decision that was made under a key"},
 	},
-	Leases: []thole.LeaseType{{Base: "decision-act/{decision}", About: "who acts now"}},
+	Leases: []thole.LeaseType{{Base: "decision-act/{decision}", About: "the process that acts"}},
 }
 
-// times are the names that the times of a decision had before schema 2.
+// times maps a decision's names of times before schema 2 to today's.
 var times = map[string]string{"created": "created_at", "resolved": "resolved_at"}
 
-// planOf names the thread and the run of a decision. A run may have a name that is no
-// id: it is in no thread.
+// planOf returns the thread and the run of a decision. A run that is not an id is left
+// out: it is in no thread.
 func planOf(value json.RawMessage) (of []string, err error) {
 	var p Plan
 	if err := json.Unmarshal(value, &p); err != nil {
@@ -47,7 +47,7 @@ func planOf(value json.RawMessage) (of []string, err error) {
 	return of, nil
 }
 
-// outcomeOf names the decision of an outcome; one that was redacted names none.
+// outcomeOf returns the decision of an outcome; none if the event is redacted.
 func outcomeOf(data json.RawMessage) (of []string, err error) {
 	var o Outcome
 	if err := json.Unmarshal(data, &o); err != nil {

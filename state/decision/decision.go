@@ -1,15 +1,14 @@
-// Package decision keeps what an agent decided and was about to do, written
-// before it acts, and what came of it. After a crash the decisions without an
-// outcome tell what may have happened: an idempotent act is done again, any
-// other is verified, never inferred.
+// Package decision records what an agent decided to do, before it acts, and the outcome.
+// After a crash, the decisions without an outcome are the acts that may have happened: an
+// idempotent act is done again, any other is verified, never inferred.
 //
 //	planned ──▶ done │ failed │ unknown        unknown ──▶ done │ failed
 //	standing ─▶ done                           (a standing order, retired)
 //
-// Record decision/<id> holds the decision; the small records
-// decision-open/<id> and decision-standing/<id> index those without an outcome
-// and the orders in force, decision-key/<hash> those made under a key. The lease
-// decision-act/<id> is held by whoever acts now. Events go to stream decision.
+// The record decision/<id> holds the decision. Small records index the decisions without
+// an outcome (decision-open/<id>), the orders in force (decision-standing/<id>) and the
+// decisions made under a key (decision-key/<hash>). The process that acts holds the lease
+// decision-act/<id>. Events go to the stream decision.
 package decision
 
 import (
@@ -31,7 +30,7 @@ const (
 	TypeResolved = "decision.resolved" // holds an [Outcome]
 )
 
-// Status is how far a decision is.
+// Status is the state of a decision.
 type Status string
 
 // The statuses of a decision.
@@ -40,22 +39,22 @@ const (
 	Standing Status = "standing" // a rule in force
 	Done     Status = "done"
 	Failed   Status = "failed"
-	Unknown  Status = "unknown" // someone must find out
+	Unknown  Status = "unknown" // someone must verify the act
 )
 
-// Plan is what is about to be done, and why.
+// Plan describes an act before it happens, and the reason for it.
 type Plan struct {
-	Action     string          `json:"action"`             // such as "write src/app.ts"; of an order: what it governs
+	Action     string          `json:"action"`             // such as "write src/app.ts"; in an order: what it governs
 	Decision   string          `json:"decision,omitempty"` // what was chosen
 	Rationale  string          `json:"rationale,omitempty"`
-	Input      json.RawMessage `json:"input,omitempty"` // what is needed to do it again or to verify it
+	Input      json.RawMessage `json:"input,omitempty"` // the data needed to repeat or verify the act
 	Refs       []string        `json:"refs,omitempty"`
-	Idempotent bool            `json:"idempotent,omitempty"` // to do it again does no harm
+	Idempotent bool            `json:"idempotent,omitempty"` // the act can safely be repeated
 	Run        string          `json:"run,omitempty"`
 	Thread     string          `json:"thread,omitempty"`
 }
 
-// Decision is a plan and what came of it.
+// Decision is a plan and its outcome.
 type Decision struct {
 	ID string `json:"id"`
 	Plan
@@ -78,7 +77,7 @@ type Outcome struct {
 // Decisions are the decisions of one space.
 type Decisions struct{ sp *thole.Space }
 
-// In returns the decisions of sp, whose store was given [Concept].
+// In returns the decisions of sp, whose store must have been given [Concept].
 func In(sp *thole.Space) *Decisions { return &Decisions{sp: sp.For(Name)} }
 
 const (
@@ -87,18 +86,17 @@ const (
 	standing = "decision-standing/"
 )
 
-// Plan records what is about to be done. Once it returns the plan is durable,
-// and only then may the act begin. Nothing happens twice under one idempotency
-// key. ErrInvalid: there is no action; ErrTooLarge: the plan has more than 448 KiB;
-// *run.CancelledError: its run is to end, so that nothing begins any more;
-// ErrConflict: its run has ended.
+// Plan records an act before it happens. The act may begin only after Plan returns,
+// because then the plan is durable. A repeat under an idempotency key records no second
+// plan. Errors: ErrInvalid for a plan without an action; ErrTooLarge for one over
+// 448 KiB; *run.CancelledError if its run is to end; ErrConflict if its run has ended.
 func (d *Decisions) Plan(ctx context.Context, p Plan) (Decision, error) {
 	made, err := d.record(ctx, p, Planned, open, false)
 	return made.Decision, err
 }
 
-// Order records a standing order: a rule that holds until it is retired, and
-// that the index always shows.
+// Order records a standing order: a rule that is in force, and in every [Index], until
+// [Decisions.Resolve] retires it. Errors: ErrInvalid and ErrTooLarge, as for Plan.
 func (d *Decisions) Order(ctx context.Context, p Plan) (Decision, error) {
 	made, err := d.record(ctx, p, Standing, standing, false)
 	return made.Decision, err
@@ -111,7 +109,7 @@ type made struct {
 	repeated bool        // an earlier call had recorded it
 }
 
-// record stores a new decision; acts: the caller is about to act.
+// record stores a new decision. If acts is set, it also takes the lease of the act.
 func (d *Decisions) record(ctx context.Context, p Plan, status Status, index string, acts bool) (made, error) {
 	ctx = thole.Call(ctx, "decision."+string(status), p.Action)
 	ctx = thole.Reread(ctx, func(ctx context.Context, events []thole.Event) (made, error) {
@@ -149,11 +147,11 @@ func (p *Plan) check() error {
 	return nil
 }
 
-// maxPlan leaves room in a decision's record for what comes of it.
+// maxPlan leaves room in a decision's record for the outcome.
 const maxPlan = thole.MaxValueBytes - 64<<10
 
-// propose makes *dec a new decision within tx. ErrTooLarge: its outcome might not
-// fit into its record.
+// propose makes *dec a new decision within tx. Errors: ErrTooLarge if the outcome might
+// not fit into its record; those of mayBegin.
 func (d *Decisions) propose(tx *thole.Tx, dec *Decision, p Plan, status Status, index string) error {
 	if status == Planned {
 		if err := mayBegin(tx, p.Run); err != nil {
@@ -171,8 +169,8 @@ func (d *Decisions) propose(tx *thole.Tx, dec *Decision, p Plan, status Status, 
 	return err
 }
 
-// mayBegin refuses what a run is about to do that is to end or has ended: see
-// [run.Go]. A run that the space does not know is not judged.
+// mayBegin returns an error if the run is to end or has ended: see [run.Go]. It accepts
+// a run that does not exist in the space.
 func mayBegin(tx *thole.Tx, id string) error {
 	err := run.Go(tx, id)
 	if errors.Is(err, thole.ErrInvalid) || errors.Is(err, thole.ErrNotFound) {
@@ -181,7 +179,7 @@ func mayBegin(tx *thole.Tx, id string) error {
 	return err
 }
 
-// Get returns a decision. ErrNotFound: there is none with that id.
+// Get returns a decision. Errors: ErrNotFound; ErrInvalid for a bad id.
 func (d *Decisions) Get(ctx context.Context, id string) (Decision, error) {
 	if err := thole.CheckID("dec", id); err != nil {
 		return Decision{}, err
@@ -203,11 +201,10 @@ func read(id string, rec thole.Record) (Decision, error) {
 	return dec, err
 }
 
-// Resolve records what came of a decision: done, failed, or unknown, with a
-// result that may be nil. What is done or failed stays so: ErrConflict, except
-// that the outcome which is there already, with the same result or none, may be
-// given again and changes nothing. A standing order is retired with done. Other
-// errors: ErrNotFound, ErrInvalid.
+// Resolve records the outcome of a decision: done, failed or unknown, with a result that
+// may be nil. Done retires a standing order. An outcome done or failed is final; to
+// resolve with the recorded outcome again, with the same result or nil, changes nothing.
+// Errors: ErrConflict for another outcome after a final one; ErrNotFound; ErrInvalid.
 func (d *Decisions) Resolve(ctx context.Context, id string, outcome Status, result any) (Decision, error) {
 	ctx = thole.Call(ctx, "decision.resolve", id)
 	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (Decision, error) {
@@ -242,7 +239,7 @@ func (d *Decisions) Resolve(ctx context.Context, id string, outcome Status, resu
 		if !was.leadsTo(outcome) {
 			return Decision{}, fmt.Errorf("%w: decision %s is %s, it cannot become %s", thole.ErrConflict, id, was, outcome)
 		}
-		if len(rec.Value) > maxPlan { // of an earlier version; decision.planned keeps them
+		if len(rec.Value) > maxPlan { // of an earlier version; the event decision.planned keeps both fields
 			dec.Rationale, dec.Input = "", nil
 		}
 		dec.Status, dec.Result, dec.Resolved, dec.Version = outcome, raw, tx.Now(), thole.Position{}

@@ -12,14 +12,14 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// Act does what was decided and returns its result, which becomes JSON.
+// Act carries out a decision and returns the result, which is stored as JSON.
 type Act func(ctx context.Context) (result any, err error)
 
-// Verify looks at reality and says whether a decision was carried out: done,
-// failed or unknown, with a result. An error means unknown.
+// Verify finds out whether a decision was carried out and returns done, failed or unknown,
+// with a result. An error means unknown.
 type Verify func(ctx context.Context, d Decision) (Status, any, error)
 
-// keys indexes decisions by the key that [Decisions.Once] was given.
+// keys is the prefix of the index of decisions by the key given to [Decisions.Once].
 const keys = "decision-key/"
 
 type keyed struct {
@@ -31,17 +31,16 @@ func keyOf(key string) string {
 	return keys + hex.EncodeToString(sum[:16])
 }
 
-// Do plans, acts and records the outcome: done with what act returns, or failed
-// with its error, which Do returns as well. An act whose context has ended may
-// have happened in part: unknown. The plan is made under the handle's fences, the
-// outcome without them: what happened is recorded even if a lease was lost
-// meanwhile.
+// Do records the plan, calls act and records the outcome: done with act's result, or failed
+// with its error, which Do returns, too. If act fails after ctx has ended, the outcome is
+// unknown, because the act may have happened in part. The plan is committed under the
+// handle's fences, the outcome without them, so that it is recorded even if a lease was
+// lost meanwhile.
 //
-// Under an idempotency key on ctx it acts at most once: the plan is durable
-// before the act begins, and a repeat within 24 h, through the same context or
-// another one, in this process or another, acts no more but answers as
-// [Decisions.Once] does without a Verify. The key counts per actor: under another
-// one's name it is another key.
+// Under an idempotency key on ctx, Do acts at most once: the plan is durable before the act
+// begins. A repeat within 24 h, through any context in any process, returns what
+// [Decisions.Once] without a Verify returns for a repeat. Keys of different actors are
+// different keys.
 func (d *Decisions) Do(ctx context.Context, p Plan, act Act) (Decision, error) {
 	ctx = thole.Operation(ctx)
 	m, err := d.record(ctx, p, Planned, open, true)
@@ -54,20 +53,20 @@ func (d *Decisions) Do(ctx context.Context, p Plan, act Act) (Decision, error) {
 	return d.carryOut(ctx, m.Decision, m.lease, act)
 }
 
-// Once is Do that acts at most once under key, which is unique in the space and
-// does not expire; ctx's idempotency key is act's alone. Called again, by whoever
-// in whichever process, it gives the recorded outcome: what failed is returned
-// with an error. While another call acts it waits for the outcome, until ctx ends:
-// ErrConflict. One whose process died counts as acting for up to 30 s. Where
-// nobody acts and no outcome was recorded, the act may have happened: if the plan
-// is idempotent it is done again, else verify says what came of it; when verify
-// is nil or cannot tell, the decision becomes unknown, for [Decisions.Resolve],
-// and that is ErrConflict.
+// Once is Do that acts at most once under key, which is unique in the space and does not
+// expire; ctx's idempotency key goes only to act. A repeat, by any caller in any process,
+// returns the recorded outcome; for a failed one, with an error. While another call acts,
+// it waits for the outcome. A call whose process died counts as acting for up to 30 s.
 //
-// Errors: those of [Decisions.Plan] before an act; those of act; *ReusedKeyError for a key that was used for another
-// action or input; ErrInvalid for an empty key; those of the store. After an
-// error of the store that concerns the outcome, call it again. ErrConflict after
-// an act: another outcome was recorded meanwhile, which is returned.
+// If nobody acts and no outcome is recorded, the act may have happened: Once repeats an
+// idempotent act, and calls verify for any other. If verify is nil, fails or returns
+// unknown, the decision becomes unknown, for [Decisions.Resolve].
+//
+// Errors: those of [Decisions.Plan] before an act; those of act; *ReusedKeyError for a key
+// used before with another action or input; ErrInvalid for an empty key; those of the
+// store, after which call Once again; ErrConflict if the decision is unknown, if ctx ended
+// while another call acted, or if another outcome was recorded during the act (it is
+// returned).
 func (d *Decisions) Once(ctx context.Context, key string, p Plan, act Act, verify Verify) (Decision, error) {
 	if key == "" {
 		return Decision{}, fmt.Errorf("%w: a decision that is made once needs a key", thole.ErrInvalid)
@@ -112,7 +111,7 @@ func sameJSON(a, b json.RawMessage) bool {
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes()) || len(a)+len(b) == 0
 }
 
-// again answers a repeat, for a run or for "", of what dec decided.
+// again answers a repeated call for dec. Run is the caller's run, or "".
 func (d *Decisions) again(ctx context.Context, dec Decision, run string, act Act, verify Verify) (Decision, error) {
 	if dec.Status == Planned {
 		now, err := d.await(ctx, dec.ID, run)
@@ -125,7 +124,7 @@ func (d *Decisions) again(ctx context.Context, dec Decision, run string, act Act
 	}
 	if dec.Status == Planned || dec.Status == Unknown {
 		settled, err := d.settle(ctx, dec, verify)
-		if errors.Is(err, thole.ErrConflict) { // somebody else just did
+		if errors.Is(err, thole.ErrConflict) { // another process just resolved it
 			settled, err = d.Get(ctx, dec.ID)
 		}
 		if err != nil {
@@ -142,7 +141,7 @@ func (d *Decisions) again(ctx context.Context, dec Decision, run string, act Act
 	return dec, fmt.Errorf("%w: decision %s was made before, and what came of it is %s", thole.ErrConflict, dec.ID, dec.Status)
 }
 
-// why says in words what the result of a failed decision tells.
+// why returns the reason in the result of a failed decision.
 func why(result json.RawMessage) string {
 	var as struct {
 		Error string `json:"error"`
@@ -159,7 +158,7 @@ func why(result json.RawMessage) string {
 	return "no reason was recorded"
 }
 
-// carryOut acts under lease and records what came of it.
+// carryOut acts under lease and records the outcome.
 func (d *Decisions) carryOut(ctx context.Context, dec Decision, lease thole.Fence, act Act) (Decision, error) {
 	result, acted := d.act(ctx, lease, act)
 	outcome := Done
@@ -174,7 +173,7 @@ func (d *Decisions) carryOut(ctx context.Context, dec Decision, lease thole.Fenc
 	ctx = context.WithoutCancel(thole.WithoutIdempotencyKey(ctx))
 	resolved, err := free.Resolve(ctx, dec.ID, outcome, result)
 	if errors.Is(err, thole.ErrInvalid) || errors.Is(err, thole.ErrTooLarge) {
-		// That it was done must be known, even if the result cannot be kept.
+		// Record the outcome even if the result cannot be stored.
 		var kept error
 		resolved, kept = free.Resolve(ctx, dec.ID, outcome, map[string]string{"error": "the result was not kept: " + err.Error()})
 		err = errors.Join(err, kept)
@@ -187,7 +186,7 @@ func (d *Decisions) carryOut(ctx context.Context, dec Decision, lease thole.Fenc
 		}
 	}
 	if resolved.ID == "" {
-		resolved = dec // it stays among the unfinished ones
+		resolved = dec // it stays incomplete
 	}
 	return resolved, errors.Join(acted, err)
 }

@@ -16,23 +16,22 @@ type ListOptions struct {
 	Incomplete bool   // only those that are planned or unknown
 	Thread     string // only of this thread
 	Run        string // only of this run
-	After      string // go on after this id: Page.Next of the page before
+	After      string // the Page.Next of an earlier page: list the ids after it
 	Limit      int    // 1…1,000; 0: 1,000
 }
 
 // Page is a part of a listing.
 type Page struct {
 	Decisions []Decision `json:"items"`
-	Next      string     `json:"next_cursor,omitempty"` // "": there are no more
-	Looked    int        `json:"-"`                     // how many decisions it was picked from
-	Bytes     int        `json:"-"`                     // how large they are
+	Next      string     `json:"next_cursor,omitempty"` // "": this is the last page
+	Looked    int        `json:"-"`                     // how many decisions were read for it
+	Bytes     int        `json:"-"`                     // their size
 }
 
-// List returns decisions in the order of their ids, which is about the order in
-// which they were made. Finding the incomplete ones costs nothing for the
-// others; those of a thread or a run are picked out of all. About 4,096 decisions
-// and 16 MiB are looked at for a page, so that it may hold fewer than asked
-// although there are more: Next tells.
+// List returns decisions in the order of their ids, which is about the order of their
+// creation. Incomplete ones have an index; those of a thread or a run are filtered from
+// all. A page reads at most about 4,096 decisions and 16 MiB, so it may hold fewer than
+// Limit although there are more; only an empty Next means the end.
 func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	var o ListOptions
 	if opts != nil {
@@ -81,8 +80,8 @@ func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	}
 }
 
-// load returns the decisions that records under prefix are or point to, and the
-// size of their records.
+// load returns the decisions that records under prefix hold or index, and the size of
+// their records.
 func (d *Decisions) load(ctx context.Context, prefix string, recs []thole.Record) (out []Decision, bytes int, err error) {
 	if prefix != all && len(recs) > 0 {
 		keys := make([]string, len(recs))
@@ -95,7 +94,7 @@ func (d *Decisions) load(ctx context.Context, prefix string, recs []thole.Record
 	}
 	for _, rec := range recs {
 		if !rec.Exists() {
-			continue // it went between the two reads
+			continue // deleted between the two reads
 		}
 		dec, err := read(rec.Key, rec)
 		if err != nil {
@@ -106,7 +105,7 @@ func (d *Decisions) load(ctx context.Context, prefix string, recs []thole.Record
 	return out, bytes, nil
 }
 
-// IndexSize is how many recent decisions the index shows.
+// IndexSize is the default of IndexOptions.Recent.
 const IndexSize = 20
 
 // Index is what an agent should know of the decisions so far.
@@ -118,14 +117,12 @@ type Index struct {
 // IndexOptions of [Decisions.Index]. The zero value is the default.
 type IndexOptions struct {
 	Recent int // how many of the last decisions; 0: IndexSize
-	// Select says which decisions the index is made of, as if there were no
-	// others. Nil: all.
+	// Select reports whether the index may hold a decision. Nil: all.
 	Select func(Decision) bool
 }
 
-// Index returns all standing orders and the last other decisions, as far as they
-// are among about the last 4,096 and in the last 16 MiB of what was decided. The
-// full chain is the list.
+// Index returns all standing orders and the last other decisions. It searches about the
+// last 4,096 decisions and 16 MiB for these; [Decisions.List] has all.
 func (d *Decisions) Index(ctx context.Context, opts *IndexOptions) (Index, error) {
 	var o IndexOptions
 	if opts != nil {
@@ -192,26 +189,25 @@ func (d *Decisions) recent(ctx context.Context, n int, leftOut func(Decision) bo
 
 // ReconcileOptions of [Decisions.Reconcile].
 type ReconcileOptions struct {
-	// Select says which unfinished decisions are the caller's to settle: not
+	// Select reports whether to reconcile an incomplete decision. It should leave out
 	// those of a run that is still alive. Nil: all.
 	Select func(Decision) bool
 }
 
-// Reconciled is what Reconcile found.
+// Reconciled is the result of [Decisions.Reconcile].
 type Reconciled struct {
 	Replay   []Decision // idempotent: the caller does them again, then resolves them
-	Resolved []Decision // verified, one way or the other
-	Unknown  []Decision // nobody could tell: a person must
-	Acting   []Decision // under way in [Decisions.Do] or Once, or were up to 30 s ago: look again later
+	Resolved []Decision // verified as done or failed
+	Unknown  []Decision // not verified: a person must find out
+	Acting   []Decision // in progress in [Decisions.Do] or Once, or were up to 30 s ago: try again later
 }
 
-// Reconcile settles what a crash left unfinished. Idempotent acts are returned
-// for the caller to do again. Of any other, verify looks at reality and says
-// done, failed or unknown, with a result; when it cannot, or is nil, the
-// decision becomes unknown. Unknown ones are verified again. What somebody acts on
-// is not touched. What another process settles meanwhile is left to it. Errors of verify are kept as the
-// result; those of the store are returned. It may be repeated: what is settled
-// stays so, and it needs no idempotency key.
+// Reconcile resolves the decisions that a crash left incomplete. It returns idempotent acts
+// for the caller to do again. For any other it calls verify and records the outcome; if
+// verify fails or is nil, the decision becomes unknown, with verify's error as its result.
+// It verifies unknown decisions again. It does not touch decisions whose act is in progress
+// or that another process resolves meanwhile. It is safe to repeat and needs no idempotency
+// key. Errors: those of the store; ctx's cause.
 func (d *Decisions) Reconcile(ctx context.Context, verify Verify, opts *ReconcileOptions) (Reconciled, error) {
 	var r Reconciled
 	list := ListOptions{Incomplete: true}

@@ -2,19 +2,19 @@ package kv
 
 import "github.com/thole-dev/thole"
 
-// Name is the concept's.
+// Name is the concept's name.
 const Name = "kv"
 
 var streams = []string{"kv/{namespace}"}
 
-// Concept is what key-value storage keeps and tells.
+// Concept declares the events and records of key-value storage.
 var Concept = &thole.Concept{
 	Name:  Name,
 	About: "plain values under a namespace and a key",
 	Events: []thole.EventType{
 		{Type: TypeSet, Data: Change{}, Upcast: upcast, Streams: streams, About: "a value was set; it is not in the event"},
 		{Type: TypeDeleted, Data: Change{}, Upcast: upcast, Streams: streams, About: "a value was deleted"},
-		{Type: TypeExpired, Data: Change{}, Upcast: upcast, Streams: streams, About: "its time ran out"},
+		{Type: TypeExpired, Data: Change{}, Upcast: upcast, Streams: streams, About: "a value's time to live ran out"},
 	},
 	Records: []thole.RecordType{
 		{Key: "kv/{namespace}/{key}", Expire: expire, About: "a value"},

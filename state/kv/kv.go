@@ -1,10 +1,9 @@
-// Package kv keeps plain values under a namespace and a key: current value
-// only, with a version and, if wanted, a time to live. Whoever needs the past of
-// a value keeps a document.
+// Package kv keeps plain values under a namespace and a key: only the current value, with a
+// version and an optional time to live. Package document also keeps past values.
 //
-// Record kv/<namespace>/<key> holds the value itself; both names are
-// percent-escaped. Stream kv/<namespace> tells that a key was set, deleted or
-// expired, never what its value is.
+// The record kv/<namespace>/<key> holds the value itself; both names are percent-escaped.
+// Events in the stream kv/<namespace> say that a key was set, deleted or expired; they do
+// not hold the value.
 package kv
 
 import (
@@ -27,7 +26,7 @@ const (
 	TypeExpired = "kv.expired"
 )
 
-// Entry is what is under a key. Exists tells an absent key from an empty value.
+// Entry is the value under a key. Exists is false if the key is absent.
 type Entry struct {
 	Namespace string          `json:"namespace"`
 	Key       string          `json:"key"`
@@ -38,8 +37,8 @@ type Entry struct {
 	Expires   time.Time       `json:"expires_at,omitzero"` // zero: never
 }
 
-// As reads the entry's value into v, which stays as it is when the key is
-// absent. ErrCorrupt: the value does not fit v.
+// As decodes the entry's value into v; it does nothing if the key is absent. Errors:
+// ErrCorrupt if the value does not fit v.
 func (e Entry) As(v any) error {
 	if !e.Exists {
 		return nil
@@ -59,13 +58,13 @@ type Change struct {
 // Store is the key-value storage of one space.
 type Store struct{ sp *thole.Space }
 
-// In returns the key-value storage of sp, whose store was given [Concept].
+// In returns the key-value storage of sp, whose store must have been given [Concept].
 func In(sp *thole.Space) *Store { return &Store{sp: sp.For(Name)} }
 
 // names is the kind of namespace and key together.
 var names = thole.NameKind{What: "namespace and key", Keys: []string{"kv/*/*"}}
 
-// name is the record key of namespace and key.
+// name returns the record key of namespace and key.
 func name(namespace, key string) (string, error) {
 	if namespace == "" || key == "" {
 		return "", fmt.Errorf("%w: kv needs a namespace and a key", thole.ErrInvalid)
@@ -99,7 +98,7 @@ func entry(namespace, key string, rec thole.Record) Entry {
 	}
 }
 
-// Get returns what is under key; absent is no error.
+// Get returns the entry under key. An absent key is not an error.
 func (s *Store) Get(ctx context.Context, namespace, key string) (Entry, error) {
 	k, err := name(namespace, key)
 	if err != nil {
@@ -114,15 +113,15 @@ func (s *Store) Get(ctx context.Context, namespace, key string) (Entry, error) {
 
 // SetOptions of [Store.Set]. The zero value sets without conditions, for ever.
 type SetOptions struct {
-	TTL      time.Duration  // zero: does not expire. Every Set decides anew
-	IfMatch  thole.Position // only over this version; zero: whatever is there
-	IfExists bool           // only if there is something
-	IfAbsent bool           // only if there is nothing
+	TTL      time.Duration  // zero: does not expire; a Set without one removes an earlier TTL
+	IfMatch  thole.Position // the entry must have this version; zero: any
+	IfExists bool           // the key must exist
+	IfAbsent bool           // the key must be absent
 }
 
-// Set puts data, as JSON of at most 512 KiB, under key and returns the new
-// entry. A condition that does not hold is *ConflictError, which says what is
-// there. Errors: ErrInvalid, ErrTooLarge, and those of [thole.Space.Commit].
+// Set stores data, as JSON of at most 512 KiB, under key and returns the new entry. Errors:
+// *ConflictError, with the current version, if a condition does not hold; ErrInvalid;
+// ErrTooLarge; those of [thole.Space.Commit].
 func (s *Store) Set(ctx context.Context, namespace, key string, data any, opts *SetOptions) (Entry, error) {
 	ctx = thole.Call(ctx, "kv.set", namespace, key)
 	var o SetOptions
@@ -162,7 +161,7 @@ func (s *Store) Set(ctx context.Context, namespace, key string, data any, opts *
 		if err != nil {
 			return Entry{}, err
 		}
-		// A record that stays needs no sweep, and so no notice.
+		// A record without a TTL needs no sweep and so no Notify.
 		tx.Put(k, rec.Value, &thole.WriteOptions{Expires: rec.Expires, Notify: o.TTL > 0})
 		tx.Emit(stream(namespace), TypeSet, Change{namespace, key, was.Version, rec.Expires})
 		e := entry(namespace, key, rec)
@@ -178,12 +177,12 @@ func (s *Store) Set(ctx context.Context, namespace, key string, data any, opts *
 
 // DeleteOptions of [Store.Delete]. The zero value deletes without conditions.
 type DeleteOptions struct {
-	IfMatch  thole.Position // only this version; zero: whatever is there
-	IfExists bool           // only if there is something
+	IfMatch  thole.Position // the entry must have this version; zero: any
+	IfExists bool           // the key must exist
 }
 
-// Delete removes what is under key and reports whether there was something; it
-// is no error if not. A condition that does not hold is *ConflictError.
+// Delete deletes the entry under key and reports whether there was one. An absent key is not
+// an error. Errors: *ConflictError if a condition does not hold; ErrInvalid.
 func (s *Store) Delete(ctx context.Context, namespace, key string, opts *DeleteOptions) (bool, error) {
 	ctx = thole.Call(ctx, "kv.delete", namespace, key)
 	var o DeleteOptions
@@ -212,7 +211,7 @@ func (s *Store) Delete(ctx context.Context, namespace, key string, opts *DeleteO
 	return existed, nil
 }
 
-// expire ends a key whose time is up.
+// expire deletes an expired key and emits kv.expired.
 func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	namespace, key, err := parse(rec.Key)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// change commits what edit makes of the thread's list, with an event that tells
-// the difference; nothing if there is none. It returns edit's answer.
+// change commits the list that edit returns for the thread's, with an event that holds the
+// difference; if there is none it commits nothing. It returns edit's answer.
 func change[T any](ctx context.Context, t *Todos, thread string, edit func(*thole.Tx, []Todo) ([]Todo, T, error)) (T, thole.Receipt, error) {
 	none := *new(T)
 	if err := thole.CheckID("thrd", thread); err != nil {
@@ -48,7 +48,7 @@ func change[T any](ctx context.Context, t *Todos, thread string, edit func(*thol
 	return answer, r, nil
 }
 
-// rereadChanged is what a commit changed: see [thole.Reread].
+// rereadChanged returns the todos that a commit changed: see [thole.Reread].
 func rereadChanged(_ context.Context, events []thole.Event) ([]Todo, error) {
 	for _, e := range events {
 		var c Change
@@ -59,7 +59,7 @@ func rereadChanged(_ context.Context, events []thole.Event) ([]Todo, error) {
 	return nil, fmt.Errorf("%w: the commit under this idempotency key changed no todo", thole.ErrCorrupt)
 }
 
-// diff tells what makes next of list.
+// diff returns the change that leads from list to next.
 func diff(list, next []Todo) Change {
 	var c Change
 	var kept, ids []string
@@ -76,7 +76,7 @@ func diff(list, next []Todo) Change {
 			kept = append(kept, t.ID)
 		}
 	}
-	// Those that stay come first and in their order, or the order is news.
+	// The order has changed unless the kept ones come first, in their old order.
 	if !slices.Equal(kept, ids[:len(kept)]) {
 		c.Order = ids
 	}
@@ -110,8 +110,8 @@ func (t *Todo) complete() error {
 	return nil
 }
 
-// stamp says who changed t from was, which is nil for a new one, and when;
-// nothing if t is the same.
+// stamp sets t's times and actor. Was is t before the change, nil for a new todo; if t is
+// the same as was, stamp keeps was's.
 func (t *Todo) stamp(tx *thole.Tx, sp *thole.Space, was *Todo) {
 	t.Created, t.Updated, t.Actor = tx.Now(), tx.Now(), sp.Actor()
 	if was == nil {

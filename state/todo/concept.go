@@ -5,10 +5,10 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// Name is the concept's.
+// Name is the concept's name.
 const Name = "todo"
 
-// Concept is what task lists keep and tell.
+// Concept declares the events and records of task lists.
 var Concept = &thole.Concept{
 	Name:  Name,
 	About: "the task list of a thread",

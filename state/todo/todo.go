@@ -1,10 +1,9 @@
-// Package todo keeps the task list of a thread: what its agent and all its
-// sub-agents are at. Every change is made to the list as it is at that moment,
-// so updates from many sides lose nothing.
+// Package todo keeps the task list of a thread, for its agent and all its sub-agents. Every
+// change applies to the current list, so concurrent updates are not lost.
 //
-// Record thread/<thread>/todos holds the whole list in order, so that it is
-// read at once, replaced at once, and gone with its thread. The event
-// todo.changed in stream thread/<thread> holds only the items that changed.
+// The record thread/<thread>/todos holds the whole list in order, so it is read and replaced
+// atomically and deleted with its thread. The event todo.changed in the stream
+// thread/<thread> holds only the items that changed.
 package todo
 
 import (
@@ -19,7 +18,7 @@ import (
 // TypeChanged is the type of this package's events; they hold a [Change].
 const TypeChanged = "todo.changed"
 
-// Status is how far a todo is.
+// Status is the state of a todo.
 type Status string
 
 // The statuses of a todo.
@@ -54,7 +53,7 @@ type Todo struct {
 // List is a thread's todos in the order in which they were added.
 type List struct {
 	Todos   []Todo         `json:"items"`
-	Version thole.Position `json:"version"` // zero: there never were any
+	Version thole.Position `json:"version"` // zero: the thread never had a todo
 }
 
 // Change is the data of todo.changed.
@@ -68,7 +67,7 @@ type Change struct {
 // Todos are the task lists of one space's threads.
 type Todos struct{ sp *thole.Space }
 
-// In returns the task lists of sp's threads. The store was given [Concept].
+// In returns the task lists of sp's threads. Its store must have been given [Concept].
 func In(sp *thole.Space) *Todos { return &Todos{sp: sp.For(Name)} }
 
 // idName is the kind of ids that callers give. No key is made of them; complete
@@ -78,7 +77,8 @@ var idName = thole.NameKind{What: "todo"}
 // Key returns the key of the record that holds a thread's list.
 func Key(thread string) string { return "thread/" + thread + "/todos" }
 
-// List returns a thread's todos. ErrNotFound: there is no such thread.
+// List returns a thread's todos. Errors: ErrNotFound if there is no such thread; ErrInvalid
+// for a bad id.
 func (t *Todos) List(ctx context.Context, thread string) (List, error) {
 	if err := thole.CheckID("thrd", thread); err != nil {
 		return List{}, err
@@ -130,10 +130,10 @@ type Options struct {
 	IfMatch thole.Position // only over this version of the list; zero: whatever is there
 }
 
-// Set makes todos the whole list, in this order, and returns it. What another
-// added meanwhile is gone, unless opts.IfMatch says which list was meant to be
-// replaced: another one is *ConflictError. Other errors: ErrNotFound (the
-// thread), ErrExists (an id that is there twice), ErrInvalid.
+// Set replaces the whole list by todos, in this order, and returns it. Without opts.IfMatch
+// it also overwrites concurrent changes. Errors: *ConflictError if the list does not have
+// version opts.IfMatch; ErrNotFound (the thread); ErrExists (an id occurs twice);
+// ErrInvalid.
 func (t *Todos) Set(ctx context.Context, thread string, todos []Todo, opts *Options) (List, error) {
 	ctx = thole.Call(ctx, "todo.set", thread)
 	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (List, error) {
@@ -174,7 +174,7 @@ func (t *Todos) Set(ctx context.Context, thread string, todos []Todo, opts *Opti
 	return now, err
 }
 
-// Patch is what to change of a todo; nil leaves a field as it is.
+// Patch is a change to a todo. Nil fields change nothing.
 type Patch struct {
 	Content  *string   `json:"content,omitempty"`
 	Status   *Status   `json:"status,omitempty" enum:"pending|in_progress|completed|cancelled"`
@@ -218,7 +218,7 @@ func apply[T any](to, from *T) {
 	}
 }
 
-// Delete removes one todo. ErrNotFound: there is no such thread or todo.
+// Delete deletes one todo. Errors: ErrNotFound (the thread or the todo); ErrInvalid.
 func (t *Todos) Delete(ctx context.Context, thread, id string) error {
 	ctx = thole.Call(ctx, "todo.delete", thread, id)
 	_, _, err := change(ctx, t, thread, func(_ *thole.Tx, list []Todo) ([]Todo, struct{}, error) {
