@@ -149,7 +149,7 @@ func WithoutIdempotencyKey(ctx context.Context) context.Context {
 }
 
 // RefuseIdempotencyKey returns ErrInvalid if ctx has an idempotency key. It is for
-// operations that cannot honour one; instead tells the caller what to do.
+// operations that cannot honour one. The error ends with instead, which says what to do.
 func RefuseIdempotencyKey(ctx context.Context, operation, instead string) error {
 	if onceFrom(ctx) == nil {
 		return nil
