@@ -16,19 +16,19 @@ const (
 	NoSpace     Kind = "no space"     // ENOSPC: a part is written, or nothing is created
 	WriteError  Kind = "write error"  // EIO: a part is written
 	ReadError   Kind = "read error"   // EIO
-	SyncError   Kind = "sync failure" // EIO: what was pending may never become durable
+	SyncError   Kind = "sync failure" // EIO: pending writes may never become durable
 	DeleteError Kind = "delete error" // EIO: a file or directory stays
 	CutError    Kind = "cut error"    // EIO: a file keeps its size
-	RenameError Kind = "rename error" // EIO: a name stays
-	Killed      Kind = "kill"         // everything fails for one Process from here on
-	PowerLoss   Kind = "crash"        // everything fails from here on; go on with Crash
+	RenameError Kind = "rename error" // EIO: a file keeps its name
+	Killed      Kind = "kill"         // from now on, every operation of one Process fails
+	PowerLoss   Kind = "crash"        // from now on, every operation fails; continue with Crash
 )
 
-// ErrCrashed is what everything returns after a crash.
+// ErrCrashed is the error of every operation after a crash.
 var ErrCrashed = errors.New("the machine has crashed")
 
-// Faults says how often what fails: one in so many operations that can fail so;
-// zero: never.
+// Faults says how often each kind of fault occurs: in one of that many operations that
+// can fail this way; zero: never.
 type Faults map[Kind]int
 
 // faults is the schedule of a file system. Its mu guards it.
@@ -39,22 +39,22 @@ type faults struct {
 	gone   bool // crashed before this operation: it does nothing
 }
 
-// Fail sets what fails from now on; nil: nothing does.
+// Fail sets the rates of faults from now on; nil: no faults.
 func (f *FS) Fail(rates Faults) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rates = maps.Clone(rates)
 }
 
-// Counts returns how many faults were fired, of this file system and those that
-// it is the rest of.
+// Counts returns how many faults occurred, in this file system and in those that it is
+// the remains of.
 func (f *FS) Counts() map[Kind]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.counts)
 }
 
-// operation is what is done when a fault may strike.
+// operation is a kind of operation that a fault can affect.
 type operation int
 
 const (
@@ -67,7 +67,7 @@ const (
 	onSync
 )
 
-// kinds returns which faults can strike an operation.
+// kinds returns the faults that can affect an operation.
 func (o operation) kinds(grows bool) []Kind {
 	kinds := []Kind{PowerLoss}
 	switch {

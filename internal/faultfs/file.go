@@ -14,7 +14,7 @@ type handle struct {
 	closed bool
 }
 
-// write changes what readers see, and remembers it until a sync.
+// write changes what readers see, and keeps the write as pending until a sync.
 func (n *node) write(w write) {
 	n.data = w.apply(n.data)
 	n.pending = append(n.pending, w)
@@ -27,7 +27,7 @@ func (h *handle) begin() error {
 	return nil
 }
 
-// ReadAt reads what was written, synced or not.
+// ReadAt reads the written content, synced or not.
 func (h *handle) ReadAt(p []byte, off int64) (int, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
@@ -48,7 +48,7 @@ func (h *handle) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt writes; when it fails it may have written a part.
+// WriteAt writes. If it fails, it may have written a part.
 func (h *handle) WriteAt(p []byte, off int64) (int, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
@@ -85,8 +85,8 @@ func (h *handle) Truncate(size int64) error {
 	return pathError("truncate", h.path, err)
 }
 
-// Sync makes the content durable. When it fails, any part of what was pending is
-// durable and the rest never will be, although readers go on to see it.
+// Sync makes the content durable. If it fails, any part of the pending writes is
+// durable and the rest never will be, although readers continue to see it.
 func (h *handle) Sync() error {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
@@ -120,7 +120,8 @@ func (h *handle) Stat() (fs.FileInfo, error) {
 	return h.node.info(h.path), nil
 }
 
-// TryLock takes the lock of the file unless another handle has it.
+// TryLock takes the lock of the file and reports whether it could. It fails if another
+// handle holds the lock.
 func (h *handle) TryLock() (bool, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
@@ -148,7 +149,7 @@ func (h *handle) unlock() {
 	}
 }
 
-// Close releases the lock, too.
+// Close closes the file and releases its lock.
 func (h *handle) Close() error {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()

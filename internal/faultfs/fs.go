@@ -1,7 +1,7 @@
 // Package faultfs is a file system in memory that fails like a real one: writes
-// come short, the disk fills up, the medium errs, a sync fails and drops what it
-// should have made durable, and a crash loses whatever was not synced, names in
-// directories included.
+// are short, the disk is full, reads and writes return I/O errors, a failed sync drops
+// what it should have made durable, and a crash loses whatever was not synced,
+// including names in directories.
 //
 // Its methods are those of package os, on paths with slashes or the system's
 // separator.
@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// File is an open file. It is an alias of an interface, so that who uses it need
-// not import this package, nor this package who uses it.
+// File is an open file. It is an alias of an interface, so that neither this package
+// nor its users need to import each other.
 type File = interface {
 	io.ReaderAt
 	io.WriterAt
@@ -39,7 +39,7 @@ type FS struct {
 	mu    sync.Mutex
 	rand  *rand.Rand
 	root  *node
-	ops   []nameOp // that changed names and are not durable
+	ops   []nameOp // changes of names that are not durable yet
 	clock int64
 	faults
 }
@@ -50,13 +50,13 @@ type node struct {
 	modified int64
 
 	data    []byte  // what readers see
-	durable []byte  // what is on the medium
-	pending []write // what is between, in order
+	durable []byte  // what is on stable storage
+	pending []write // the difference between the two, in order
 	locked  *handle
 
 	names   map[string]*node
 	onDisk  map[string]*node
-	crashed *node // its copy while a crash is made
+	crashed *node // its copy, during Crash
 }
 
 // write is a change of a file's content: data at an offset, or a new size.
@@ -65,17 +65,17 @@ type write struct {
 	data   []byte // nil: the offset is the new size
 }
 
-// nameOp is a change of names that happens as a whole or not at all.
+// nameOp is an atomic change of names.
 type nameOp []nameChange
 
 type nameChange struct {
 	dir  *node
 	name string
-	node *node // nil: the name is gone
+	node *node // nil: the name is removed
 }
 
-// New returns an empty file system without faults. The seed decides what later
-// faults and crashes do.
+// New returns an empty file system without faults. The seed determines the effects of
+// later faults and crashes.
 func New(seed uint64) *FS {
 	f := &FS{rand: rand.New(rand.NewPCG(seed, 7)), root: newDir()}
 	f.counts = map[Kind]int{}
@@ -86,8 +86,8 @@ func newDir() *node {
 	return &node{dir: true, names: map[string]*node{}, onDisk: map[string]*node{}}
 }
 
-// Crash returns what is left after a power failure: what was synced, and any
-// part of the rest. The old file system only fails from then on.
+// Crash returns what is left after a power failure: what was synced, and any part of
+// the rest. After that, every operation of the old file system fails.
 func (f *FS) Crash() *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +104,7 @@ func (f *FS) Crash() *FS {
 	return after
 }
 
-// survive copies what is durable of a node, and some of what is not.
+// survive returns a copy of the durable content of a node and some of the rest.
 func (f *FS) survive(n *node) *node {
 	if n.crashed != nil {
 		return n.crashed
@@ -135,7 +135,7 @@ func (f *FS) survive(n *node) *node {
 	return c
 }
 
-// apply does the write to data, which it may change.
+// apply returns data with the write applied. It may modify data.
 func (w write) apply(data []byte) []byte {
 	if w.data == nil {
 		if w.offset <= int64(len(data)) {
@@ -160,7 +160,7 @@ func (op nameOp) persist() {
 	}
 }
 
-// change does an operation on names in memory; a sync of the folder makes it last.
+// change applies a change of names in memory; a sync of the directory makes it durable.
 func (f *FS) change(op nameOp) {
 	for _, c := range op {
 		if c.node == nil {
@@ -178,7 +178,7 @@ func (f *FS) touch(n *node) {
 	n.modified = f.clock
 }
 
-// find returns the node of a path, and the directory that has or could have it.
+// find returns the node of a path, nil if there is none, and its directory.
 func (f *FS) find(path string) (parent *node, base string, n *node, err error) {
 	n = f.root
 	for _, base = range strings.FieldsFunc(filepath.ToSlash(path), func(r rune) bool { return r == '/' }) {
@@ -198,7 +198,7 @@ func pathError(op, path string, err error) error {
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }
 
-// OpenFile opens a file; of flags, os.O_CREATE, os.O_EXCL and os.O_TRUNC count.
+// OpenFile opens a file. It honors the flags os.O_CREATE, os.O_EXCL and os.O_TRUNC.
 func (f *FS) OpenFile(path string, flag int) (File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -286,7 +286,7 @@ func (f *FS) Mkdir(path string) error {
 	return pathError("mkdir", path, err)
 }
 
-// Rename gives a file or directory another name; a file of that name is gone.
+// Rename renames a file or directory. It replaces an existing file of the new name.
 func (f *FS) Rename(from, to string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -330,7 +330,7 @@ func (f *FS) Remove(path string) error {
 	return pathError("remove", path, err)
 }
 
-// SyncDir makes durable which names a directory holds.
+// SyncDir makes the entries of a directory durable.
 func (f *FS) SyncDir(path string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -348,8 +348,8 @@ func (f *FS) SyncDir(path string) error {
 	return nil
 }
 
-// persistNames makes the operations durable that touch a directory, and those
-// before them on the same names: no file system does them in another order.
+// persistNames makes the changes of names in a directory durable, and earlier changes
+// of the same names, since no file system reorders these.
 func (f *FS) persistNames(dir *node) {
 	type entry struct {
 		dir  *node

@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// ErrKilled is what everything returns to a process that was killed.
+// ErrKilled is the error of every operation of a killed process.
 var ErrKilled = errors.New("the process was killed")
 
-// Process is a file system as one of the processes sees it that share it. A kill
-// ends that process only: what it is doing at that moment is done, then its locks
-// are free, and what it wrote stays, synced or not.
+// Process is a file system as seen by one of several processes that share it. A kill
+// ends only that process: its current operation completes, its locks are released, and
+// what it wrote stays, synced or not.
 type Process struct {
 	fs *FS
 
@@ -44,7 +44,7 @@ func (p *Process) Dead() bool {
 	return p.dead
 }
 
-// do does an operation, unless the process is dead or dies before it.
+// do runs an operation, unless the process is dead or is killed before it.
 func (p *Process) do(operation func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,7 @@ func (p *Process) do(operation func() error) error {
 	return operation()
 }
 
-// kills decides whether a process is killed now.
+// kills decides at random whether a process is killed now.
 func (f *FS) kills() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

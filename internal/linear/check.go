@@ -14,22 +14,22 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Report is what came of a check.
+// Report is the result of a check.
 type Report struct {
 	Kinds     map[Kind]Count
 	Took      time.Duration
-	Illegal   []string // parts that no order explains
-	Undecided []string // parts for which there was not enough time
+	Illegal   []string // parts that are not linearizable
+	Undecided []string // parts that took too long to check
 	Picture   string   // file with a visualization (HTML) of one such part; "": none
 }
 
-// Count is how much of one kind was checked.
+// Count counts what was checked of one kind.
 type Count struct{ Parts, Ops, Unknown int }
 
 // OK reports whether an order was found for every part.
 func (r Report) OK() bool { return len(r.Illegal)+len(r.Undecided) == 0 }
 
-// Ops is how many operations were checked.
+// Ops returns how many operations were checked.
 func (r Report) Ops() (n int) {
 	for _, c := range r.Kinds {
 		n += c.Ops
@@ -37,7 +37,7 @@ func (r Report) Ops() (n int) {
 	return n
 }
 
-// String is the report in a few lines: what was checked, then the verdict.
+// String returns the report in a few lines: what was checked, then the verdict.
 func (r Report) String() string {
 	var b strings.Builder
 	total := Count{}
@@ -58,8 +58,9 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// Check looks, for each part of ops, for an order that explains it, for at most
-// limit each. Of a part without one it writes a picture to a temporary file.
+// Check searches, for each part of ops, for an order that explains it, for at most
+// limit per part. It writes a visualization of one part without an order to a temporary
+// file.
 func Check(ops []Op, limit time.Duration) Report {
 	begin := time.Now()
 	r := Report{Kinds: make(map[Kind]Count)}
@@ -88,7 +89,7 @@ func Check(ops []Op, limit time.Duration) Report {
 	}
 	close(next)
 	wg.Wait()
-	var worst []Op // the shortest that is wrong, else one that is undecided
+	var worst []Op // the shortest illegal part, otherwise an undecided one
 	for i, part := range parts {
 		name := string(part[0].Kind) + " " + part[0].Part
 		switch verdicts[i] {
@@ -162,7 +163,8 @@ func history(part []Op) []porcupine.Operation {
 	return out
 }
 
-// picture returns the name of a file that shows how far a part can be explained.
+// picture writes a visualization of how far a part can be explained, and returns the
+// name of its file.
 func picture(part []Op, limit time.Duration) string {
 	_, info := porcupine.CheckOperationsVerbose(model(part[0].Kind), history(part), limit)
 	f, err := os.CreateTemp("", "thole-linear-*.html")

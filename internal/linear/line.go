@@ -6,33 +6,33 @@ import (
 	"strconv"
 )
 
-// line is a queue of jobs, first come first served, of which one at a time is
-// claimed, under a lease, and finished once. A job whose lease ran out may crash
-// and make room for the next; its holder cannot finish it then.
+// line is a first-in first-out queue of jobs. One job at a time is claimed under a
+// lease and finished once. A job whose lease expired may crash and make room for the
+// next; its holder can no longer finish it.
 type line struct {
-	lease              // of the job that is claimed
-	job         int    // which that is
-	stays       bool   // that was finished, so it did not crash
-	queue       string // numbers of those that wait, a byte each
-	started     int    // jobs so far
-	done, crash uint64 // sets of those that ended
+	lease              // of the claimed job
+	job         int    // the claimed job
+	stays       bool   // the claimed job was finished, so it did not crash
+	queue       string // numbers of the waiting jobs, one byte each
+	started     int    // number of jobs so far
+	done, crash uint64 // sets of jobs that ended
 }
 
-// hints are what the rest of a part says about an operation on a line. They
-// exclude early what could not be explained later: without them the order of
-// two jobs that were queued at once would be a guess that fails only when they
-// are claimed, and guesses multiply.
+// hints are what the rest of a part says about an operation on a line. They exclude
+// states early that could not be explained later. Without them, the search would guess
+// the order of two jobs that were queued concurrently, notice a wrong guess only when
+// they are claimed, and multiply such guesses.
 type hints struct {
-	jobs   int    // in the part
-	claims uint64 // set of jobs of whose claim there is an answer
-	turns  []int  // of each job, when that claim was: 1 is the first; 0: never
+	jobs   int    // number of jobs in the part
+	claims uint64 // set of jobs with an answered claim
+	turns  []int  // of each job, the rank of that claim: 1 is the first; 0: none
 	lost   int    // claims without an answer; each may have taken a job without a turn
-	stays  uint64 // set of jobs of whose finish there is an answer
+	stays  uint64 // set of jobs with an answered finish
 }
 
-// hinted returns the operations of a line with their hints, without those that
-// say nothing: a job of which nothing was heard again is as good as never
-// queued, and a second finish as good as none.
+// hinted returns the operations of a line with their hints. It omits operations that
+// constrain nothing: the start of a job that does not appear again, and a second
+// finish.
 func hinted(part []Op) []Op {
 	h := &hints{turns: make([]int, 64)}
 	var looked uint64
@@ -74,7 +74,7 @@ func hinted(part []Op) []Op {
 	return out
 }
 
-// number is the job that op is about; -1: none, or not known.
+// number returns the job that op is about, -1 if there is none or it is not known.
 func number(op *Op) int {
 	n, err := strconv.Atoi(op.Value)
 	if err != nil || n < 0 || n > 63 {
@@ -124,8 +124,8 @@ func (s line) step(op *Op) (state, bool) {
 	return s, false
 }
 
-// start queues a job behind those whose turn was before, and those that somebody
-// without an answer may have taken.
+// start queues a job behind those with an earlier turn, and those that an unanswered
+// claim may have taken.
 func (s line) start(op *Op, job int) (state, bool) {
 	turn, lost := op.hints.turns[job], 0
 	for _, before := range []byte(s.queue) {
@@ -144,9 +144,9 @@ func (s line) start(op *Op, job int) (state, bool) {
 	return s, true
 }
 
-// claim takes the first of the queue, after the one before has crashed if need
-// be. One without an answer took a job of which no other claim tells, or none:
-// then it may as well have come after all others.
+// claim takes the first job of the queue; if necessary, the claimed job crashes first.
+// An unanswered claim took a job that no answered claim took, or none; then it may as
+// well have come after all others.
 func (s line) claim(op *Op, job int) (state, bool) {
 	unknown := op.Outcome == Unknown
 	if s.queue == "" {
@@ -170,8 +170,7 @@ func (s line) claim(op *Op, job int) (state, bool) {
 	return s, true
 }
 
-// gone reports whether the job that is claimed may have crashed before op
-// returned.
+// gone reports whether the claimed job may have crashed before op returned.
 func (s line) gone(op *Op) bool { return !s.stays && s.over(op) }
 
 func (s line) crashed() line {

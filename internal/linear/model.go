@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// state is what a part is at one moment: a comparable value. step returns the
-// state after op, or false if op could not have happened so in this state. One
-// without an answer always could: then it changed the state or did nothing.
+// state is the state of a part at one moment, a comparable value. step returns the
+// state after op, or false if op could not have had its results in this state. An
+// unanswered op is always possible: it changed the state or did nothing.
 type state interface {
 	step(op *Op) (state, bool)
 }
@@ -25,20 +25,20 @@ func initial(k Kind) state {
 	return nil
 }
 
-// unseen is the version or token of something whose Put, Acquire or Claim had no
-// answer: nobody knows it yet.
+// unseen is the version or token of an unanswered Put, Acquire or Claim, which nobody
+// knows yet.
 const unseen = "?"
 
-// slack is by how much clocks may differ that tell when a lease has run out.
+// slack is how much the clocks that decide the expiry of a lease may differ.
 const slack = 100 * time.Millisecond
 
 // record is a value under a key. Reads are linearizable with writes: the library
-// reads a record from the backend each time, never from memory (Space.Get; what
-// a Space.Update reads from memory is checked again before it counts), and all
-// that answer for one backend share one current state.
+// reads a record from the backend each time, never from memory (Space.Get; Space.Update
+// checks again what it reads from memory), and all instances of one backend share one
+// current state.
 type record struct {
 	version, value string // "": absent
-	last           string // newest version that anyone was told
+	last           string // newest version that a client knows
 }
 
 func (s record) step(op *Op) (state, bool) {
@@ -68,18 +68,18 @@ func (s record) step(op *Op) (state, bool) {
 	return after, holds
 }
 
-// lease is who holds something for a while: nobody, the holder of a token, or
-// somebody without an answer. One that ran out goes on until it is replaced.
+// lease says who holds something for a time: nobody, the holder of a token, or a client
+// without an answer. An expired lease stays until it is replaced.
 type lease struct {
 	token string        // "": nobody
-	until time.Duration // not before then it may be taken away
-	last  string        // newest token that anyone was told
+	until time.Duration // from then on another client may take it
+	last  string        // newest token that a client knows
 }
 
-// over reports whether the lease may have run out before op returned.
+// over reports whether the lease may have expired before op returned.
 func (l lease) over(op *Op) bool { return op.Outcome == Unknown || l.until <= op.Return+slack }
 
-// taken is the lease after op took it.
+// taken returns the lease after op took it.
 func (l lease) taken(op *Op) lease {
 	if op.Outcome == Unknown {
 		return lease{unseen, op.Call + op.TTL, l.last}
@@ -87,10 +87,10 @@ func (l lease) taken(op *Op) lease {
 	return lease{op.Version, op.Call + op.TTL, op.Version}
 }
 
-// freed is the lease after its end.
+// freed returns the lease after its end.
 func (l lease) freed() lease { return lease{last: l.last} }
 
-// lock has one holder at a time. Who is fenced stays so: tokens only grow.
+// lock has one holder at a time. A fenced holder stays fenced, since tokens only grow.
 type lock struct{ lease }
 
 func (s lock) step(op *Op) (state, bool) {
@@ -114,7 +114,7 @@ func (s lock) step(op *Op) (state, bool) {
 		case op.Outcome == Unknown:
 			return s, true
 		}
-		return lock{s.freed()}, s.token == "" || s.over(op) // releasing what nobody has is fine
+		return lock{s.freed()}, s.token == "" || s.over(op) // releasing a free lock succeeds
 	case Write:
 		switch {
 		case op.Outcome == Done:
@@ -127,5 +127,5 @@ func (s lock) step(op *Op) (state, bool) {
 	return s, false
 }
 
-// forever is when an operation without an answer ends.
+// forever is the end of an unanswered operation.
 const forever = math.MaxInt64

@@ -13,15 +13,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pooler is a pgbouncer before a server, in transaction mode: a connection
-// keeps its backend for one transaction only.
+// pooler is a pgbouncer in front of a server, in transaction mode: a client connection
+// has the same server connection only during a transaction.
 type pooler struct {
 	cmd  *exec.Cmd
 	addr string
 }
 
-// Pool returns dsn through pgbouncer in transaction mode. The first call starts
-// it; it ends with the server.
+// Pool returns a DSN for the same database through pgbouncer in transaction mode. The
+// first call starts pgbouncer, which ends with the server.
 func (s *Server) Pool(dsn string) (string, error) {
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -89,14 +89,13 @@ func (s *Server) startPooler() (*pooler, error) {
 	}
 }
 
-// reconnect has the pooler use none of its present connections to the database of
-// dsn again.
+// reconnect makes the pooler replace all its connections to the database of dsn.
 func (s *Server) reconnect(ctx context.Context, dsn string) error {
 	config, err := pgx.ParseConfig(dsnOf(s.pgbouncer.addr, "pgbouncer"))
 	if err != nil {
 		return err
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // its console knows no other
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // pgbouncer's console supports no other
 	c, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
@@ -106,7 +105,7 @@ func (s *Server) reconnect(ctx context.Context, dsn string) error {
 	return err
 }
 
-// findPooler looks in the PATH, and where Debian keeps it.
+// findPooler searches for pgbouncer in the PATH and in Debian's directory.
 func findPooler() (string, error) {
 	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
 		if path, err := exec.LookPath(name); err == nil {

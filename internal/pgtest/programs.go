@@ -13,23 +13,23 @@ import (
 	"syscall"
 )
 
-// ErrMissing says that a program which a server needs is not installed.
+// ErrMissing means that a program that a server needs is not installed.
 var ErrMissing = errors.New("not installed")
 
 // programs are the server's programs and the user who runs them.
 type programs struct {
-	bin  string              // folder of PostgreSQL's
-	user *syscall.Credential // nil: this one
+	bin  string              // directory of PostgreSQL's programs
+	user *syscall.Credential // nil: the current user
 }
 
-// findPrograms looks for PostgreSQL where Debian, Red Hat and Homebrew keep its
-// versions, which are not in the PATH; the last one found counts.
+// findPrograms searches for PostgreSQL in the directories of Debian, Red Hat and
+// Homebrew, which are not in the PATH, and uses the last version it finds.
 func findPrograms() (programs, error) {
 	var p programs
 	for _, pattern := range []string{"/opt/homebrew/opt/postgresql@*/bin", "/usr/pgsql-*/bin", "/usr/lib/postgresql/*/bin"} {
 		found, err := filepath.Glob(pattern + "/initdb")
 		if err != nil {
-			panic(err) // the patterns are fine
+			panic(err) // the patterns are valid
 		}
 		if len(found) > 0 {
 			p.bin = filepath.Dir(found[len(found)-1])
@@ -46,8 +46,8 @@ func findPrograms() (programs, error) {
 	return p, err
 }
 
-// unprivileged returns who runs the servers when this process is root, under
-// which they refuse to run.
+// unprivileged returns the user who runs the servers if this process is root, since
+// they refuse to run as root.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -68,7 +68,7 @@ func unprivileged() (*syscall.Credential, error) {
 
 func (p *programs) postgres(name string) string { return filepath.Join(p.bin, name) }
 
-// own gives a file to the user who runs the servers.
+// own makes the user who runs the servers the owner of a file.
 func (p *programs) own(path string) error {
 	if p.user == nil {
 		return nil
@@ -76,8 +76,8 @@ func (p *programs) own(path string) error {
 	return os.Chown(path, int(p.user.Uid), int(p.user.Gid))
 }
 
-// command is a program in dir, run by that user. It is in a process group of
-// its own, so that an interrupt from the terminal does not reach it.
+// command returns a command that runs a program in dir as that user. It has its own
+// process group, so that an interrupt from the terminal does not reach it.
 func (p *programs) command(dir, name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.Dir = dir
@@ -86,9 +86,8 @@ func (p *programs) command(dir, name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// freePort returns a port that nobody listens on. It is below those that the
-// system gives to outgoing connections, so that it stays free while a server
-// restarts.
+// freePort returns a port that nobody listens on. It is below the ports that the system
+// uses for outgoing connections, so that it stays free while a server restarts.
 func freePort() (int, error) {
 	var last error
 	for range 100 {

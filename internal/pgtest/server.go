@@ -1,10 +1,10 @@
-// Package pgtest starts private PostgreSQL servers, and poolers before them,
+// Package pgtest starts private PostgreSQL servers, and poolers in front of them,
 // for tests and measurements: in temporary directories, on free loopback ports.
-// Those that may be killed are as durable as a real one. It uses the programs of
-// Debian's packages postgresql and pgbouncer (or what is in the PATH) and none of
-// the servers that those packages set up.
+// Servers that tests may kill are as durable as real ones. It uses the programs of
+// Debian's packages postgresql and pgbouncer (or those in the PATH), but not the
+// servers that these packages set up.
 //
-// A server ends with the process that started it, however that ends.
+// A server ends with the process that started it, even if that crashes.
 package pgtest
 
 import (
@@ -26,40 +26,39 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The superuser of every server, also in its poolers.
+// The superuser of every server and of its poolers.
 const (
 	User     = "thole"
 	Password = "thole"
 )
 
-// verifier is the password as PostgreSQL keeps it, with one iteration of its hash
-// instead of 4,096, which are half of the time that a connection takes.
+// verifier is the password as PostgreSQL stores it, with one iteration of the hash
+// instead of 4,096, which would take half of the time of connecting.
 const verifier = "SCRAM-SHA-256$1:c2l4dGVlbiBieXRlcyBzbA==$xM/lvxdSxcOTKdTZF47Qr2ctrfMGeCIXa7dQtnDZYvI=:1Yr3C8J+jemEGTLHf1tYwreD0H+5/VecLS4spvSjfiw="
 
-// patience bounds how long a server may take to start or to stop.
+// patience is how long a server may take to start or to stop.
 const patience = 60 * time.Second
 
-// Server is a PostgreSQL server of its own. Its methods are safe for concurrent
-// use.
+// Server is a private PostgreSQL server. Its methods are safe for concurrent use.
 type Server struct {
 	programs programs
 	options  []string // of the postgres program
-	dir      string   // holds everything; gone after Close
+	dir      string   // holds all files; Close removes it
 	port     int
 
 	mu        sync.Mutex
 	postgres  *exec.Cmd // nil: it does not run
-	pgbouncer *pooler   // nil until one is asked for
-	databases int       // made so far
-	empty     []string  // DSNs of those that are free to take
-	pooled    []string  // DSNs of those that the pooler knows
+	pgbouncer *pooler   // nil until the first Pool
+	databases int       // number of databases created so far
+	empty     []string  // DSNs of empty databases for reuse
+	pooled    []string  // DSNs of databases that the pooler knows
 
 	guard *exec.Cmd // outlives this process to clean up
 	held  io.Closer // what the guard waits for
 }
 
-// Launch starts a server, as durable as a real one. ErrMissing says that its
-// programs are not installed. Most tests want [Start].
+// Launch starts a server that is as durable as a real one. It returns ErrMissing if the
+// programs are not installed. Most tests should use [Start].
 func Launch() (*Server, error) { return launch() }
 
 func launch(options ...string) (*Server, error) {
@@ -106,7 +105,7 @@ func (s *Server) launch() error {
 	return err
 }
 
-// watch starts the guard, which cleans up when this process is gone or lets go.
+// watch starts the guard, which cleans up when this process ends or closes held.
 func (s *Server) watch() error {
 	const script = `
 cat >/dev/null
@@ -171,7 +170,7 @@ func (s *Server) exited() bool {
 	return err == nil && strings.Contains(string(state), ") Z ")
 }
 
-// signal sends sig to the server, if it runs, and waits until it is gone.
+// signal sends sig to the server, if it runs, and waits until it has ended.
 func (s *Server) signal(sig syscall.Signal) error {
 	if s.postgres == nil {
 		return nil
@@ -184,23 +183,23 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Stop ends the server as an administrator does: connections are cut, what was
-// acknowledged is kept. It does nothing if the server does not run.
+// Stop stops the server as an administrator does: it closes connections and keeps what
+// was acknowledged. It does nothing if the server does not run.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.signal(syscall.SIGINT) // "fast shutdown"
 }
 
-// Kill ends the server and all its connections at once, as a crash does: what
-// it has not written is lost.
+// Kill ends the server and all its connections at once, like a crash: what the server
+// has not written is lost.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.postgres == nil {
 		return nil
 	}
-	// Its processes for connections would answer for a moment without it.
+	// Without this, its connection processes could still answer for a moment.
 	pid := s.postgres.Process.Pid
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	err := s.signal(syscall.SIGKILL)
@@ -212,15 +211,15 @@ func (s *Server) Kill() error {
 	return err
 }
 
-// Restart starts the server on the same port and data, and stops it first if it
-// runs. It returns when the server accepts connections.
+// Restart starts the server on the same port and data, after stopping it if it runs.
+// It returns when the server accepts connections.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.signal(syscall.SIGINT); err != nil {
 		return err
 	}
-	// Children of a server that was killed may hold its memory for a moment.
+	// Children of a killed server may hold its shared memory for a moment.
 	var err error
 	for range 50 {
 		if err = s.start(); err == nil {
@@ -231,7 +230,7 @@ func (s *Server) Restart() error {
 	return err
 }
 
-// Close stops everything and removes it. It is idempotent.
+// Close stops the server and its pooler, and removes their files. It is idempotent.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,10 +247,10 @@ func (s *Server) Close() error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// Addr is the server's address.
+// Addr returns the server's address.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// Create makes an empty database and returns its DSN.
+// Create creates an empty database and returns its DSN.
 func (s *Server) Create(ctx context.Context) (dsn string, err error) {
 	s.mu.Lock()
 	s.databases++
@@ -260,7 +259,7 @@ func (s *Server) Create(ctx context.Context) (dsn string, err error) {
 	return dsnOf(s.Addr(), name), s.exec(ctx, "CREATE DATABASE "+name)
 }
 
-// Drop removes a database that Create made, and cuts who uses it. It does
+// Drop removes a database that Create made, and closes its connections. It does
 // nothing if the server does not run.
 func (s *Server) Drop(ctx context.Context, dsn string) error {
 	s.mu.Lock()
@@ -272,7 +271,7 @@ func (s *Server) Drop(ctx context.Context, dsn string) error {
 	return s.exec(ctx, "DROP DATABASE IF EXISTS "+nameOf(dsn)+" WITH (FORCE)")
 }
 
-// take returns the DSN of a database that is empty again, or of a new one.
+// take returns the DSN of an emptied database, or of a new one.
 func (s *Server) take(ctx context.Context) (dsn string, err error) {
 	s.mu.Lock()
 	n := len(s.empty)
@@ -285,8 +284,8 @@ func (s *Server) take(ctx context.Context) (dsn string, err error) {
 	return dsn, nil
 }
 
-// clear cuts who else uses the database, waits until they are gone and removes
-// all that is in it.
+// clear terminates the other connections to the database, waits until they have ended
+// and removes all content.
 const clear = `
 DO $$
 DECLARE name text;
@@ -301,8 +300,8 @@ BEGIN
 	EXECUTE format('ALTER DATABASE %I RESET ALL', current_database());
 END $$`
 
-// giveBack empties a database that take returned, for the next. It does nothing
-// if the server does not run.
+// giveBack empties a database of take for reuse. It does nothing if the server does not
+// run.
 func (s *Server) giveBack(ctx context.Context, dsn string) error {
 	s.mu.Lock()
 	stopped, pooled := s.postgres == nil, slices.Contains(s.pooled, dsn)

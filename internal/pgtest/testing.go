@@ -8,15 +8,14 @@ import (
 	"github.com/thole-dev/thole/internal/effort"
 )
 
-// shared is the one server of a test process, started by who asks first. It
-// ends with the process. Nobody may kill it, so it need not wait for its disk,
-// which takes most of the time of making a database.
+// shared starts the server that all tests of a process share, on the first call. It
+// ends with the process. No test may kill it, so it runs without fsync, which takes
+// most of the time of creating a database.
 var shared = sync.OnceValues(func() (*Server, error) { return launch("-c", "fsync=off") })
 
-// Start returns a server that all tests of the process share; do not stop it.
-// The test is skipped unless the environment says THOLE_TEST=all, as it does in
-// `make test`: a plain `go test` is quick and needs no server. Programs that are
-// missing then fail it.
+// Start returns a server that all tests of the process share; do not stop it. It skips
+// the test unless THOLE_TEST is set to all or soak, as in `make test`: a plain `go
+// test` is quick and needs no server. If it is set, missing programs fail the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	asked(t)
@@ -25,8 +24,8 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Own returns a server for this test alone, which may stop and kill it. It ends
-// with the test. When it is skipped is as in [Start].
+// Own returns a server for this test alone, which may stop and kill it. It ends with
+// the test. Own skips the test as [Start] does.
 func Own(t testing.TB) *Server {
 	t.Helper()
 	asked(t)
@@ -40,8 +39,8 @@ func Own(t testing.TB) *Server {
 	return s
 }
 
-// Database returns the DSN of an empty database for this test alone. It may have
-// served another before: emptying one is far quicker than making one.
+// Database returns the DSN of an empty database for this test alone. It reuses
+// databases of earlier tests, since emptying one is much faster than creating one.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	dsn, err := s.take(t.Context())
@@ -54,7 +53,7 @@ func (s *Server) Database(t testing.TB) string {
 	return dsn
 }
 
-// Pooled returns dsn through pgbouncer in transaction mode.
+// Pooled returns a DSN for the same database through pgbouncer in transaction mode.
 func (s *Server) Pooled(t testing.TB, dsn string) string {
 	t.Helper()
 	pooled, err := s.Pool(dsn)
