@@ -1,5 +1,5 @@
-// Package effort says how much the tests do. Only it reads the environment
-// variable that chooses:
+// Package effort determines how much the tests do. Only this package reads the
+// environment variable that selects it:
 //
 //	THOLE_TEST   amounts   needs                            set by
 //	(not set)    quick     only Go                          go test ./...
@@ -26,8 +26,8 @@ const (
 	soak
 )
 
-// asked returns the level that the environment asks for. It panics if that is none,
-// so that nobody believes in tests that did not run.
+// asked returns the level that the environment selects. It panics on an unknown value,
+// so that nobody relies on tests that did not run.
 func asked() level {
 	switch text := os.Getenv("THOLE_TEST"); text {
 	case "":
@@ -41,8 +41,8 @@ func asked() level {
 	}
 }
 
-// All reports whether the tests run that need more than Go: a database server, for
-// instance. What is missing for them then fails them.
+// All reports whether tests run that need more than Go, such as a database server. If
+// they run, a missing program fails them.
 func All() bool { return asked() >= all }
 
 // Soak reports whether tests take their long form.
@@ -79,8 +79,8 @@ func SoakOnly(t testing.TB) {
 	}
 }
 
-// SlowUnderRace skips a test that takes long under the race detector and has little
-// for it to find: it runs without it, and under it in make soak.
+// SlowUnderRace skips, under the race detector, a test that takes long there and has
+// few races to find. The test runs without the race detector, and with it in make soak.
 func SlowUnderRace(t testing.TB) {
 	t.Helper()
 	if Race && !Soak() {

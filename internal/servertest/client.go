@@ -26,8 +26,8 @@ func (r Reply) Code() string {
 	return p.Code
 }
 
-// Do sends a request. body is encoded as JSON unless nil; header holds names
-// and values in turn. The error is that of a request without an answer.
+// Do sends a request. It encodes body as JSON unless it is nil; header alternates names
+// and values. It returns an error only if there is no answer.
 func (s *Server) Do(ctx context.Context, method, path string, body any, header ...string) (Reply, error) {
 	return Request(ctx, s.HTTP, method, s.URL+path, body, header...)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FaultLine is a TCP proxy that fails on command, as a network does. Its address
-// stays. The zero faults are none.
+// FaultLine is a TCP proxy that fails on command, as a network does. Its address does
+// not change. At first it has no faults.
 type FaultLine struct {
 	t    testing.TB
 	l    net.Listener
@@ -61,8 +61,8 @@ func (p *FaultLine) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// Split lets nothing pass any more, ends of connections included. What is sent
-// meanwhile arrives after Join, as after a partition of a network.
+// Split holds back all data, and the ends of connections. What is sent meanwhile
+// arrives after Join, as after a network partition.
 func (p *FaultLine) Split() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
