@@ -94,9 +94,9 @@ func (p *FaultLine) Reset() int {
 	return len(p.open)
 }
 
-// Forget makes all open connections half-open for good, as a firewall does that
-// lost its table: what is sent on them vanishes, and neither end hears of it. New
-// ones work. It returns how many.
+// Forget makes all open connections half-open for good, like a firewall that lost its
+// table: what is sent on them vanishes, and neither end notices. New connections work.
+// It returns how many it made half-open.
 func (p *FaultLine) Forget() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

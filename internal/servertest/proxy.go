@@ -10,7 +10,7 @@ import (
 )
 
 // Proxy is a TCP proxy that cuts its first connections after a random number of
-// bytes of the answer. Its address stays while the server behind it moves.
+// bytes of the answer. Its address stays the same when the server's changes.
 type Proxy struct {
 	l    net.Listener
 	URL  string

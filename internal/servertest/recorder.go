@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Recorder is a watcher of one space that remembers every durable event it was
-// sent. What a stream delivered counts as acknowledged: it must be there after
-// any fault, unchanged and in the same order.
+// Recorder watches one space and records every durable event that it receives. A
+// received event counts as acknowledged: it must exist after any fault, unchanged and
+// in the same order.
 type Recorder struct {
 	t      *testing.T
 	s      *Server

@@ -45,7 +45,7 @@ func Watch(ctx context.Context, client *http.Client, url, after string, fn func(
 	return readFrames(resp.Body, fn)
 }
 
-// RefusedError is an answer to a watch that is no stream.
+// RefusedError is an answer to a watch that is not a stream.
 type RefusedError struct{ Reply }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("%d %s", e.Status, e.Body) }
