@@ -15,10 +15,9 @@ type Options struct {
 	IfAbsent bool           // only if there is no document yet
 }
 
-// All changes have in common: they are atomic, return the document as it is
-// then, and commit nothing when they change nothing. Errors: *ConflictError for
-// a condition that does not hold (it says what is there), ErrInvalid,
-// ErrTooLarge, and those of [thole.Space.Update].
+// All changes are atomic, return the changed document, and commit nothing when they change
+// nothing. Errors: *ConflictError, with the current version, if a condition does not hold;
+// ErrInvalid; ErrTooLarge; those of [thole.Space.Update].
 
 // Put replaces the whole document; nothing but the difference is recorded.
 func (d *Documents) Put(ctx context.Context, name string, value any, opts *Options) (Document, error) {

@@ -5,7 +5,7 @@ import "github.com/thole-dev/thole"
 // Name is the concept's.
 const Name = "document"
 
-// Concept is what documents keep and tell.
+// Concept declares the events and records of documents.
 var Concept = &thole.Concept{
 	Name:  Name,
 	About: "named JSON documents with versions, of a space or of a thread",
