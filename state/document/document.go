@@ -41,8 +41,8 @@ type Document struct {
 	Updated time.Time       `json:"updated_at,omitzero"`
 }
 
-// As reads the document's value into v, which stays as it is when there is no
-// document. ErrCorrupt: the value does not fit v.
+// As decodes the document's value into v; it does nothing if there is no document. Errors:
+// ErrCorrupt if the value does not fit v.
 func (d Document) As(v any) error {
 	if !d.Exists {
 		return nil
@@ -124,8 +124,8 @@ type GetOptions struct {
 	At thole.Position // as of this position; zero: now
 }
 
-// Get returns a document, by default as it is now; absent is no error. Of a
-// position that is not kept any more it returns *TrimmedError.
+// Get returns a document, by default its current version. An absent document is not an
+// error. Errors: *TrimmedError for a position that is no longer kept.
 func (d *Documents) Get(ctx context.Context, name string, opts *GetOptions) (Document, error) {
 	p, err := d.place(name)
 	if err != nil {
@@ -172,7 +172,7 @@ func (d *Documents) read(ctx context.Context, p place) (thole.Record, error) {
 	return recs[0], nil
 }
 
-// lifted returns doc as its shape wants it.
+// lifted returns doc upcast to its shape's version.
 func (d *Documents) lifted(doc Document) (Document, error) {
 	shape, ok := d.shapes[doc.Name]
 	if !ok {
