@@ -175,6 +175,14 @@ func (d *doctor) journal(ctx context.Context, sp *thole.Space, head thole.Head) 
 		}
 		n++
 		d.dated(e.Time, "event "+e.Position.String())
+		if e.Position.Compare(head.Last) > 0 { // a server that is at work may have committed it since
+			if head, err = sp.Head(ctx); err != nil {
+				return n, err
+			}
+			for _, e := range head.Epochs {
+				epochs[e.Name] = e
+			}
+		}
 		in, known := epochs[e.Position.Epoch]
 		switch {
 		case !known || e.Position.Seq < in.First || e.Position.Seq > in.Last:
