@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/thole-dev/thole/backend/backendtest/model"
@@ -85,16 +84,9 @@ func (s *schedule) unknown(next model.World, err error) error {
 	if errors.Is(err, errPower) {
 		return err
 	}
-	i := slices.IndexFunc(s.stores, func(on *instance) bool { return on.Stopped() == nil })
-	if i < 0 {
-		return nil // who opens the file again finds out
-	}
-	got, err := s.observe(s.stores[i])
-	if err != nil && s.stores[i].Stopped() != nil {
-		return nil // a checkpoint beside the commits failed just now
-	}
-	if err != nil {
-		return err
+	got, err := s.look()
+	if err != nil || got == nil {
+		return err // nil: whoever opens the file next finds out
 	}
 	before := s.base.Differs(got)
 	if before == nil {
@@ -107,14 +99,24 @@ func (s *schedule) unknown(next model.World, err error) error {
 	return nil
 }
 
-// observe reads all there is, without faults.
-func (s *schedule) observe(on *instance) (model.World, error) {
+// look reads all there is, without faults, from a store that goes on. It returns nil
+// if there is none.
+func (s *schedule) look() (model.World, error) {
 	defer s.disk.pause()()
-	got, err := model.Observe(context.Background(), on)
-	if s.disk.isOff() {
-		return nil, errPower
+	for _, on := range s.stores {
+		if on.Stopped() != nil {
+			continue
+		}
+		got, err := model.Observe(context.Background(), on)
+		switch {
+		case s.disk.isOff():
+			return nil, errPower
+		case err != nil && on.Stopped() != nil: // a checkpoint beside the commits failed just now
+			continue
+		}
+		return got, err
 	}
-	return got, err
+	return nil, nil
 }
 
 // read reads something and compares.

@@ -144,8 +144,7 @@ func (s *schedule) step() error {
 	case n < 94:
 		return s.call(on, "check", func(ctx context.Context) error { return on.Check(ctx) })
 	case n < 97 && len(s.stores) == 1:
-		_, err := s.open()
-		return err
+		return s.open()
 	case n < 98:
 		s.log("kill")
 		s.disk.kill()
@@ -214,8 +213,9 @@ func stops(fired tally) bool {
 	return fired[shortWrite]+fired[noSpace]+fired[writeFails]+fired[truncateFails]+fired[syncFails]+fired[deleteFails] > 0
 }
 
-// open opens a store on the file.
-func (s *schedule) open() (*instance, error) {
+// open opens a store on the file, and settles what failed calls left before anything
+// is done with it.
+func (s *schedule) open() error {
 	on := &instance{}
 	err := s.try(nil, "open", func(ctx context.Context) (err error) {
 		on.Store, err = sqlitestore.Open(ctx, s.path, &sqlitestore.Options{
@@ -226,13 +226,16 @@ func (s *schedule) open() (*instance, error) {
 		s.stores = append(s.stores, on)
 	}
 	if errors.Is(err, errUnexplained) || errors.Is(err, errPower) {
-		return nil, err
+		return err
 	}
-	return on, nil
+	got, err := s.look()
+	if err != nil || got == nil {
+		return err
+	}
+	return s.settle(got)
 }
 
-// openFirst closes the stores that stopped, opens one when none is left, and settles
-// what failed calls left.
+// openFirst closes the stores that stopped and opens one when none is left.
 func (s *schedule) openFirst() error {
 	s.stores = slices.DeleteFunc(s.stores, func(on *instance) bool {
 		if on.Stopped() == nil {
@@ -243,18 +246,14 @@ func (s *schedule) openFirst() error {
 		return true
 	})
 	for len(s.stores) == 0 {
-		if _, err := s.open(); err != nil {
+		if err := s.open(); err != nil {
 			return err
 		}
 		if len(s.stores) == 0 {
 			s.disk.disarm()
 		}
 	}
-	got, err := s.observe(s.stores[0])
-	if err != nil {
-		return err
-	}
-	return s.settle(got)
+	return nil
 }
 
 // settle finds out which of the states that may be is.
