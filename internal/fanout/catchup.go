@@ -61,14 +61,14 @@ func (f *Fanout) BatchEnded() {
 func (f *Fanout) CatchUp(ctx context.Context, spaces []string) {
 	type known struct {
 		*hub // this hub, not a later one of the same space
-		at   place
+		at   state
 	}
-	places := make(map[string]known, len(spaces))
+	hubs := make(map[string]known, len(spaces))
 	var begun []string // skip the others: their backends may not answer
 	for _, name := range spaces {
 		if h := f.find(name); h != nil {
-			if at := h.place(); at.begun {
-				places[name], begun = known{h, at}, append(begun, name)
+			if at := h.state(); at.begun {
+				hubs[name], begun = known{h, at}, append(begun, name)
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func (f *Fanout) CatchUp(ctx context.Context, spaces []string) {
 	}
 	heads, damaged, err := f.source.Heads(ctx, begun)
 	for _, name := range damaged {
-		f.Reset(name) // each watcher finds out from its own place
+		f.Reset(name) // each watcher finds out from its own position
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -86,12 +86,12 @@ func (f *Fanout) CatchUp(ctx context.Context, spaces []string) {
 		return
 	}
 	for _, head := range heads {
-		h, at := places[head.Space].hub, places[head.Space].at
+		h, at := hubs[head.Space].hub, hubs[head.Space].at
 		if h == nil {
 			continue
 		}
 		if at.gone(head) {
-			h.reset() // each watcher finds out from its own place
+			h.reset() // each watcher finds out from its own position
 			continue
 		}
 		more, wait := h.beyond(head.Last)
@@ -104,7 +104,7 @@ func (f *Fanout) CatchUp(ctx context.Context, spaces []string) {
 		}
 		switch {
 		case err == nil:
-			h.looked(at)
+			h.release(at)
 		case errors.Is(err, journal.ErrTrimmed):
 			h.reset()
 		case ctx.Err() == nil:
@@ -114,7 +114,7 @@ func (f *Fanout) CatchUp(ctx context.Context, spaces []string) {
 }
 
 // catchUp reads the events after at, up to last and beyond, into the hub.
-func (h *hub) catchUp(ctx context.Context, at place, last journal.Position) error {
+func (h *hub) catchUp(ctx context.Context, at state, last journal.Position) error {
 	for after := at.head; ; {
 		page, err := h.fanout.source.Read(ctx, h.space, journal.ReadQuery{After: after, Limit: 256})
 		if err != nil {
@@ -134,9 +134,8 @@ func (h *hub) checkErased(ctx context.Context) error {
 		return err
 	}
 	h.mu.Lock()
-	stale := h.looks > 0 && h.erased != erased
-	h.looks++
-	h.erased = erased
+	stale := h.checked && h.erased != erased
+	h.erased, h.checked = erased, true
 	h.mu.Unlock()
 	if stale {
 		h.reset()

@@ -65,11 +65,11 @@ func (f *Fanout) Watch(ctx context.Context, space string, opts Options) (*Cursor
 		c.Close()
 		return nil, err
 	}
-	at := h.place()
+	at := h.state()
 	head, err := c.head(ctx)
 	for err == nil && at.gone(head) {
 		h.reset()
-		at = h.place()
+		at = h.state()
 		head, err = c.head(ctx)
 	}
 	c.era, c.since = at.era, at.broadcasts
@@ -136,7 +136,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*journal.Delivery, error) {
 // fromJournal reads the next page after the cursor's position, or joins the ring if
 // that reaches back to it.
 func (c *Cursor) fromJournal(ctx context.Context) ([]*journal.Delivery, error) {
-	known := c.hub.place()
+	known := c.hub.state()
 	if !known.begun || c.era != known.era {
 		head, err := c.head(ctx)
 		if err == nil {

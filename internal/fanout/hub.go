@@ -7,9 +7,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// maxHeld bounds the bytes of the items that a hub holds back until it has read the
+// maxPending bounds the bytes of the items that a hub holds back until it has read the
 // journal.
-const maxHeld = 1 << 20
+const maxPending = 1 << 20
 
 // hub is the newest part of one space's journal, interleaved with broadcasts and shared
 // by the space's watchers. Events enter it in journal order without a gap: from the
@@ -21,26 +21,26 @@ type hub struct {
 
 	watchers int // guarded by fanout.mu
 
-	mu         sync.Mutex
-	erased     journal.Position // the space's last purge, at the last checkErased
-	looks      int              // the number of calls of checkErased
-	era        int              // counts resets; a cursor is live only in the era in which its position was checked
-	begun      bool             // base and head are known in this era
-	missed     bool             // something was committed in this era before begun
-	closed     bool
-	ring       []item
-	start      uint64           // index of ring[0]; only grows
-	bytes      int              // bytes in the ring
-	base       journal.Position // the position before ring[0], from which a cursor may join
-	head       journal.Position // everything up to here is in the ring or before it
-	known      journal.Position // the events between head and here are in held
-	held       []item           // broadcasts that wait until the journal was read, and this Store's events after them
-	events     int              // events in held
-	waits      int              // bytes in held
-	batch      uint64           // the batch whose end CatchUp waits for before it releases held; 0: none
-	broadcasts uint64           // the number of broadcasts so far
-	changed    chan struct{}
-	waiting    bool // a cursor waits for changed
+	mu            sync.Mutex
+	erased        journal.Position // the space's last purge, at the last checkErased
+	checked       bool             // checkErased was called
+	era           int              // counts resets; a cursor is live only in the era in which its position was checked
+	begun         bool             // base and head are known in this era
+	missed        bool             // something was committed in this era before begun
+	closed        bool
+	ring          []item
+	start         uint64           // index of ring[0]; only grows
+	bytes         int              // bytes in the ring
+	base          journal.Position // the position before ring[0], from which a cursor may join
+	head          journal.Position // everything up to here is in the ring or before it
+	known         journal.Position // the events between head and here are pending
+	pending       []item           // broadcasts that wait until the journal was read, and this Store's events after them
+	pendingEvents int
+	pendingBytes  int
+	batch         uint64 // the batch whose end CatchUp waits for before it releases pending; 0: none
+	broadcasts    uint64 // the number of broadcasts so far
+	changed       chan struct{}
+	waiting       bool // a cursor waits for changed
 }
 
 // item is an event or a broadcast in a hub.
@@ -65,25 +65,25 @@ func (h *hub) begin(head journal.Head, era int) {
 	}
 }
 
-// place is the state of a hub: the position up to which it knows the journal.
-type place struct {
+// state is a hub's state at one moment: the position up to which it knows the journal.
+type state struct {
 	head       journal.Position
 	era        int
 	begun      bool
 	broadcasts uint64 // the number of broadcasts so far
 }
 
-func (h *hub) place() place {
+func (h *hub) state() state {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return place{head: h.head, era: h.era, begun: h.begun, broadcasts: h.broadcasts}
+	return state{head: h.head, era: h.era, begun: h.begun, broadcasts: h.broadcasts}
 }
 
-// gone reports whether the hub's content at p is no longer valid, given a head that was
-// read later: the space was deleted and created again, something other than a commit
-// changed it, or it was trimmed beyond p.
-func (p place) gone(head journal.Head) bool {
-	return p.begun && (head.Resume(p.head) != nil || head.Adopted() > p.head.Epoch)
+// gone reports whether the content of a hub in state s is no longer valid, given a head
+// that was read later: the space was deleted and created again, something other than a
+// commit changed it, or it was trimmed beyond s.head.
+func (s state) gone(head journal.Head) bool {
+	return s.begun && (head.Resume(s.head) != nil || head.Adopted() > s.head.Epoch)
 }
 
 // reset empties the hub and begins a new era.
@@ -94,7 +94,7 @@ func (h *hub) reset() {
 	h.ring, h.bytes = nil, 0
 	h.base, h.head, h.known = journal.Position{}, journal.Position{}, journal.Position{}
 	h.begun = false
-	h.held, h.events, h.waits = nil, 0, 0
+	h.pending, h.pendingEvents, h.pendingBytes = nil, 0, 0
 	h.era++
 	h.announce()
 }
@@ -129,7 +129,7 @@ func (h *hub) committed(c *journal.Commit, res journal.Result) bool {
 		h.queue(item{Delivery: &journal.Delivery{Event: e}})
 	}
 	h.known = res.Last
-	h.settle()
+	h.advanceHead()
 	return len(c.Events) > 0
 }
 
@@ -140,82 +140,82 @@ func (h *hub) committed(c *journal.Commit, res journal.Result) bool {
 func (h *hub) broadcast(d *journal.Delivery) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.begun || h.waits >= maxHeld {
+	if !h.begun || h.pendingBytes >= maxPending {
 		return
 	}
 	h.broadcasts++
-	held := item{d, h.broadcasts}
-	h.held = append(h.held, held)
-	h.waits += held.weight()
+	waiting := item{d, h.broadcasts}
+	h.pending = append(h.pending, waiting)
+	h.pendingBytes += waiting.weight()
 	h.fanout.Hint(h.space)
 }
 
 // queue appends an event of this Store, which directly follows the known ones, after
-// the broadcasts in held, because it was committed after they were sent. If held is
+// the pending broadcasts, because it was committed after they were sent. If pending is
 // full, the broadcasts in it are dropped.
 func (h *hub) queue(d item) {
 	switch {
-	case len(h.held) == 0:
+	case len(h.pending) == 0:
 		h.push(d)
-	case h.waits >= maxHeld:
+	case h.pendingBytes >= maxPending:
 		h.overtake()
-		h.held, h.waits = nil, 0
+		h.pending, h.pendingBytes = nil, 0
 		h.push(d)
 	default:
-		h.held = append(h.held, d)
-		h.waits += d.weight()
-		h.events++
+		h.pending = append(h.pending, d)
+		h.pendingBytes += d.weight()
+		h.pendingEvents++
 	}
 }
 
-// overtake pushes the events in held, ahead of the broadcasts in held. It is called
+// overtake pushes the pending events, ahead of the pending broadcasts. It is called
 // before an event of another process is pushed, which follows these events and may be
 // older than the broadcasts.
 func (h *hub) overtake() {
-	if h.events == 0 {
+	if h.pendingEvents == 0 {
 		return
 	}
-	h.held = slices.DeleteFunc(h.held, func(d item) bool {
+	h.pending = slices.DeleteFunc(h.pending, func(d item) bool {
 		if d.IsBroadcast() {
 			return false
 		}
-		h.waits -= d.weight()
+		h.pendingBytes -= d.weight()
 		h.push(d)
 		return true
 	})
-	h.events = 0
-	h.settle()
+	h.pendingEvents = 0
+	h.advanceHead()
 }
 
-// looked releases from held, in order, the broadcasts that had arrived when CatchUp
-// took the place at, and the events between them. CatchUp has now read the journal.
-func (h *hub) looked(at place) {
+// release pushes, in order, the pending broadcasts that had arrived when CatchUp took
+// the state at, and the events between them. CatchUp has now read the journal.
+func (h *hub) release(at state) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.held) == 0 || h.era != at.era {
+	if len(h.pending) == 0 || h.era != at.era {
 		return
 	}
 	n := 0
-	for _, d := range h.held {
+	for _, d := range h.pending {
 		if d.nth > at.broadcasts {
 			break
 		}
 		h.push(d)
-		h.waits -= d.weight()
+		h.pendingBytes -= d.weight()
 		if n++; !d.IsBroadcast() {
 			h.head = d.Position
-			h.events--
+			h.pendingEvents--
 		}
 	}
-	h.held = slices.Delete(h.held, 0, n)
+	h.pending = slices.Delete(h.pending, 0, n)
 	h.batch = 0
-	h.settle()
+	h.advanceHead()
 	h.announce()
 }
 
 // beyond reports whether the journal, which ends at last, has more than the hub, and
 // whether to wait before reading it. The new events may be this Store's own, committed
-// after the broadcasts in held; then Committed brings them when the current batch ends.
+// after the pending broadcasts; then Committed brings them when the current batch ends.
 // CatchUp waits for one batch, not for later ones.
 func (h *hub) beyond(last journal.Position) (more, wait bool) {
 	h.mu.Lock()
@@ -223,7 +223,7 @@ func (h *hub) beyond(last journal.Position) (more, wait bool) {
 	if last.Compare(h.known) <= 0 {
 		return false, false
 	}
-	if len(h.held) == 0 {
+	if len(h.pending) == 0 {
 		return true, false
 	}
 	h.fanout.postpone(h.space)
@@ -234,9 +234,9 @@ func (h *hub) beyond(last journal.Position) (more, wait bool) {
 	return true, batch != 0 && batch == h.batch
 }
 
-// settle sets head to known if there is no event in held.
-func (h *hub) settle() {
-	if h.events == 0 {
+// advanceHead sets head to known if no event is pending.
+func (h *hub) advanceHead() {
+	if h.pendingEvents == 0 {
 		h.head = h.known
 	}
 }
@@ -251,8 +251,8 @@ func (h *hub) append(era int, page journal.Page, last journal.Position) bool {
 	}
 	for _, e := range page.Events {
 		// An epoch that began after last may be adopted, and an event after last may be
-		// this Store's own, which belongs after the broadcasts in held.
-		if e.Position.Epoch > last.Epoch || len(h.held) > 0 && e.Position.Compare(last) > 0 {
+		// this Store's own, which belongs after the pending broadcasts.
+		if e.Position.Epoch > last.Epoch || len(h.pending) > 0 && e.Position.Compare(last) > 0 {
 			h.fanout.Hint(h.space)
 			h.announce()
 			return false
@@ -261,13 +261,13 @@ func (h *hub) append(era int, page journal.Page, last journal.Position) bool {
 			h.overtake()
 			h.push(item{Delivery: &journal.Delivery{Event: e}})
 			h.known = e.Position
-			h.settle()
+			h.advanceHead()
 		}
 	}
 	// Commits without events move the head but leave nothing to read.
 	if page.Next.IsZero() && last.Compare(h.known) > 0 {
 		h.known = last
-		h.settle()
+		h.advanceHead()
 	}
 	h.announce()
 	return true
