@@ -214,9 +214,9 @@ func (cs *Concepts) Above(key string) string {
 	return firstParts(key, len(r.above.pattern.parts))
 }
 
-// strange returns the shortest prefix of key, in whole parts, at or below which no
+// undeclaredPrefix returns the shortest prefix of key, in whole parts, at or below which no
 // record is declared, or "".
-func (cs *Concepts) strange(key string) string {
+func (cs *Concepts) undeclaredPrefix(key string) string {
 	noun, _, _ := strings.Cut(key, "/")
 	for n := range strings.Count(key, "/") + 1 {
 		above := firstParts(key, n+1)

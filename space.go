@@ -136,7 +136,7 @@ func (sp *Space) commitWith(ctx context.Context, c Commit, k keep, seen []sighti
 	}
 	for sweeps, apart := 0, false; ; {
 		c.Now = sp.time()
-		whole, size, err := sp.withMoves(ctx, &c, size, seen, apart)
+		whole, size, err := sp.withExtensions(ctx, &c, size, seen, apart)
 		if err != nil {
 			return done{}, fmt.Errorf("commit to %s: %w", sp.name, err)
 		}

@@ -92,7 +92,7 @@ func Open(ctx context.Context, b journal.Backend, opts *Options) (*Store, error)
 		records:     cache.NewRecords(o.CacheRecords),
 		projections: cache.NewProjections(o.ProjectionBytes),
 		ahead:       ahead{by: make(map[string]time.Duration)},
-		beats:       beats{strange: make(map[recordName]sight)},
+		beats:       beats{skewed: make(map[recordName]seenBeat)},
 	}
 	s.over = background.Done()
 	s.fanout = fanout.New(s.source(), o.RingBytes, s.log)

@@ -43,7 +43,7 @@ func (s *Store) sweepLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		away = s.tellAway(away, err)
+		away = s.logUnreachable(away, err)
 		switch {
 		case reached(err) != nil:
 			wait = max(s.opts.Sweep, min(2*wait, sweeperTTL))
@@ -51,7 +51,7 @@ func (s *Store) sweepLoop(ctx context.Context) {
 		default:
 			wait = s.opts.Sweep
 		}
-		for _, at := range s.silent() {
+		for _, at := range s.stalled() {
 			if !slices.Contains(spaces, at.space) {
 				spaces = append(spaces, at.space)
 			}
@@ -61,9 +61,9 @@ func (s *Store) sweepLoop(ctx context.Context) {
 	}
 }
 
-// tellAway logs which of several stores became unreachable or reachable since the last
+// logUnreachable logs which of several stores became unreachable or reachable since the last
 // call. It returns the argument before of the next call.
-func (s *Store) tellAway(before string, err error) string {
+func (s *Store) logUnreachable(before string, err error) string {
 	var e *UnreachableError
 	now := ""
 	if errors.As(err, &e) {
@@ -120,8 +120,8 @@ func (sp *Space) expired(ctx context.Context, after string) (due []Record, next 
 		return due, "", nil
 	}
 	next = recs[len(recs)-1].Key
-	if strange := sp.store.concepts.strange(next); strange != "" { // no character sorts after U+10FFFF
-		next = max(next, strange+"/\U0010ffff")
+	if prefix := sp.store.concepts.undeclaredPrefix(next); prefix != "" { // no character sorts after U+10FFFF
+		next = max(next, prefix+"/\U0010ffff")
 	}
 	return due, next, nil
 }
@@ -153,7 +153,7 @@ type retry struct {
 // others only for the time of a part. A record that cannot be ended has its own time
 // for the next try and does not delay others.
 func (w *sweeper) sweep(ctx context.Context, shard int, spaces []string) (rest []string) {
-	e := &election{sweeper: w, shard: shard, offices: make(map[string]*office)}
+	e := &elections{sweeper: w, shard: shard, results: make(map[string]*election)}
 	defer e.end(ctx)
 	for _, name := range spaces {
 		list := recordName{name, ""}
@@ -185,12 +185,12 @@ func (w *sweeper) sweep(ctx context.Context, shard int, spaces []string) (rest [
 			w.note(at, err)
 		}
 	}
-	for _, at := range w.store.silent() {
+	for _, at := range w.store.stalled() {
 		declared, _ := w.store.concepts.Record(at.key)
 		if declared == nil || !slices.Contains(spaces, at.space) || !w.ready(at) {
 			continue
 		}
-		err := w.try(ctx, ctx, at, func(ctx context.Context) error { return w.store.Space(at.space).endSilent(ctx, at.key) })
+		err := w.try(ctx, ctx, at, func(ctx context.Context) error { return w.store.Space(at.space).endStalled(ctx, at.key) })
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -305,15 +305,15 @@ func (w *sweeper) note(n recordName, err error) {
 	w.store.log.Warn("an expired record could not be ended; will try again", "space", n.space, "key", n.key, "error", err, "in", r.wait)
 }
 
-// election holds the results of one sweep's elections, one per concept.
-type election struct {
+// elections holds the results of one sweep's elections, one per concept.
+type elections struct {
 	*sweeper
 	shard   int
-	offices map[string]*office // by concept
+	results map[string]*election // by concept
 }
 
-// office is the result of the election for one concept.
-type office struct {
+// election is the result of the election for one concept.
+type election struct {
 	ctx    context.Context // nil: another process is elected
 	stop   context.CancelCauseFunc
 	base   string
@@ -323,12 +323,12 @@ type office struct {
 
 // elected runs the election for the concept of key, once per sweep. If this process is
 // elected it returns a context that ends when another takes over, else nil.
-func (e *election) elected(ctx context.Context, key string) context.Context {
+func (e *elections) elected(ctx context.Context, key string) context.Context {
 	_, concept := e.store.concepts.Record(key)
-	o := e.offices[concept.Name]
+	o := e.results[concept.Name]
 	if o == nil {
 		o = e.run(ctx, concept.Name)
-		e.offices[concept.Name] = o
+		e.results[concept.Name] = o
 	}
 	if o.ctx == nil || o.ctx.Err() != nil {
 		return nil
@@ -339,8 +339,8 @@ func (e *election) elected(ctx context.Context, key string) context.Context {
 // run tries to acquire the lease for a concept. If global is in another shard that
 // cannot be reached, the sweep goes on without the lease: that costs duplicate work,
 // not correctness.
-func (e *election) run(ctx context.Context, concept string) *office {
-	o := &office{base: "sweeper/" + url.PathEscape(concept)}
+func (e *elections) run(ctx context.Context, concept string) *election {
+	o := &election{base: "sweeper/" + url.PathEscape(concept)}
 	if e.shard > 0 {
 		o.base = fmt.Sprintf("%s/%d", o.base, e.shard)
 	}
@@ -377,8 +377,8 @@ func (e *election) run(ctx context.Context, concept string) *office {
 }
 
 // end releases the leases. A lease that cannot be released expires.
-func (e *election) end(ctx context.Context) {
-	for _, o := range e.offices {
+func (e *elections) end(ctx context.Context) {
+	for _, o := range e.results {
 		if o.ctx == nil {
 			continue
 		}
