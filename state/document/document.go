@@ -218,7 +218,7 @@ func (d *Documents) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	if opts != nil {
 		o = *opts
 	}
-	list, next, err := d.sp.ListNamed(ctx, d.base+"/", o.After, o.Limit)
+	list, next, err := d.sp.ListByName(ctx, d.base+"/", o.After, o.Limit)
 	if err != nil {
 		return Page{}, err
 	}

@@ -110,7 +110,7 @@ func (f *Files) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	if opts != nil {
 		o = *opts
 	}
-	list, next, err := f.sp.ListNamed(ctx, "file/", o.After, o.Limit)
+	list, next, err := f.sp.ListByName(ctx, "file/", o.After, o.Limit)
 	if err != nil {
 		return Page{}, err
 	}

@@ -8,18 +8,18 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Named is a record whose key is a prefix followed by a percent-escaped name from
+// NamedRecord is a record whose key is a prefix followed by a percent-escaped name from
 // outside. A NameKind decides which names are valid.
-type Named struct {
+type NamedRecord struct {
 	Name string
 	Record
 }
 
-// ListNamed lists Named records like [Space.List]: at most limit (0: MaxPage) of those
-// under prefix whose names come after the name after ("": from the first), in the byte
-// order of the escaped names. To continue, pass next as after; "": there are no more. A
-// key that is not escaped is ErrCorrupt.
-func (sp *Space) ListNamed(ctx context.Context, prefix, after string, limit int) (list []Named, next string, err error) {
+// ListByName lists records like [Space.List], by the names that their keys contain: at
+// most limit (0: MaxPage) of those under prefix whose names come after the name after
+// ("": from the first), in the byte order of the escaped names. To continue, pass next
+// as after; "": there are no more. A key that is not escaped is ErrCorrupt.
+func (sp *Space) ListByName(ctx context.Context, prefix, after string, limit int) (list []NamedRecord, next string, err error) {
 	q := ListQuery{Prefix: prefix, Limit: journal.PageLimit(limit)}
 	if after != "" {
 		q.After = prefix + url.PathEscape(after)
@@ -33,7 +33,7 @@ func (sp *Space) ListNamed(ctx context.Context, prefix, after string, limit int)
 		if err != nil {
 			return nil, "", fmt.Errorf("%w: record key %q: %v", ErrCorrupt, rec.Key, err)
 		}
-		list = append(list, Named{name, rec})
+		list = append(list, NamedRecord{name, rec})
 	}
 	if len(recs) == q.Limit {
 		next = list[len(list)-1].Name
