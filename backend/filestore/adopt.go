@@ -67,7 +67,7 @@ func (r *recovery) adopt() (*addition, error) {
 	if err := r.put([]*addition{a}); err != nil {
 		return nil, err
 	}
-	r.tell("space %s was changed by hand and adopted as epoch %s: %s", sp.name, epoch, strings.Join(r.reasons, "; "))
+	r.reportf("space %s was changed by hand and adopted as epoch %s: %s", sp.name, epoch, strings.Join(r.reasons, "; "))
 	return a, nil
 }
 

@@ -11,15 +11,15 @@ import (
 // Therefore the store compares each note with its journal, when it is opened and then
 // in turn. A space with an incomplete note counts as due until it is read.
 
-// doubtNotes compares all notes of unread spaces with the journals. The caller holds
+// checkNotes compares all notes of unread spaces with the journals. The caller holds
 // the lock.
-func (s *Store) doubtNotes() error {
+func (s *Store) checkNotes() error {
 	for after := ""; ; {
 		notes := s.unreadNotes(after, patrolFiles)
 		if len(notes) == 0 {
 			return nil
 		}
-		if err := parallel(notes, s.doubt); err != nil {
+		if err := parallel(notes, s.checkNote); err != nil {
 			return err
 		}
 		after = notes[len(notes)-1].Space
@@ -33,7 +33,7 @@ func (s *Store) patrolNotes(ctx context.Context, after string) (next string, err
 	for _, n := range notes {
 		complete, err := s.complete(n)
 		if err == nil && !complete { // perhaps only because another process is writing
-			err = s.doubtNow(ctx, n.Space)
+			err = s.recheckNote(ctx, n.Space)
 		}
 		if err != nil {
 			return n.Space, err
@@ -51,7 +51,7 @@ func (s *Store) unreadNotes(after string, limit int) (notes []note) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	s.notes.Ascend(after, func(name string, n note) bool {
-		if name != after && s.spaces[name] == nil && !s.unsure[name] {
+		if name != after && s.spaces[name] == nil && !s.incomplete[name] {
 			notes = append(notes, n)
 		}
 		return len(notes) < limit
@@ -59,8 +59,8 @@ func (s *Store) unreadNotes(after string, limit int) (notes []note) {
 	return notes
 }
 
-// doubtNow takes the lock and calls doubt with the newest note of a space.
-func (s *Store) doubtNow(ctx context.Context, name string) error {
+// recheckNote takes the lock and calls checkNote with the newest note of a space.
+func (s *Store) recheckNote(ctx context.Context, name string) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
 		return err
@@ -69,19 +69,19 @@ func (s *Store) doubtNow(ctx context.Context, name string) error {
 	s.mu.RLock()
 	n, _ := s.notes.Get(name)
 	s.mu.RUnlock()
-	return s.doubt(n)
+	return s.checkNote(n)
 }
 
-// doubt marks a space as due if its note is incomplete. The caller holds the lock, so
+// checkNote marks a space as due if its note is incomplete. The caller holds the lock, so
 // no process is between a commit and its note.
-func (s *Store) doubt(n note) error {
+func (s *Store) checkNote(n note) error {
 	complete, err := s.complete(n)
 	if err != nil || complete {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unsure[n.Space] = true
+	s.incomplete[n.Space] = true
 	return nil
 }
 

@@ -25,5 +25,5 @@ func (s *Store) Stopped() error { return s.stop.Err() }
 func (s *Store) Unsure() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return len(s.unsure)
+	return len(s.incomplete)
 }

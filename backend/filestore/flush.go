@@ -327,7 +327,7 @@ func (s *Store) install(ctx context.Context, sp *space, files []*pending, upTo u
 	}
 	s.tellSoon(func() []note {
 		for _, p := range done {
-			s.settle(sp, p.key, p.file)
+			s.markClean(sp, p.key, p.file)
 		}
 		if upTo <= sp.flushed {
 			return nil

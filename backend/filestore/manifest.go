@@ -77,7 +77,7 @@ func (s *Store) openManifest() error {
 		if !errors.Is(err, journal.ErrCorrupt) {
 			return err
 		}
-		s.tell("the notes in %s cannot be read and are made anew", path)
+		s.reportf("the notes in %s cannot be read and are made anew", path)
 		s.manifest.close()
 	}
 	var id [8]byte
@@ -161,7 +161,7 @@ func (s *Store) readManifest() error {
 	defer s.mu.Unlock()
 	s.seen = stampOf(info)
 	for _, n := range notes {
-		s.hear(n)
+		s.applyNote(n)
 	}
 	return nil
 }
@@ -179,8 +179,8 @@ func readHeader(f File) (h manifestHeader, size int64, err error) {
 	return h, int64(len(line) + 1), nil
 }
 
-// hear applies a note of another process. The caller holds mu.
-func (s *Store) hear(n note) {
+// applyNote applies a note of another process. The caller holds mu.
+func (s *Store) applyNote(n note) {
 	s.news++
 	s.setNote(n)
 	sp := s.spaces[n.Space]
@@ -196,7 +196,7 @@ func (s *Store) hear(n note) {
 // setNote records the newest note of a space. The caller holds mu.
 func (s *Store) setNote(n note) {
 	s.notes.Set(n.Space, n)
-	delete(s.unsure, n.Space)
+	delete(s.incomplete, n.Space)
 	if n.Began {
 		s.begun[n.Space] = true
 	} else {

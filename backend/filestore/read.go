@@ -16,15 +16,15 @@ import (
 // changed it. The reader then tries again.
 var errStale = errors.New("changed meanwhile")
 
-// maxLooks is how often a reader tries.
-const maxLooks = 10
+// maxTries is how often a reader tries.
+const maxTries = 10
 
-// view calls look with the current state of a space, nil if it does not exist, while
+// view calls choose with the current state of a space, nil if it does not exist, while
 // it holds mu, then read without mu. If read finds a changed file, view starts over; it
-// returns ErrCorrupt after maxLooks tries.
-func (s *Store) view(ctx context.Context, name string, look func(*space), read func() error) error {
+// returns ErrCorrupt after maxTries tries.
+func (s *Store) view(ctx context.Context, name string, choose func(*space), read func() error) error {
 	for i := 1; ; i++ {
-		sp, err := s.look(ctx, name, look)
+		sp, err := s.withSpace(ctx, name, choose)
 		if err != nil || read == nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func (s *Store) view(ctx context.Context, name string, look func(*space), read f
 		if !errors.Is(err, errStale) && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if i == maxLooks {
+		if i == maxTries {
 			return fmt.Errorf("%w: %s: %w", journal.ErrCorrupt, name, err)
 		}
 		if i > 1 { // the first time, another process may just have replaced a file
@@ -45,9 +45,9 @@ func (s *Store) view(ctx context.Context, name string, look func(*space), read f
 	}
 }
 
-// look calls fn with the current state of a space, nil if it does not exist, while it
+// withSpace calls fn with the current state of a space, nil if it does not exist, while it
 // holds mu. It first reads the space or what is new in it.
-func (s *Store) look(ctx context.Context, name string, fn func(*space)) (*space, error) {
+func (s *Store) withSpace(ctx context.Context, name string, fn func(*space)) (*space, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -320,7 +320,7 @@ func (s *Store) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, er
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	s.notes.Ascend(q.After, func(name string, n note) bool {
-		if name != q.After && !n.Gone && !n.Began && (q.DueBy.IsZero() || n.dueBy(q) || s.unsure[name]) {
+		if name != q.After && !n.Gone && !n.Began && (q.DueBy.IsZero() || n.dueBy(q) || s.incomplete[name]) {
 			names = append(names, name)
 		}
 		return len(names) < limit

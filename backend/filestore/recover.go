@@ -79,7 +79,7 @@ func (s *Store) noteFoundGone(n note) error {
 		return err
 	}
 	if !n.Last.IsZero() {
-		s.tell("space %s was removed by hand", n.Space)
+		s.reportf("space %s was removed by hand", n.Space)
 	}
 	return s.tellOthers(func() []note {
 		if sp := s.spaces[n.Space]; sp != nil {
@@ -109,7 +109,7 @@ func (r *recovery) readJournal() error {
 	case n.Began:
 	case n.Last.IsZero():
 		if r.sp.forked = len(firsts) > 0; r.sp.forked { // the original may continue elsewhere
-			r.tell("space %s was put here by hand: the next commit to it begins an epoch", r.sp.name)
+			r.reportf("space %s was put here by hand: the next commit to it begins an epoch", r.sp.name)
 		}
 	case r.met:
 		r.flushed = n.Flushed
@@ -183,7 +183,7 @@ func (r *recovery) readSegment(first uint64, newest bool) error {
 	if !newest || acknowledged {
 		return fmt.Errorf("%w: %s, at byte %d: a line that was acknowledged is damaged: restore the file, or cut it there to give up what follows", journal.ErrCorrupt, path, end)
 	}
-	r.tell("%s: cut %d bytes that a crash left after byte %d", path, int64(len(data))-end, end)
+	r.reportf("%s: cut %d bytes that a crash left after byte %d", path, int64(len(data))-end, end)
 	if empty {
 		sp.segments = sp.segments[:len(sp.segments)-1]
 		if err := r.disk.Remove(path); err != nil {

@@ -77,7 +77,7 @@ func (r *recovery) recordFile(path, name string, found map[string]bool) error {
 		key = rec.Key // the file name has only a hash
 	}
 	if recordFile(key) != name {
-		r.tell("%s is not the name of a record: ignored; the file of key %q is %s", path, key, recordFile(key))
+		r.reportf("%s is not the name of a record: ignored; the file of key %q is %s", path, key, recordFile(key))
 		return nil
 	}
 	ours = ours && rec.Key == key

@@ -223,23 +223,23 @@ func (s *Store) flushedBy(sp *space, seq uint64) {
 	sp.flushed = seq
 	for key, b := range sp.dirty {
 		if b.seq <= seq {
-			s.settle(sp, key, unknown)
+			s.markClean(sp, key, unknown)
 		}
 	}
 }
 
-// settle records that the file of a record is up to date and drops the value from
+// markClean records that the file of a record is up to date and drops the value from
 // memory. The caller holds mu.
-func (s *Store) settle(sp *space, key string, file stamp) {
+func (s *Store) markClean(sp *space, key string, file stamp) {
 	delete(sp.dirty, key)
 	r, ok := sp.records.Get(key)
 	if !ok {
 		return
 	}
 	s.dirty -= dirtyBytes(r)
-	settled := *r
-	settled.Value, settled.file = nil, file
-	sp.records.Set(key, &settled)
+	clean := *r
+	clean.Value, clean.file = nil, file
+	sp.records.Set(key, &clean)
 }
 
 func cloneRecord(r journal.Record) journal.Record {

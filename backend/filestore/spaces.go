@@ -62,7 +62,7 @@ func (s *Store) spaceAt(dir, kind, id string) (string, error) {
 	}
 	head, err := s.readHead(path, segments[0])
 	if errors.Is(err, journal.ErrCorrupt) {
-		s.tell("%v: ignored, as nothing else says which space it is", err)
+		s.reportf("%v: ignored, as nothing else says which space it is", err)
 		return "", nil
 	}
 	if err != nil || spaceDir(head.Space) != filepath.Join(dir, id) {
@@ -100,7 +100,7 @@ func (s *Store) noteFound(found map[string]bool) error {
 	}
 	for _, n := range changed {
 		if n.Gone {
-			s.tell("space %s was removed by hand", n.Space)
+			s.reportf("space %s was removed by hand", n.Space)
 		}
 	}
 	return s.tellOthers(func() []note {
@@ -130,10 +130,10 @@ func (s *Store) announce(spaces []*space) error {
 	return err
 }
 
-// settleBegun reads the spaces that some process announced but did not note after
+// loadBegun reads the spaces that some process announced but did not note after
 // that, because it crashed or ended. The caller holds the lock, so nobody is creating
 // them now.
-func (s *Store) settleBegun() error {
+func (s *Store) loadBegun() error {
 	for _, name := range s.begunSpaces() {
 		if _, err := s.load(name); err != nil && !errors.Is(err, journal.ErrCorrupt) {
 			return err // a damaged space returns its error when it is used
@@ -149,7 +149,7 @@ func (s *Store) begunSpaces() []string {
 	return slices.Sorted(maps.Keys(s.begun))
 }
 
-// finishBegun calls settleBegun under the lock if any space is only announced.
+// finishBegun calls loadBegun under the lock if any space is only announced.
 func (s *Store) finishBegun(ctx context.Context) error {
 	s.mu.RLock()
 	none := len(s.begun) == 0
@@ -162,5 +162,5 @@ func (s *Store) finishBegun(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	return s.explain(s.settleBegun())
+	return s.explain(s.loadBegun())
 }

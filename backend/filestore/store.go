@@ -79,16 +79,16 @@ type Store struct {
 	catching sync.Mutex // held while the manifest or the tail of a journal is read
 	manifest manifest
 
-	mu      sync.RWMutex // guards the following fields and the content of all spaces
-	notes   btree.Map[string, note]
-	begun   map[string]bool // spaces whose note only announces them
-	unsure  map[string]bool // spaces whose note lacks commits of the journal
-	spaces  map[string]*space
-	seen    stamp  // of the manifest when it was last read or written
-	news    uint64 // counts notes of other processes
-	batches uint64 // counts batches that this Store wrote
-	dirty   int64  // bytes of records whose files are behind
-	report  []string
+	mu         sync.RWMutex // guards the following fields and the content of all spaces
+	notes      btree.Map[string, note]
+	begun      map[string]bool // spaces whose note only announces them
+	incomplete map[string]bool // spaces whose note lacks commits of the journal
+	spaces     map[string]*space
+	seen       stamp  // of the manifest when it was last read or written
+	news       uint64 // counts notes of other processes
+	batches    uint64 // counts batches that this Store wrote
+	dirty      int64  // bytes of records whose files are behind
+	report     []string
 
 	wake    chan struct{} // capacity 1: something is dirty
 	closing sync.Once
@@ -137,7 +137,7 @@ func newStore(dir string, o *Options) (*Store, error) {
 		dir: dir, opts: opts, log: opts.Log,
 		writing: make(chan struct{}, 1), wake: make(chan struct{}, 1), flushing: make(chan struct{}, 1), hurry: make(chan struct{}),
 		closed: make(chan struct{}), ended: make(chan struct{}),
-		spaces: map[string]*space{}, begun: map[string]bool{}, unsure: map[string]bool{},
+		spaces: map[string]*space{}, begun: map[string]bool{}, incomplete: map[string]bool{},
 	}
 	if opts.FS != nil {
 		s.useDisk(opts.FS)
@@ -213,10 +213,10 @@ func (s *Store) open(ctx context.Context) error {
 	if err := s.findSpaces(); err != nil {
 		return err
 	}
-	if err := s.settleBegun(); err != nil {
+	if err := s.loadBegun(); err != nil {
 		return err
 	}
-	return s.doubtNotes()
+	return s.checkNotes()
 }
 
 // private returns a path in DIR/.thole, which is hidden from git.
@@ -340,8 +340,8 @@ func (s *Store) usable(ctx context.Context) error {
 	}
 }
 
-// tell logs a repair or an adoption and keeps it for Report.
-func (s *Store) tell(format string, args ...any) {
+// reportf logs a repair or an adoption and keeps it for Report.
+func (s *Store) reportf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.log.Warn("file store: "+text, "dir", s.dir)
 	s.mu.Lock()
