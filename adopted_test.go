@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// replaced is a backend whose spaces are changed by something else than commits.
+// replaced is a backend whose spaces are changed by something other than commits.
 type replaced struct {
 	journal.Backend
 	now atomic.Pointer[memstore.Store]
@@ -38,8 +38,8 @@ func (r *replaced) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Re
 	return r.now.Load().Commit(ctx, batch)
 }
 
-// adopt replaces a space by one with an event more, in an epoch that was adopted
-// or just began.
+// adopt replaces a space by one with one more event, in an epoch that was adopted or
+// just began.
 func (r *replaced) adopt(t *testing.T, sp *thole.Space, adopted bool) {
 	t.Helper()
 	ctx := context.Background()
@@ -93,7 +93,7 @@ func TestAChangeThatIsAdoptedTrimsWatchesOnce(t *testing.T) {
 		if got, err := collect(ctx, far, 2); err != nil || got != "2 3" {
 			t.Fatalf("from the first on: got %s, %v", got, err)
 		}
-		late := watch(t, sp, &thole.WatchOptions{After: head.Oldest}) // which reads from the journal
+		late := watch(t, sp, &thole.WatchOptions{After: head.Oldest}) // this watch reads from the journal
 		b.adopt(t, sp, true)
 		if got, err := late.Next(ctx); !errors.Is(err, thole.ErrTrimmed) { // before anything polls
 			t.Errorf("a watch that is behind: got %v, %v; want ErrTrimmed", got, err)
@@ -111,7 +111,7 @@ func TestAChangeThatIsAdoptedTrimsWatchesOnce(t *testing.T) {
 		}{
 			"live":              {live, true, `"adopted" 4`},
 			"caught up":         {far, true, `"adopted" 4`},
-			"that read nothing": {behind, false, `1 2 3 "adopted" 4`}, // it has nothing that could be wrong
+			"that read nothing": {behind, false, `1 2 3 "adopted" 4`}, // it has read nothing that could be wrong
 			"opened afterwards": {after, false, `2 3 "adopted" 4`},
 		} {
 			if c.trimmed {

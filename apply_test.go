@@ -120,7 +120,7 @@ func TestHintsTellOfEveryChangedSpace(t *testing.T) {
 			}
 		}
 	}
-	next("") // from here on it listens
+	next("") // the subscription has begun
 	applied(t, s, rawCommit("user:1", thole.Event{Stream: "s", Type: "a.b"}))
 	next("user:1")
 	if _, err := s.Space("user:2").Commit(t.Context(), rawCommit("", thole.Event{Stream: "s", Type: "a.b"})); err != nil {
@@ -153,8 +153,8 @@ func TestMoreSpacesThanAreRememberedAreHintedAtAsAll(t *testing.T) {
 		hints <- space
 		<-looked
 	})
-	<-hints               // the first one
-	for i := range 1100 { // while it is looked at
+	<-hints               // the first hint
+	for i := range 1100 { // while the receiver handles it
 		applied(t, s, rawCommit("user:x"+string(rune('a'+i%26))+strings.Repeat("y", i/26), thole.Event{Stream: "s", Type: "a.b"}))
 	}
 	close(looked)

@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// gated opens a Store whose backend takes one batch per value sent to the gate.
+// gated opens a Store whose backend writes one batch for each value sent to the gate.
 func gated(t *testing.T) (*thole.Space, *faults) {
 	t.Helper()
 	f := &faults{Backend: memstore.New(), gate: make(chan struct{})}

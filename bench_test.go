@@ -14,8 +14,8 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
-// BenchmarkCommit is a thread's append: an event and its head record, checked,
-// over 1,000 threads. On memstore it measures what the Store itself costs.
+// BenchmarkCommit measures a thread's append: an event and its head record, checked,
+// over 1,000 threads. On memstore it measures the cost of the Store itself.
 func BenchmarkCommit(b *testing.B) {
 	text := strings.Repeat("x", 400)
 	for _, writers := range []int{1, 16, 64} {
@@ -50,14 +50,15 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkCommitBelow is a write of what belongs to one of 1,000 records: to records
-// of a kind that does not live on by it, that do and stay, and that do and have a ttl,
-// whose end never needs to move, or moves at the first of many.
+// BenchmarkCommitBelow measures a write below one of 1,000 records. The write does not
+// extend the record's life (kind=other), or the record has no TTL, or a TTL that never
+// has to be extended (ttl=far), or one that the first of many writes extends
+// (ttl=near).
 func BenchmarkCommitBelow(b *testing.B) {
 	for _, test := range []struct {
 		name       string
 		lives      bool
-		puts, asks time.Duration // until its end as it is put, and after a write
+		puts, asks time.Duration // the record's TTL when it is put, and after a write
 	}{
 		{"kind=other", false, 0, 0},
 		{"ttl=none", true, 0, time.Hour},
@@ -145,8 +146,8 @@ type turn struct {
 	ID, Role, Text string
 }
 
-// BenchmarkLoadLast50 loads the newest 50 turns of 400 bytes of one of many
-// threads that now and then get another one, with a Projection and without.
+// BenchmarkLoadLast50 loads the newest 50 turns, of 400 bytes each, of one of many
+// threads that grow now and then, with a Projection and without.
 func BenchmarkLoadLast50(b *testing.B) {
 	apply := func(s []turn, e thole.Event) ([]turn, error) {
 		var t turn

@@ -37,7 +37,7 @@ func TestNothingIsLeftOfABlobThatFailed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sp := open(t, nil).Space("project:shop")
-			earlier, err := sp.PutBlob(t.Context(), bytes.NewReader(randomBytes(5 << 20)[:3<<20]), nil) // shares its chunks
+			earlier, err := sp.PutBlob(t.Context(), bytes.NewReader(randomBytes(5 << 20)[:3<<20]), nil) // has chunks in common with it
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,13 +58,13 @@ func TestNothingIsLeftOfABlobThatFailed(t *testing.T) {
 	}
 }
 
-// then is a reader that does something and yields one more byte.
+// then is a reader that calls a function and yields one more byte.
 type then func()
 
 func (f then) Read(p []byte) (int, error) { f(); return copy(p, "x"), io.EOF }
 
-// A process is killed while it puts a blob. Its chunks go, but not those on which
-// another upload relies.
+// A process is killed while it puts a blob. The sweep deletes its chunks, except those
+// on which another upload relies.
 func TestASweepDropsTheChunksOfAnUploadThatWasKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend, dead := memstore.New(), false
@@ -96,7 +96,7 @@ func TestASweepDropsTheChunksOfAnUploadThatWasKilled(t *testing.T) {
 	})
 }
 
-// Two uploads of one content are under way; the one that stored the chunks is refused.
+// Two uploads of the same content are under way; the one that stored the chunks fails.
 func TestAnUploadKeepsTheChunksThatAnotherOneStored(t *testing.T) {
 	sp := open(t, nil).Space("project:shop")
 	content := randomBytes(6 << 20)
@@ -106,8 +106,8 @@ func TestAnUploadKeepsTheChunksThatAnotherOneStored(t *testing.T) {
 			t.Error("it did not fail")
 		}
 	}
-	// The inner one, which is refused, relies on chunks of the outer one and stores
-	// others that the outer one relies on later.
+	// The inner upload, which fails, relies on chunks of the outer one and stores
+	// others, on which the outer one relies later.
 	got, err := sp.PutBlob(t.Context(), io.MultiReader(bytes.NewReader(content[:3<<20]), &once{do: refused}, bytes.NewReader(content[3<<20:])), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,8 @@ func TestAnUploadKeepsTheChunksThatAnotherOneStored(t *testing.T) {
 	if b, err := readBlob(t, sp, got.Hash); err != nil || !bytes.Equal(b, content) {
 		t.Errorf("got %d bytes, %v", len(b), err)
 	}
-	// The other way round: what the outer one stored, which fails, the inner one needs.
+	// The other way round: the outer upload fails, and the inner one relies on its
+	// chunks.
 	more := randomBytes(6<<20 + 7)
 	var inner thole.Blob
 	_, err = sp.PutBlob(t.Context(), io.MultiReader(bytes.NewReader(more[:5<<20]), &once{do: func() {
@@ -132,13 +133,13 @@ func TestAnUploadKeepsTheChunksThatAnotherOneStored(t *testing.T) {
 	}
 }
 
-// once is a reader of nothing that does something first.
+// once is an empty reader that first calls a function.
 type once struct{ do func() }
 
 func (o *once) Read([]byte) (int, error) { o.do(); return 0, io.EOF }
 
-// An upload that was dropped because nothing came for long does not make a blob without
-// chunks.
+// An upload that was dropped because it was idle for too long does not become a blob
+// without chunks.
 func TestAnUploadThatWasDroppedIsNotFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sp := open(t, nil).Space("project:shop")
@@ -154,8 +155,8 @@ func TestAnUploadThatWasDroppedIsNotFinished(t *testing.T) {
 	})
 }
 
-// meddled is a backend on which something happens right before the first commit that
-// matches: after all that it was concluded from was read.
+// meddled is a backend that calls a function right before the first commit that
+// matches, after everything that the commit depends on was read.
 type meddled struct {
 	journal.Backend
 	match func(*thole.Commit) bool
@@ -172,8 +173,8 @@ func (m *meddled) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 	return m.Backend.Commit(ctx, batch)
 }
 
-// between returns the space in two Stores on one backend; do happens in the other right
-// before the first commit of ours that matches.
+// between returns the space in two Stores on one backend; do runs in the other one
+// right before the first matching commit of ours.
 func between(t *testing.T, match func(*thole.Commit) bool, do func()) (ours, other *thole.Space, happened func() bool) {
 	t.Helper()
 	backend, done := memstore.New(), false
@@ -183,8 +184,8 @@ func between(t *testing.T, match func(*thole.Commit) bool, do func()) (ours, oth
 	return ours, other, func() bool { return done }
 }
 
-// stalled puts content, of which the last bytes never come: finish lets the put fail, and
-// waits until it has dropped its chunks.
+// stalled begins to put content, whose last bytes never come. finish lets the put fail
+// and waits until its chunks are dropped.
 func stalled(t *testing.T, sp *thole.Space, content []byte) (finish func()) {
 	t.Helper()
 	reached, fail, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -250,9 +251,9 @@ func deletes(prefix string) func(*thole.Commit) bool {
 	}
 }
 
-// Another put of the same content fails while ours goes on, which has stored nothing yet.
+// Another put of the same content fails during ours, which has stored nothing yet.
 func TestABlobIsStoredAlthoughAnotherPutOfItFails(t *testing.T) {
-	every := []int{2 << 20, 5 << 20, 8 << 20} // bytes that are there already when the other one fails
+	every := []int{2 << 20, 5 << 20, 8 << 20} // bytes that ours has read when the other one fails
 	for _, has := range effort.Amount(every[1:2], every, every) {
 		sp := open(t, nil).Space("project:shop")
 		content := randomBytes(9 << 20)

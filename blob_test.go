@@ -127,7 +127,7 @@ func TestATamperedBlobIsCorrupt(t *testing.T) {
 		if got, err := readBlob(t, sp, b.Hash); !errors.Is(err, thole.ErrCorrupt) {
 			t.Errorf("%s: got %d bytes, %v; want ErrCorrupt", name, len(got), err)
 		}
-		// Putting it again repairs it.
+		// A second put repairs it.
 		if _, err := sp.PutBlob(t.Context(), bytes.NewReader(randomBytes(300_000)), nil); err != nil {
 			t.Fatal(err)
 		}

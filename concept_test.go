@@ -84,19 +84,21 @@ func TestAConceptBringsWhatItNeeds(t *testing.T) {
 	}
 }
 
-// ending is a concept of a test, whose records noun/… end so.
+// ending returns a concept whose records noun/… end with end.
 func ending(noun string, end thole.Expirer) *thole.Concept {
 	return &thole.Concept{Name: noun, Records: []thole.RecordType{{Key: noun + "/{x}", Expire: end}, {Key: noun + "/{x}/**", Expire: end}}}
 }
 
-// lasting is the concept of things that live for a while after what is written below them.
+// lasting returns the concept of things, which live for ttl after the last write below
+// them.
 func lasting(ttl time.Duration) *thole.Concept {
 	c := ending("thing", thole.TellExpired)
 	c.Records[0].LivesOn = func(thole.Record) time.Duration { return ttl }
 	return c
 }
 
-// with returns opts with these concepts and, unless they are among them, things.
+// with returns opts with these concepts and, unless they include it, the concept of
+// things.
 func with(opts *thole.Options, given ...*thole.Concept) *thole.Options {
 	var o thole.Options
 	if opts != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// hooked is the backend of one of several processes, which calls what is set.
+// hooked is the backend of one of several processes; it calls the hooks that are set.
 type hooked struct {
 	kept
 	purge  func(p thole.Purge, do func() error) error
@@ -36,7 +36,8 @@ func (h *hooked) List(ctx context.Context, space string, q thole.ListQuery) ([]t
 	return recs, err
 }
 
-// hookedPair are two processes on one backend; the hooks are of the first. Neither sweeps.
+// hookedPair opens two Stores on one backend; the hooks are on the first. Neither
+// sweeps.
 func hookedPair(t *testing.T) (h *hooked, ours, theirs *thole.Space) {
 	t.Helper()
 	h = &hooked{kept: kept{memstore.New()}}
@@ -55,7 +56,7 @@ func add(t *testing.T, sp *thole.Space, stream string) thole.Position {
 	return res.Last
 }
 
-// holds checks what is left of a stream.
+// holds checks which events are left in a stream.
 func holds(t *testing.T, sp *thole.Space, stream string, want ...thole.Position) {
 	t.Helper()
 	var got []thole.Position
@@ -109,8 +110,8 @@ func TestAnErasureThatIsFinishedLaterKeepsWhatCameAfterIt(t *testing.T) {
 	}
 }
 
-// The purge takes longer than its note lives. Another process begins it, too, and comes
-// to it when the first has long returned.
+// A purge takes longer than its note lives. Another process begins the same purge and
+// reaches the space long after the first has returned.
 func TestAnErasureByTwoProcessesKeepsWhatCameAfterTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, ours, theirs := hookedPair(t)
@@ -141,8 +142,8 @@ func TestAnErasureByTwoProcessesKeepsWhatCameAfterTheFirst(t *testing.T) {
 	})
 }
 
-// Somebody removes the space when the erasure has been noted: before the purge, or right
-// after.
+// Another process removes the space after the erasure was noted: before the purge, or
+// right after it.
 func TestAnErasureLeavesAloneASpaceThatWasRemoved(t *testing.T) {
 	for name, after := range map[string]bool{"before the purge": false, "after the purge": true} {
 		for name2, anew := range map[string]bool{"": false, ", and made anew": true} {
@@ -198,7 +199,7 @@ func TestAPurgeUpToAPositionKeepsWhatIsLater(t *testing.T) {
 	holds(t, sp, "app/log", later)
 }
 
-// slowPurge is a backend whose purges take their time, which ctx may cut short.
+// slowPurge is a backend whose purges are slow; ctx may cut them short.
 type slowPurge struct{ kept }
 
 func (s slowPurge) Purge(ctx context.Context, space string, p thole.Purge) error {

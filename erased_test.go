@@ -9,7 +9,7 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
-// twoStores are two processes on one backend.
+// twoStores opens two Stores on one backend.
 func twoStores(t *testing.T) (ours, theirs *thole.Space) {
 	t.Helper()
 	backend := memstore.New()
@@ -24,14 +24,14 @@ func twoStores(t *testing.T) (ours, theirs *thole.Space) {
 	return ours, theirs
 }
 
-// kept is a backend that outlives the Store on it.
+// kept is a backend that outlives its Store.
 type kept struct{ *memstore.Store }
 
 func (kept) Close() error { return nil }
 
 const canary = "canary-7f3a9c"
 
-// withCanary commits n events, the first of which holds the canary.
+// withCanary commits n events; the first contains the canary.
 func withCanary(t *testing.T, sp *thole.Space, n int) (first, last thole.Position) {
 	t.Helper()
 	for i := range n {
@@ -80,8 +80,7 @@ func TestAProjectionForgetsWhatAnotherProcessErased(t *testing.T) {
 	}
 }
 
-// A watcher that comes later reads the journal, not what this process kept for its
-// other watchers.
+// A later watcher reads the journal, not what this process kept for its other watchers.
 func TestALaterWatcherHearsNothingThatAnotherProcessErased(t *testing.T) {
 	ours, theirs := twoStores(t)
 	begin, err := ours.Commit(t.Context(), thole.Commit{Events: []thole.Event{{Stream: "app/s", Type: "a.b"}}})
@@ -110,7 +109,7 @@ func TestALaterWatcherHearsNothingThatAnotherProcessErased(t *testing.T) {
 	}
 }
 
-// purging is a backend on which something happens right before a purge.
+// purging is a backend that calls a function right before a purge.
 type purging struct {
 	kept
 	before func()
@@ -121,8 +120,8 @@ func (p purging) Purge(ctx context.Context, space string, what thole.Purge) erro
 	return p.kept.Purge(ctx, space, what)
 }
 
-// What a process reads after an erasure was noted, and before it is done, counts no more
-// once it is done.
+// What a process reads after an erasure was noted and before it is done is no longer
+// valid once it is done.
 func TestAProjectionForgetsWhatItReadDuringAnErasure(t *testing.T) {
 	backend := memstore.New()
 	ours := openOn(t, kept{backend}, nil).Space("project:shop")

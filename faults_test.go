@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func openOn(t testing.TB, b journal.Backend, opts *thole.Options) *thole.Store {
 	t.Helper()
 	o := with(opts)
-	o.Logger = slog.New(slog.DiscardHandler) // the faults are ours
+	o.Logger = slog.New(slog.DiscardHandler) // the test causes the faults
 	s, err := thole.Open(context.Background(), b, o)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
@@ -35,25 +35,25 @@ func openOn(t testing.TB, b journal.Backend, opts *thole.Options) *thole.Store {
 
 var errFault = errors.New("injected fault")
 
-// when a fault strikes, seen from the commit.
+// when says whether a fault strikes before or after the commit is applied.
 type when bool
 
 const (
 	before when = false // nothing was applied
-	after  when = true  // it was, but nobody was told
+	after  when = true  // it was applied, but the caller does not know
 )
 
-// faults is a Backend that fails when told to, and notes what it is asked.
+// faults is a Backend that fails on demand and records its calls.
 type faults struct {
 	journal.Backend
-	shared bool          // Close leaves the backend open: another Store is on it
+	shared bool          // Close leaves the backend open for another Store
 	gate   chan struct{} // when not nil, each Commit takes one from it first
 
 	mu      sync.Mutex
 	count   int // calls of Commit
-	at      int // the call that fails; 0: none
+	at      int // the call that fails; 0: no call
 	when    when
-	onward  bool // and all later ones
+	onward  bool // also fail all later calls
 	batches [][]thole.Commit
 	gets    int
 	hinted  []func(string)
@@ -66,8 +66,8 @@ func (f *faults) breakCommit(n int, w when) {
 	f.at, f.when, f.onward = f.count+n, w, false
 }
 
-// breakFrom makes the n-th Commit from now fail, and all later ones before
-// anything is applied, as if the process had died there.
+// breakFrom makes the n-th Commit from now fail, and all later ones before anything is
+// applied, as if the process had died.
 func (f *faults) breakFrom(n int, w when) {
 	f.breakCommit(n, w)
 	f.mu.Lock()
@@ -116,7 +116,7 @@ func (f *faults) Close() error {
 	return f.Backend.Close()
 }
 
-// hinting is a backend whose Stores hint each other at their commits.
+// hinting is a backend whose Stores send each other hints of their commits.
 type hinting struct{ *faults }
 
 func (h hinting) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// acquired takes the lease job and returns its fence.
+// acquired acquires the lease job and returns its fence.
 func acquired(t *testing.T, sp *thole.Space, holder string) (f thole.Fence) {
 	t.Helper()
 	res, err := sp.Update(t.Context(), func(tx *thole.Tx) (err error) {
@@ -26,7 +26,7 @@ func acquired(t *testing.T, sp *thole.Space, holder string) (f thole.Fence) {
 	return f.At(res)
 }
 
-// guessed is what an outsider can make of a fence that it has not.
+// guessed returns what an outsider can construct without the secret of a fence.
 func guessed(f thole.Fence) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(f.Key + "@" + f.Token.String()))
 }
@@ -87,7 +87,7 @@ func TestALeaseFromBeforeSecretsCannotBeProvenButRunsOut(t *testing.T) {
 	acquired(t, sp, "new")
 }
 
-// The secret is in what Proof returns, and nowhere else.
+// Only Proof returns the secret.
 func TestNoPrintOrRecordShowsTheSecretOfAFence(t *testing.T) {
 	sp := open(t, nil).Space("user:1")
 	f := acquired(t, sp, "a")
@@ -168,8 +168,8 @@ func FuzzParseFence(f *testing.F) {
 	})
 }
 
-// TestALostLeaseStopsWhatIsNotACommit is for updates that find nothing to change,
-// those that fail, and purges.
+// TestALostLeaseStopsWhatIsNotACommit covers updates that find nothing to change,
+// updates that fail, and purges.
 func TestALostLeaseStopsWhatIsNotACommit(t *testing.T) {
 	s := open(t, &thole.Options{Sweep: -1})
 	sp := s.Space("project:shop")

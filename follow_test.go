@@ -25,9 +25,9 @@ func (o *onHeads) Heads(ctx context.Context, spaces ...string) ([]thole.Head, er
 	return o.Store.Heads(ctx, spaces...)
 }
 
-// The last watcher of a space goes and another comes while the space's journal
-// is being followed: what was read for the one must not get into the other's.
-func TestWhoWatchesAnewMissesNothing(t *testing.T) {
+// The last watcher of a space leaves and another comes while CatchUp reads the space's
+// journal: what was read for the first must not reach the second.
+func TestANewWatchMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -56,9 +56,9 @@ func TestWhoWatchesAnewMissesNothing(t *testing.T) {
 		foreign("234")
 		comes := make(chan *thole.Watch)
 		reading, followed := make(chan struct{}), make(chan struct{})
-		first := func() { // in follow, which knows of 4
+		first := func() { // runs in CatchUp, which knows the head 4
 			old.Close()
-			second := func() { // in the new watch, which has attached
+			second := func() { // runs in the new Watch, after it has attached
 				close(reading)
 				<-followed
 			}
@@ -74,7 +74,7 @@ func TestWhoWatchesAnewMissesNothing(t *testing.T) {
 		}
 		b.f.Store(&first)
 		<-reading
-		synctest.Wait() // until follow has read
+		synctest.Wait() // until CatchUp has read
 		foreign("567")
 		close(followed)
 		w := <-comes

@@ -9,9 +9,9 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
-// TestWhoTakesHintsChecksAllFirst is so that none is missed between the time
-// when they asked and the time when they are told.
-func TestWhoTakesHintsChecksAllFirst(t *testing.T) {
+// The first hint is for all spaces, so that no commit is missed between the request and
+// the first report.
+func TestTheFirstHintIsForAllSpaces(t *testing.T) {
 	s, err := thole.Open(t.Context(), memstore.New(), nil)
 	if err != nil {
 		t.Fatal(err)

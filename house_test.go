@@ -19,9 +19,8 @@ import (
 
 const module = "github.com/thole-dev/thole"
 
-// mayImport says, for the first folder of a package, which folders of the
-// project it may import (design, section 1: imports point down only). The root
-// package is ".".
+// mayImport says which folders of the project a package may import, by the first folder
+// of the package (design, section 1: imports point down only). The root package is ".".
 var mayImport = map[string][]string{
 	"journal":   {},
 	"internal":  {},
@@ -36,18 +35,18 @@ var mayImport = map[string][]string{
 	"bench":     {"journal", "internal", ".", "state", "api", "agent", "backend"},
 }
 
-// rooms are the parts of the engine. They import journal and no other package of the
+// rooms are the packages of the engine. They import journal and no other package of the
 // project, and only the root imports them.
 var rooms = []string{"internal/groupcommit", "internal/fanout", "internal/broadcast", "internal/cache"}
 
-// exceptions are the imports beside those rules: package → imported packages.
+// exceptions are the imports that are allowed besides: package → imported packages.
 var exceptions = map[string][]string{
-	"journal/problem":     {"journal"},                            // what its errors are called outside
+	"journal/problem":     {"journal"},                            // the codes of its errors
 	"backend":             {"backend/*"},                          // Open maps a DSN to a constructor
 	"backend/backendtest": {"backend/memstore"},                   // the reference
 	"api/wire":            {"backend/remote"},                     // the server half of its protocol
-	"state/all":           {"state/*"},                            // declares them to a store
-	"internal/pgtest":     {"internal/effort"},                    // whether its programs must be there
+	"state/all":           {"state/*"},                            // lists them all
+	"internal/pgtest":     {"internal/effort"},                    // whether its programs must be installed
 	"internal/servertest": {"internal/effort"},                    // how much its tests do
 	"state/run":           {"state/thread"},                       // a run belongs to a thread
 	"state/todo":          {"state/thread"},                       // a list belongs to a thread
@@ -55,17 +54,17 @@ var exceptions = map[string][]string{
 	"state/statetest":     {"backend/*", "api/wire", "state/all"}, // stores to test concepts on
 	"agent":               {"agent/*", "state/*"},                 // its parts can be used without it,
 	"agent/edit":          {"agent/sandbox", "state/*"},
-	"agent/history":       {"state/*"}, // and sandbox and models without the concepts
+	"agent/history":       {"state/*"}, // and sandbox and models need no concepts
 }
 
-// testsMayImport is what the tests of every package but the leaves may import
-// beside that: stores to test on, and the root, which holds them.
+// testsMayImport lists what the tests of every package but the leaves may import
+// besides: the root, and stores to test on.
 var testsMayImport = []string{".", "backend/*", "state/statetest"}
 
-// testExceptions are the imports of tests beside all these rules.
+// testExceptions are the imports of tests that are allowed besides.
 var testExceptions = map[string][]string{
 	"agent":           {"examples"},            // a project for an agent to work on
-	"state/statetest": {"state/*", "api/auth"}, // a store with all that a server keeps in it
+	"state/statetest": {"state/*", "api/auth"}, // a store with everything that a server stores
 }
 
 func TestImportsPointDownOnly(t *testing.T) {
@@ -112,8 +111,8 @@ func testMayImport(pkg, imported string) bool {
 	return first(pkg) != "internal" && first(pkg) != "journal" && matches(testsMayImport, imported) || matches(testExceptions[pkg], imported)
 }
 
-// matches reports whether pkg is one of patterns, of which "dir/*" stands for
-// all that is in a folder.
+// matches reports whether pkg matches one of patterns; "dir/*" matches all packages in
+// a folder.
 func matches(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		prefix, all := strings.CutSuffix(p, "*")
@@ -143,7 +142,7 @@ func TestNoGoFileIsLongerThan800Lines(t *testing.T) {
 	})
 }
 
-// In a bubble of testing/synctest a sleep takes no time and hides no race.
+// In a testing/synctest bubble a sleep takes no time and hides no race.
 func TestTestsSleepInBubblesOnly(t *testing.T) {
 	goFiles(t, func(path string, text []byte) {
 		if !strings.HasSuffix(path, "_test.go") || !bytes.Contains(text, []byte("time.Sleep")) {
@@ -197,13 +196,13 @@ func goFiles(t *testing.T, check func(path string, text []byte)) {
 	}
 }
 
-// A backend around backends decides on each capability: what it does not name it
-// would take from its users without a word, or give them past itself.
+// A backend around backends must decide on each capability. One that it does not name
+// would silently be lost, or would bypass it.
 func TestAWrapperDecidesOnEachCapability(t *testing.T) {
 	wrappers := 0
 	goFiles(t, func(path string, text []byte) {
 		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "backend/backendtest/") {
-			return // which break one capability and keep the others
+			return // these break one capability and keep the others
 		}
 		files := token.NewFileSet()
 		file, err := parser.ParseFile(files, path, text, 0)
@@ -237,14 +236,14 @@ func TestAWrapperDecidesOnEachCapability(t *testing.T) {
 	}
 }
 
-// isEngine reports whether a file belongs to a backend that keeps bytes itself; what
-// its Capabilities do not name it cannot do.
+// isEngine reports whether a file belongs to a backend that keeps bytes itself: it does
+// not have the capabilities that it does not name.
 func isEngine(path string) bool {
 	return slices.Contains([]string{"memstore", "sqlitestore", "filestore", "pgstore"}, filepath.Base(filepath.Dir(path)))
 }
 
-// Without a Capabilities of its own a struct that embeds a Backend would hand out
-// those of the one within.
+// A struct that embeds a Backend and has no Capabilities of its own would return the
+// embedded one's.
 func TestAWrapperHasCapabilitiesOfItsOwn(t *testing.T) {
 	embeds, has := map[string]string{}, map[string]bool{}
 	goFiles(t, func(path string, text []byte) {

@@ -160,7 +160,7 @@ func TestARepeatGivesTheFirstCallsPositions(t *testing.T) {
 			t.Errorf("%d events: got %+v, want %+v repeated", n, again, first)
 		}
 	}
-	// Without the key, and as somebody else, it is another operation.
+	// Without the key, and by another actor, it is another operation.
 	ctx := thole.WithIdempotencyKey(t.Context(), "3", "f")
 	if res := three(thole.WithoutIdempotencyKey(ctx), 3); res.Repeated {
 		t.Error("repeated without a key")
@@ -206,7 +206,7 @@ func TestAReceiptOfAnEarlierVersionIsForWhateverCallRepeats(t *testing.T) {
 	}
 }
 
-// Operations within one operation are counted within it: none gets another's receipts.
+// Calls within an operation are counted within it: none gets another's receipt.
 func TestOperationsWithinOneShareNoReceipts(t *testing.T) {
 	sp := open(t, nil).Space("user:1")
 	for try := range 2 {

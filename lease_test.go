@@ -56,7 +56,7 @@ func TestALeaseIsKeptUntilItIsReplaced(t *testing.T) {
 		if l := lease(); l.Holder != "a" || !l.Fence.Is(fence) || l.Alive {
 			t.Errorf("not kept: got %+v", l)
 		}
-		// Late is not lost, until another takes it.
+		// A late holder has not lost the lease until another acquires it.
 		if err := sp.Renew(t.Context(), fence, time.Minute); err != nil {
 			t.Errorf("late renewal: got %v", err)
 		}

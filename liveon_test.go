@@ -17,8 +17,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// living opens a store in which a thing lives for an hour after what is written below
-// it, and what its backend hears.
+// living opens a store in which a thing lives for an hour after the last write below
+// it. It returns the space and the backend, which records its calls.
 func living(t *testing.T) (*thole.Space, *faults) {
 	t.Helper()
 	f := &faults{Backend: memstore.New()}
@@ -26,7 +26,7 @@ func living(t *testing.T) (*thole.Space, *faults) {
 	return s.Space("project:p"), f
 }
 
-// old puts a thing whose hour is up in a minute.
+// old puts a thing that expires in a minute.
 func old(t *testing.T, sp *thole.Space) thole.Record {
 	t.Helper()
 	putFor(t, sp, "thing/1", 1, time.Minute, true)
@@ -46,7 +46,7 @@ func below(key string) thole.Commit {
 	return thole.Commit{Writes: []thole.Write{{Key: key, Value: json.RawMessage("1")}}}
 }
 
-// moved reports whether rec lives for an hour from now.
+// moved reports whether rec expires in an hour.
 func moved(rec thole.Record) bool {
 	return rec.Exists() && !rec.Expires.Before(time.Now().Add(time.Hour))
 }
@@ -132,15 +132,15 @@ func TestAWriteThatNeedsNoMoveReadsItsOwnerOnce(t *testing.T) {
 	})
 }
 
-// Between the look at the owner and the commit others change it.
-func TestWhatHappensToTheOwnerMeanwhile(t *testing.T) {
+// Other writers change the owner between the read of the owner and the commit.
+func TestAnOwnerThatChangesBeforeTheCommitStillLivesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for i, test := range []struct {
 			name   string
 			do     func(t *testing.T, other *thole.Space)
-			checks bool // the write is only for the version that was there
+			checks bool // the write checks the owner's version
 			want   error
-			owner  string // its value afterwards
+			owner  string // the owner's value afterwards
 		}{
 			{"it is changed", func(t *testing.T, other *thole.Space) { putFor(t, other, "thing/1", 2, 10*time.Minute, true) }, false, nil, "2"},
 			{"it is changed, which the writer minds", func(t *testing.T, other *thole.Space) { putFor(t, other, "thing/1", 2, 10*time.Minute, true) }, true, thole.ErrConflict, "2"},
@@ -178,7 +178,7 @@ func TestWhatHappensToTheOwnerMeanwhile(t *testing.T) {
 	})
 }
 
-// meanwhile is a backend on which something happens right before the first commit.
+// meanwhile is a backend that calls a function right before the first commit.
 type meanwhile struct {
 	*faults
 	do   func()
@@ -199,7 +199,7 @@ func remove(t *testing.T, sp *thole.Space, key string) {
 	}
 }
 
-// Who writes the owner says itself when that ends, and moves nothing.
+// A writer of the owner sets its expiry itself, and nothing moves it.
 func TestAnUpdateThatWritesTheOwnerSaysWhenItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sp, _ := living(t)
@@ -224,7 +224,7 @@ func TestAnUpdateThatWritesTheOwnerSaysWhenItEnds(t *testing.T) {
 	})
 }
 
-// full is a commit below a thing that has room for nothing more.
+// full returns a commit below a thing that has no room for another write.
 func full() thole.Commit {
 	var c thole.Commit
 	for i := range thole.MaxCommitItems {
@@ -233,7 +233,7 @@ func full() thole.Commit {
 	return c
 }
 
-// large is one that has room for no bytes.
+// large returns a commit below a thing that has no room for more bytes.
 func large() thole.Commit {
 	var c thole.Commit
 	for i := range thole.MaxCommitBytes / thole.MaxValueBytes {
@@ -273,7 +273,7 @@ func TestWhatIsAcknowledgedLivesOnWhereverTheProcessDies(t *testing.T) {
 	}
 }
 
-// leaving is a backend whose caller goes away after some calls.
+// leaving is a backend whose caller's context is cancelled after some calls.
 type leaving struct {
 	*faults
 	left  int
@@ -334,7 +334,7 @@ func TestAStaleFenceMovesNoEnd(t *testing.T) {
 			acquired(t, sp, "a")
 			was := old(t, sp)
 			if name != "alone" {
-				c.Writes = c.Writes[1:] // the fence takes a place
+				c.Writes = c.Writes[1:] // the fence needs a check
 			}
 			if _, err := sp.Under(stale).Commit(t.Context(), c); !errors.Is(err, thole.ErrFenced) {
 				t.Errorf("%s: got %v, want ErrFenced", name, err)
@@ -346,7 +346,7 @@ func TestAStaleFenceMovesNoEnd(t *testing.T) {
 	}
 }
 
-// What other Stores commit through this one was looked at by them.
+// Other Stores that commit through this one have already moved the ends.
 func TestApplyAndLoadMoveNoEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sp, _ := living(t)
@@ -360,7 +360,7 @@ func TestApplyAndLoadMoveNoEnds(t *testing.T) {
 	})
 }
 
-// An earlier version took numbers that no write may hold now.
+// An earlier version accepted numbers that no write may contain now.
 func TestAnOwnerThatNoWriteMayHoldStopsNoWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sp, _ := living(t)
@@ -409,8 +409,8 @@ func TestManyWritersAtOnceMoveTheEndOnce(t *testing.T) {
 	})
 }
 
-// A commit that leaves no room for the move, and demands the record's version, is not
-// refused for the move.
+// A commit that checks the record's version and has no room for the move is not refused
+// because of the move.
 func TestAFullCommitThatDemandsTheOwnersVersionIsTaken(t *testing.T) {
 	const n = thole.MaxCommitItems - 1
 	t.Run("commit", func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Names from other Stores, and imported ones, hold what those of commits may.
+// Names in applied and imported commits are checked as those of this Store's own
+// commits are.
 func TestNamesThatAreAppliedOrImportedHoldNoControlCharacters(t *testing.T) {
 	s := open(t, nil)
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -14,7 +14,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// pay moves one unit from a project to a user: an event in each space.
+// pay moves one unit from a project to a user: one event in each space.
 func pay(ctx context.Context, from *thole.Space, to string) (string, error) {
 	var id string
 	_, err := from.Update(ctx, func(tx *thole.Tx) error {
@@ -28,7 +28,7 @@ func pay(ctx context.Context, from *thole.Space, to string) (string, error) {
 	return id, err
 }
 
-// types lists the types of the events in a stream.
+// types returns the types of the events in a stream.
 func types(t *testing.T, sp *thole.Space, stream string) string {
 	t.Helper()
 	var out []string

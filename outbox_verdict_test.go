@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
-// interrupted is a Backend that lets others act before the n-th Commit.
+// interrupted is a Backend that calls a function before the n-th Commit.
 type interrupted struct {
 	*faults
 	n, count int
@@ -27,7 +27,7 @@ func (i *interrupted) Commit(ctx context.Context, batch []thole.Commit) ([]thole
 	return i.faults.Commit(ctx, batch)
 }
 
-// claim sends a payment that is refused while the user has an account.
+// claim sends a payment that is refused as long as the user has an account.
 func claim(ctx context.Context, from *thole.Space) error {
 	_, err := from.Update(ctx, func(tx *thole.Tx) error {
 		tx.Send("user:1", thole.Commit{
@@ -42,9 +42,9 @@ func claim(ctx context.Context, from *thole.Space) error {
 	return err
 }
 
-// What the sender hears is what happened in the second space, whatever two
-// Stores on one backend do between each other's commits, wherever one dies, and
-// however the condition of the message changes meanwhile.
+// The sender is told what happened in the second space, whatever two Stores on one
+// backend do between each other's commits, wherever one dies, and however the message's
+// condition changes in between.
 func TestTheSenderHearsWhatTheSecondSpaceDecided(t *testing.T) {
 	heard := make(map[string]int)
 	for _, account := range []bool{false, true} {
@@ -111,7 +111,7 @@ func TestTheSenderHearsWhatTheSecondSpaceDecided(t *testing.T) {
 						got, known = "", true
 					}
 					if !known || got != received {
-						t.Errorf("%s: the sender hears %q, the receiver has %q", name, outcome, received)
+						t.Errorf("%s: the sender was told %q, the receiver has %q", name, outcome, received)
 					}
 					if n := intents(t, second, "project:shop"); n != 0 {
 						t.Errorf("%s: %d intents are left", name, n)
@@ -126,7 +126,7 @@ func TestTheSenderHearsWhatTheSecondSpaceDecided(t *testing.T) {
 	}
 }
 
-// forged is an intent as nobody but the kernel may write it.
+// forged returns an intent that only the kernel may write.
 func forged(t *testing.T, to string, c string) *thole.Store {
 	t.Helper()
 	b := memstore.New()
@@ -200,7 +200,7 @@ func TestWhatBelongsToTheKernelCannotBeSent(t *testing.T) {
 	}
 }
 
-// An intent that 80d442c delivered left null for a verdict.
+// Intents that commit 80d442c delivered have null as verdict.
 func TestAMessageThatAnOlderVersionDeliveredWasDelivered(t *testing.T) {
 	s := forged(t, `"user:1"`, `"events":[{"stream":"app/x","type":"a.b"}],"delivered":{"stream":"app/x","type":"payment.settled"}`)
 	if _, err := s.Apply(t.Context(), []thole.Commit{{Space: "user:1", Now: time.Now(), Writes: []thole.Write{
@@ -212,14 +212,14 @@ func TestAMessageThatAnOlderVersionDeliveredWasDelivered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := types(t, s.Space("project:c"), "app/x"); got != "payment.settled" {
-		t.Errorf("the sender hears %q, want payment.settled", got)
+		t.Errorf("the sender was told %q, want payment.settled", got)
 	}
 	if got := types(t, s.Space("user:1"), "app/x"); got != "" {
 		t.Errorf("it was delivered again: %q", got)
 	}
 }
 
-// The outcome that an intent names is looked at when it is told, too.
+// The outcome that an intent names is also checked when it is delivered.
 func TestAnOutcomeThatCannotBeIsNotTold(t *testing.T) {
 	for name, outcome := range map[string]string{
 		"of the kernel": `{"stream":"token","type":"token.created"}`,
@@ -241,7 +241,7 @@ func TestAnOutcomeThatCannotBeIsNotTold(t *testing.T) {
 			}
 			sp := s.Space("project:c")
 			if got := types(t, sp, "outbox/out_1"); got != told {
-				t.Errorf("%s, %s: the sender hears %q, want %q", name, c, got, told)
+				t.Errorf("%s, %s: the sender was told %q, want %q", name, c, got, told)
 			}
 			if got := types(t, sp, "token") + types(t, sp, "app/x"); got != "" {
 				t.Errorf("%s, %s: the outcome was told: %q", name, c, got)

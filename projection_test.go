@@ -58,7 +58,7 @@ func lastTen(n int) []int {
 	return out
 }
 
-// appendNumbers commits n events to stream, with others between, and returns
+// appendNumbers commits n events to stream, with other events in between, and returns
 // the positions of its own.
 func appendNumbers(t testing.TB, sp *thole.Space, stream string, from, n int) []thole.Position {
 	t.Helper()
@@ -89,14 +89,14 @@ func TestAProjectionIsRolledForwardNotLoadedAgain(t *testing.T) {
 	if tl.loads != 1 {
 		t.Errorf("loaded %d times, want 1", tl.loads)
 	}
-	// An older version is loaded, and does not displace the newer one.
+	// An older version is loaded and does not replace the newer one in the cache.
 	if got, err := tl.at(t.Context(), sp, "app/a", at[4]); err != nil || !slices.Equal(got, lastTen(5)) {
 		t.Errorf("in the past: got %v, %v", got, err)
 	}
 	if _, err := tl.at(t.Context(), sp, "app/a", at[29]); err != nil || tl.loads != 2 {
 		t.Errorf("loaded %d times, want 2 (%v)", tl.loads, err)
 	}
-	// A gap that is too wide is loaded.
+	// If the gap is too wide, the value is loaded.
 	more := appendNumbers(t, sp, "app/a", 30, 400)
 	if got, err := tl.at(t.Context(), sp, "app/a", more[399]); err != nil || !slices.Equal(got, lastTen(430)) || tl.loads != 3 {
 		t.Errorf("after a gap: got %v, %v after %d loads", got, err, tl.loads)
@@ -147,7 +147,7 @@ func TestProjectionsAreBounded(t *testing.T) {
 }
 
 func TestAProjectionNeverGoesBehindAnAcknowledgement(t *testing.T) {
-	// Two Stores, so that what one keeps is made stale by the other.
+	// Each of two Stores makes the other's cache stale.
 	backend := memstore.New()
 	var spaces [2]*thole.Space
 	for i := range spaces {

@@ -10,8 +10,7 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
-// halfPurged removes what is named and then fails, as a file that cannot be
-// rebuilt does.
+// halfPurged purges and then fails, as a backend does that cannot rewrite a file.
 type halfPurged struct{ *memstore.Store }
 
 func (h halfPurged) Purge(ctx context.Context, space string, p thole.Purge) error {

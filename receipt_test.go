@@ -18,7 +18,7 @@ func keyed(ctx context.Context) context.Context {
 	return thole.Call(thole.WithIdempotencyKey(ctx, "k", "f"), "app.call")
 }
 
-// say commits an event and answers text.
+// say commits an event and returns text.
 func say(ctx context.Context, sp *thole.Space, text string) (string, thole.Receipt, error) {
 	return thole.Update(ctx, sp, func(tx *thole.Tx) (string, error) {
 		tx.Emit("app/x", "x.y", 1)
@@ -83,7 +83,8 @@ func TestConcurrentCallsGetOneAnswer(t *testing.T) {
 	}
 }
 
-// What a call under a key found to be so already, its repeat does not do.
+// A call under a key found that there was nothing to do; its repeat does nothing
+// either, whatever changed since.
 func TestACallThatChangesNothingIsRepeatedToo(t *testing.T) {
 	sp := open(t, nil).Space("user:1")
 	remove := func() (bool, error) {
@@ -159,7 +160,7 @@ func TestTheSecretOfALeaseIsRepeatedToItsOwnerAndStoredNowhere(t *testing.T) {
 	}
 }
 
-// A purge leaves no copy of what it removed in the answers, and a repeat is still one.
+// The receipts keep no copy of what a purge removed, and a repeat is still recognized.
 func TestAPurgeDropsTheAnswersAndNothingIsDoneTwice(t *testing.T) {
 	for _, size := range []int{10, 600 << 10} {
 		sp := open(t, nil).Space("user:1")
@@ -191,8 +192,8 @@ func TestAPurgeDropsTheAnswersAndNothingIsDoneTwice(t *testing.T) {
 	}
 }
 
-// Do asks for the receipt before its function looks around, and what that finds does
-// not matter on a repeat.
+// Do reads the receipt before it calls its function, whose findings do not matter on a
+// repeat.
 func TestDoLooksAroundOnce(t *testing.T) {
 	sp := open(t, nil).Space("user:1")
 	var looked []string

@@ -11,8 +11,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// halves is a backend of two shards: spaces of users, and all others. Batches
-// for users wait until they may go, and fail if there is an error.
+// halves is a backend of two shards: the spaces of users, and all others. Batches for
+// users wait for the gate, and fail if it yields an error.
 type halves struct {
 	journal.Backend
 	t    testing.TB
@@ -62,7 +62,7 @@ func TestAShardNeitherWaitsForNorFailsWithAnother(t *testing.T) {
 		t.Errorf("the shard that fails: got %v, want its error", err)
 	}
 
-	go func() { h.gate <- thole.ErrInvalid }() // of the engine, which does not say what it applied
+	go func() { h.gate <- thole.ErrInvalid }() // an error that does not say which commits were applied
 	results := applied(t, s, rawCommit("user:1", event.Events...), rawCommit("project:a", event.Events...))
 	if !errors.Is(results[0].Err, thole.ErrInvalid) || results[1].Err != nil || results[1].Last.Seq != 2 {
 		t.Errorf("a batch over two shards of which one fails: got %+v, want the error of its own commit and seq 2", results)

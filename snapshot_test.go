@@ -43,8 +43,8 @@ func TestAnErasureDeletesTheSnapshotsOfItsStreamsAndNoOthers(t *testing.T) {
 	}
 }
 
-// dies is the backend of a process that is killed at its purge: before it took place,
-// or right after.
+// dies is the backend of a process that is killed during its purge: before the purge
+// was applied, or right after.
 type dies struct {
 	*memstore.Store
 	before bool
@@ -68,8 +68,8 @@ func (d dies) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result,
 
 func (dies) Close() error { return nil }
 
-// A process is killed amid its purge. Another one neither answers from memory what is
-// gone, nor leaves what is still there.
+// A process is killed during its purge. Another one neither returns erased data from
+// memory nor leaves the rest behind.
 func TestAnErasureIsFinishedThoughItsProcessWasKilled(t *testing.T) {
 	for name, before := range map[string]bool{"before the purge": true, "after the purge": false} {
 		t.Run(name, func(t *testing.T) {

@@ -86,8 +86,8 @@ func TestASpaceOfAnEarlierVersionIsReadWrittenAndErasedButNoneIsMade(t *testing.
 	}
 }
 
-// A message that an earlier version accepted is refused by the sweep; a new one is
-// refused at once.
+// The sweep refuses a message that an earlier version accepted; a new one is refused at
+// once.
 func TestAMessageToASpaceThatMayNotBeMadeIsRefused(t *testing.T) {
 	ctx := t.Context()
 	b := memstore.New()

@@ -150,7 +150,7 @@ func TestExpiryOfANotifyRecordIsAnEvent(t *testing.T) {
 	mu.Lock()
 	now = now.Add(2 * time.Minute)
 	mu.Unlock()
-	// Touching it ends it first.
+	// A write that touches it ends it first.
 	_, err = sp.Update(t.Context(), func(tx *thole.Tx) error {
 		r, err := tx.Get("thing/a")
 		if err != nil || r.Exists() {

@@ -19,7 +19,7 @@ func fill(t *testing.T, sp *thole.Space, n int) {
 	}
 }
 
-// remain checks which records are left from prefix on.
+// remain checks which records are left under prefix.
 func remain(t *testing.T, sp *thole.Space, want ...string) {
 	t.Helper()
 	recs, err := sp.List(t.Context(), thole.ListQuery{Prefix: "app/"})
@@ -35,7 +35,8 @@ func remain(t *testing.T, sp *thole.Space, want ...string) {
 	}
 }
 
-// A record ends, and another process puts it anew while what was below is deleted.
+// A record ends, and another process creates it again while the records below it are
+// being deleted.
 func TestTheEndOfARecordTakesNothingOfTheNextOne(t *testing.T) {
 	for name, below := range map[string]int{"few below": 3, "many below": 300} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +50,7 @@ func TestTheEndOfARecordTakesNothingOfTheNextOne(t *testing.T) {
 					if prefix != "app/cart/" {
 						return
 					}
-					if n++; n == 2 { // the commit of the end is behind us
+					if n++; n == 2 { // the commit that ends the record is done
 						putFor(t, theirs, "app/cart", "next", time.Hour, true)
 						putFor(t, theirs, "app/cart/000", "next", time.Hour, false)
 						putFor(t, theirs, "app/cart/299", "next", time.Hour, false)
@@ -86,7 +87,7 @@ func TestWhatComesBelowWhileARecordEndsGoesWithIt(t *testing.T) {
 	})
 }
 
-// A space is removed, and made anew, between the end of a record and the deletion of
+// A space is removed and created again between the end of a record and the deletion of
 // the rest below it.
 func TestTheEndOfARecordTakesNothingOfANewSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +114,7 @@ func TestTheEndOfARecordTakesNothingOfANewSpace(t *testing.T) {
 	})
 }
 
-// What is below expired first, and no sweep came by before the record above ended.
+// A record below expired first, and no sweep came before the record above it ended.
 func TestARecordEndsOverOneBelowThatExpiredFirst(t *testing.T) {
 	for name, notify := range map[string]bool{"quietly": false, "with an event": true} {
 		t.Run(name, func(t *testing.T) {
@@ -160,8 +161,7 @@ func TestDeleteBelowTakesOnlyWhatItSaw(t *testing.T) {
 	}
 }
 
-// The process dies at its n-th commit of the end, and it is not known whether that took
-// place.
+// The process dies at its n-th commit; it is not known whether that commit was applied.
 func TestWhatIsBelowARecordGoesThoughTheProcessDied(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		for _, at := range []when{before, after} {
@@ -178,14 +178,14 @@ func TestWhatIsBelowARecordGoesThoughTheProcessDied(t *testing.T) {
 						t.Log(err)
 					}
 					putFor(t, theirs, "app/cart/late", 1, time.Hour, false)
-					for range 2 { // of the record, and of the rest
+					for range 2 { // the first ends the record, the second deletes the rest
 						time.Sleep(11 * time.Second)
 						if err := theirs.Store().Sweep(t.Context()); err != nil {
 							t.Fatal(err)
 						}
 					}
 					want := []string{"app/cart/late"}
-					if n == 1 && at == before { // it was there when the record ended
+					if n == 1 && at == before { // it was written before the record ended
 						want = nil
 					}
 					remain(t, theirs, want...)

@@ -19,7 +19,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// dawn is the first time of all that a store can have been told.
+// dawn is the earliest time that a store accepts.
 var dawn = time.Time{}.Add(time.Microsecond)
 
 func TestWhatExpiredAtTheBeginningOfTimeEnds(t *testing.T) {
@@ -33,7 +33,7 @@ func TestWhatExpiredAtTheBeginningOfTimeEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			sp := openOn(t, b, &thole.Options{Sweep: -1}).Space("user:1")
-			// An earlier version let it in.
+			// An earlier version accepted it.
 			for _, key := range []string{"app/swept", "app/touched"} {
 				_, err = b.Commit(t.Context(), []thole.Commit{{Space: "user:1", Now: time.Now(), Actor: "user:eve", Writes: []thole.Write{
 					{Key: key, Value: json.RawMessage("1"), Expires: dawn, Notify: true}}}})
@@ -87,7 +87,7 @@ func TestNothingIsMadeToExpireBeforeClocksBegan(t *testing.T) {
 	}
 }
 
-// An expirer that touches its record by a handle of its own meets it as expired.
+// An expirer that uses a handle of its own finds its record expired.
 func TestAnExpirerThatLeavesItsHandleFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int32
@@ -100,7 +100,7 @@ func TestAnExpirerThatLeavesItsHandleFailsAlone(t *testing.T) {
 				tries.Add(1)
 				return touch(ctx, sp, rec.Key)
 			}),
-			// Two that end each other.
+			// Two records whose expirers end each other.
 			ending("left", func(ctx context.Context, sp *thole.Space, _ thole.Record) error { return touch(ctx, sp, "right/1") }),
 			ending("right", func(ctx context.Context, sp *thole.Space, _ thole.Record) error { return touch(ctx, sp, "left/1") }),
 		))
@@ -150,7 +150,7 @@ func TestWhatTakesForEverToEndIsCutOff(t *testing.T) {
 	})
 }
 
-// slowly is a backend whose commits take a second.
+// slowly is a backend that takes a second for each commit.
 type slowly struct{ journal.Backend }
 
 func (b slowly) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
@@ -161,7 +161,7 @@ func (b slowly) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resul
 func TestWhatIsCutOffWhileMuchIsBelowItGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sp := openOn(t, slowly{memstore.New()}, nil).Space("user:1")
-		const n = 100 * 120 // as many commits as do not fit into a try
+		const n = 100 * 120 // more commits than a try has time for
 		for i := 0; i < n; i += 200 {
 			_, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
 				for j := range 200 {
@@ -184,8 +184,8 @@ func TestWhatIsCutOffWhileMuchIsBelowItGoesOn(t *testing.T) {
 	})
 }
 
-// What takes longer than a sweep waits for goes on beside it, once, and ends when the
-// Store is closed.
+// An end that takes longer than the sweep waits continues in the background, once, and
+// stops when the Store closes.
 func TestWhatTakesLongEndsAllTheSameAndNoLaterThanTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := map[string]int{}

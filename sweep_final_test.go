@@ -13,7 +13,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// What another store held may be larger or deeper than what this one would take.
+// Another store may have accepted a record that is larger or more deeply nested than
+// this one allows.
 func TestARecordThatDoesNotFitIntoAnEventStillEndsWithOne(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for what, c := range map[string]struct {

@@ -28,7 +28,7 @@ func putFor(t *testing.T, sp *thole.Space, key string, value any, ttl time.Durat
 	}
 }
 
-// left counts the records that the backend still holds below prefix.
+// left counts the records that the backend still has under prefix.
 func left(t *testing.T, sp *thole.Space, prefix string) int {
 	t.Helper()
 	recs, err := sp.Store().Backend().List(t.Context(), sp.Name(), thole.ListQuery{Prefix: prefix})
@@ -122,7 +122,7 @@ func TestOneProcessSweepsAtATimeHoweverLongItTakes(t *testing.T) {
 func TestASweeperThatDiedIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sp := open(t, nil).Space("user:1")
-		// What a process leaves that dies while it sweeps.
+		// A process died while it swept, and left the lease.
 		_, err := sp.Store().Space("global").Update(t.Context(), func(tx *thole.Tx) error {
 			_, err := tx.Acquire("sweeper/thing", "dead", 10*time.Second)
 			return err
@@ -190,7 +190,7 @@ func TestAConceptEndsItsOwnRecords(t *testing.T) {
 		sp := s.Space("user:1")
 		putFor(t, sp, "job/1", 1, time.Second, true)
 		time.Sleep(time.Minute)
-		// All touch it at once, so that they contend while it is ended.
+		// All touch it at once, so that they contend for ending it.
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {
@@ -316,9 +316,9 @@ func TestAClockSetBackNeitherStopsTimeNorTurnsIt(t *testing.T) {
 	}
 }
 
-// TestALeaseFromBeforeTheClockWasSetBackEnds restarts with a clock that is an hour
-// behind: time does not follow the store for an hour, and a lease whose holder is
-// dead ends a TTL after somebody first looks at it.
+// TestALeaseFromBeforeTheClockWasSetBackEnds restarts the store with a clock that is an
+// hour behind: the store's time stands still for an hour, and the lease of a dead
+// holder ends a TTL after the first read of it.
 func TestALeaseFromBeforeTheClockWasSetBackEnds(t *testing.T) {
 	backend := memstore.New()
 	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

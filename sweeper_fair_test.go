@@ -23,8 +23,8 @@ func (s slow) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result,
 	return s.Store.Commit(ctx, batch)
 }
 
-// One space holds very much that is due at one moment. What is due in others, then or
-// while that goes on, ends in time.
+// In one space many records expire at the same moment. Records in other spaces that
+// expire then, or during the backlog, still end in time.
 func TestABacklogInOneSpaceDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openOn(t, slow{memstore.New(), func() { time.Sleep(5 * time.Millisecond) }}, nil)
@@ -66,7 +66,7 @@ func TestABacklogInOneSpaceDelaysNoOther(t *testing.T) {
 	})
 }
 
-// listing counts the parts of the list of expired records that it is asked for.
+// listing is a backend that counts the pages of expired records that it was asked for.
 type listing struct {
 	*memstore.Store
 	parts atomic.Int32

@@ -12,8 +12,8 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
-// numb is a store that can stop answering: what it is asked from then on waits for
-// its caller to give up.
+// numb is a store that can stop answering: from then on each call waits until its
+// caller gives up.
 type numb struct {
 	*memstore.Store
 	dead  atomic.Bool
@@ -50,12 +50,12 @@ func (n *numb) Get(ctx context.Context, space string, keys ...string) ([]thole.R
 	return n.Store.Get(ctx, space, keys...)
 }
 
-// Close ends the sweeper at once, whatever it is at, and it asks its store nothing
-// afterwards.
+// Close ends the sweeper at once, whatever it is doing, and the sweeper calls its store
+// no more.
 func TestCloseEndsTheSweeperWhateverItIsAt(t *testing.T) {
 	for name, meet := range map[string]func(t *testing.T, n *numb, s *thole.Store, end *thole.Expirer){
 		"waiting for the next sweep": func(*testing.T, *numb, *thole.Store, *thole.Expirer) {
-			<-time.After(2500 * time.Millisecond) // of the bubble
+			<-time.After(2500 * time.Millisecond) // time in the bubble
 		},
 		"ending a record": func(t *testing.T, _ *numb, s *thole.Store, end *thole.Expirer) {
 			begun := make(chan struct{})
@@ -85,15 +85,15 @@ func TestCloseEndsTheSweeperWhateverItIsAt(t *testing.T) {
 		},
 		"looking for what is due in a dead store": func(_ *testing.T, n *numb, _ *thole.Store, _ *thole.Expirer) {
 			n.dead.Store(true)
-			<-time.After(time.Minute) // of the bubble
+			<-time.After(time.Minute) // time in the bubble
 		},
 		"listing a space of a store that dies": func(t *testing.T, n *numb, s *thole.Store, end *thole.Expirer) {
 			*end = func(context.Context, *thole.Space, thole.Record) error {
-				n.dead.Store(true) // what it asks next, to see whether the record is gone
+				n.dead.Store(true) // the next call checks whether the record is gone
 				return nil
 			}
 			putFor(t, s.Space("user:1"), "thing/1", 1, time.Second, false)
-			<-time.After(time.Minute) // of the bubble
+			<-time.After(time.Minute) // time in the bubble
 			if !n.dead.Load() {
 				t.Error("nothing was swept")
 			}

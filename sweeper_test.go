@@ -14,16 +14,16 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
-// One process knows the concept secret, the other does not. What is due is left
-// to the one that knows, whoever sweeps; the other leaves it alone, is not kept
-// busy by it, and ends what is its own.
+// One process has the concept secret, the other does not. Whichever process sweeps,
+// secret's expired records are left to the one that has it. The other is not kept busy
+// by them and ends its own records.
 func TestAProcessLeavesAloneTheKindsThatItWasNotToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memstore.New()
 		f := &faults{Backend: backend, shared: true}
 		ignorant := openOn(t, f, nil)
 		sp := ignorant.Space("user:1")
-		const many = 250 // more than two pages of what is due
+		const many = 250 // more than two pages of expired records
 		for i := range many {
 			putFor(t, sp, fmt.Sprintf("secret/%03d", i), "the password", time.Second, true)
 			putFor(t, sp, fmt.Sprintf("secret/%03d/beat", i), 1, time.Second, false)
@@ -82,8 +82,8 @@ func TestAProcessLeavesAloneTheKindsThatItWasNotToldOf(t *testing.T) {
 	})
 }
 
-// Records that cannot be ended, in one space and in front of others, hold nobody
-// up: each waits for its own next try.
+// Records that cannot be ended, in one space and in spaces before others, delay nobody:
+// each waits for its own next try.
 func TestOneRecordThatFailsHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := make(map[string]int)
@@ -108,7 +108,7 @@ func TestOneRecordThatFailsHoldsUpNoOther(t *testing.T) {
 			sp := []*thole.Space{poison, healthy}[i%2]
 			key := fmt.Sprintf("thing/%d", i)
 			putFor(t, sp, key, 1, 500*time.Millisecond, true)
-			time.Sleep(1600 * time.Millisecond) // a sweep comes each second
+			time.Sleep(1600 * time.Millisecond) // a sweep runs each second
 			if got := types(t, sp, key); got != "thing.expired" {
 				t.Fatalf("%s in %s: got %q within 1.1 s, want thing.expired", key, sp.Name(), got)
 			}
@@ -127,8 +127,8 @@ func TestOneRecordThatFailsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// What an application keeps for a thread ends where those hear it who hear the
-// thread.
+// When a record that an application keeps for a thread expires, the event goes to the
+// thread's readers.
 func TestTheEndOfWhatIsKeptForAThreadIsToldBelowIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sp := open(t, nil).Space("user:1")
@@ -147,7 +147,8 @@ func TestTheEndOfWhatIsKeptForAThreadIsToldBelowIt(t *testing.T) {
 	})
 }
 
-// A record app/thread would be above what applications keep for every thread.
+// A record app/thread would be above the records that applications keep for all
+// threads.
 func TestNothingEndsWhatIsKeptForThreadsButThoseThreads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memstore.New()
@@ -169,7 +170,7 @@ func TestNothingEndsWhatIsKeptForThreadsButThoseThreads(t *testing.T) {
 				t.Errorf("event in %s: got %v, want ErrInvalid", key, err)
 			}
 		}
-		// As an earlier version let it be written.
+		// An earlier version allowed this write.
 		for _, key := range []string{"app", "app/thread"} {
 			if _, err := backend.Commit(t.Context(), []thole.Commit{{
 				Space: sp.Name(), Now: s.Now(),

@@ -61,7 +61,7 @@ func TestATxSeesItsOwnWrites(t *testing.T) {
 		tx.Put("app/blind", 1, nil)
 		check("put, not read", "app/blind", "1", thole.Position{})
 		r := check("there", "app/old", `"old"`, first.Last)
-		copy(r.Value, "XXXXX") // what a Tx hands out is the caller's
+		copy(r.Value, "XXXXX") // the caller owns what a Tx returns
 		check("changed by the caller", "app/old", `"old"`, first.Last)
 		tx.Put("app/old", "new", nil)
 		check("replaced", "app/old", `"new"`, first.Last)
@@ -98,7 +98,7 @@ func TestAConclusionFromAnOldCacheIsDrawnAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(a, 1) // a keeps it in memory
+	put(a, 1) // now a has it in its cache
 	put(b, 2)
 	refused := errors.New("refused")
 	_, err := a.Update(t.Context(), func(tx *thole.Tx) error {
@@ -253,7 +253,7 @@ func TestAnUpdateEndsWithItsContext(t *testing.T) {
 		if _, err := tx.Get("app/n"); err != nil {
 			return err
 		}
-		// Somebody else is always faster.
+		// Another writer is always faster.
 		if err := increment(t.Context(), sp); err != nil {
 			return err
 		}
@@ -361,7 +361,7 @@ func TestWhatATxWritesCarriesTheTimeThatItSaw(t *testing.T) {
 	var now time.Time
 	_, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
 		now = tx.Now()
-		for sp.Store().Now().Equal(now) { // the clock has microseconds
+		for sp.Store().Now().Equal(now) { // the clock counts microseconds
 		}
 		tx.Put("app/x", 1, nil)
 		tx.Emit("app/x", "app.x", nil)

@@ -7,9 +7,9 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
-// A client that gave up on its first try and asks again while that is still on
-// its way must not be told that somebody was there before.
-func TestARepeatThatMeetsItsFirstTryIsARepeat(t *testing.T) {
+// A client that gave up on its first try, and repeats the call while the first is still
+// running, must not be told that somebody else was there before.
+func TestARepeatDuringTheFirstTryIsARepeat(t *testing.T) {
 	s, err := thole.Open(t.Context(), memstore.New(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func commitNumbers(t testing.TB, sp *thole.Space, from, to int) {
 	}
 }
 
-// pair opens two Stores on one backend, as two processes would.
+// pair opens two Stores on one backend.
 func pair(t *testing.T, opts *thole.Options, hints bool) (a, b *thole.Space) {
 	t.Helper()
 	f := &faults{Backend: memstore.New(), shared: true}
@@ -108,8 +108,8 @@ func TestAllWatchersSeeTheJournalsOrder(t *testing.T) {
 	}
 }
 
-// Another process removes the space and makes it anew, and this one, where someone
-// watched the old, has not heard of it: who watches now sees the new one alone.
+// Another process removes the space and creates it again. This process, which had
+// watchers of the old one, has not noticed: a new watch sees only the new space.
 func TestAWatchOfANewSpaceShowsNothingOfTheRemovedOne(t *testing.T) {
 	a, b := pair(t, quiet, false)
 	old := watch(t, a, nil)
@@ -149,7 +149,7 @@ func TestAnotherProcessIsSeenByPollingAlone(t *testing.T) {
 		if waited := time.Since(start); waited > time.Second {
 			t.Errorf("waited %v, want at most one poll", waited)
 		}
-		// Ours after theirs waits for theirs.
+		// Our event after theirs waits for theirs.
 		commitNumbers(t, b, 4, 4)
 		commitNumbers(t, a, 5, 5)
 		if got, err := collect(t.Context(), w, 2); err != nil || got != "4 5" {
@@ -158,8 +158,8 @@ func TestAnotherProcessIsSeenByPollingAlone(t *testing.T) {
 	})
 }
 
-// placeless is a backend without a place for the spaces of users, whose head takes
-// until the gate is closed to be refused.
+// placeless is a backend without a store for the spaces of users: a read of their heads
+// fails, but only once the gate is closed.
 type placeless struct {
 	journal.Backend
 	asked, gate chan struct{}
@@ -221,7 +221,7 @@ func TestAWatchResumesAndFilters(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts thole.WatchOptions
 		n    int
-		want string // the beginning
+		want string // the first deliveries
 	}{
 		"oldest":       {thole.WatchOptions{Oldest: true}, 600, "0 null 1"},
 		"after":        {thole.WatchOptions{After: at[297]}, 5, "null 298 null 299 null"},

@@ -16,19 +16,19 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// bus is a backend, on which a test opens several Stores, that passes every
-// broadcast to everyone, its sender included.
+// bus is a backend for several Stores that passes every broadcast to all of them, the
+// sender included.
 type bus struct {
 	*faults
 	hangs chan struct{} // when not nil, send waits until it is closed
 
 	mu    sync.Mutex
 	hears []func(journal.Broadcast)
-	ends  chan error    // what receive is to return before its time
+	ends  chan error    // the error that receive returns early
 	heads chan struct{} // when not nil, Heads waits until it is closed
 }
 
-// newBus is closed at the end of the test, after the Stores on it.
+// newBus returns a bus that is closed at the end of the test, after its Stores.
 func newBus(t *testing.T) *bus {
 	b := &bus{faults: &faults{Backend: memstore.New(), shared: true}, ends: make(chan error, 1)}
 	t.Cleanup(func() { b.Backend.Close() })
@@ -80,7 +80,7 @@ func (b *bus) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error)
 	return b.faults.Heads(ctx, spaces...)
 }
 
-// quiet never looks at the journal by itself.
+// quiet returns options for a Store that never polls.
 var quiet = &thole.Options{Poll: time.Hour, Sweep: -1}
 
 func broadcast(t *testing.T, sp *thole.Space, data any) {
@@ -90,7 +90,7 @@ func broadcast(t *testing.T, sp *thole.Space, data any) {
 	}
 }
 
-// hears checks what a watch is handed next.
+// hears checks the next deliveries of a watch.
 func hears(t *testing.T, who string, w *thole.Watch, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -113,7 +113,7 @@ func TestBroadcastsReachTheWatchersOfOtherProcessesAfterWhatWasCommittedBefore(t
 		hears(t, "there", theirs, "1 2 3 ~4 ~5")
 		hears(t, "here", mine, "1 2 3 ~4 ~5")
 		commitNumbers(t, here, 6, 6)
-		broadcast(t, here, 7) // its sender is as far as its watchers are
+		broadcast(t, here, 7) // the sender's hub knows as much as its watchers
 		hears(t, "there", theirs, "6 ~7")
 		broadcast(t, there, 8)
 		hears(t, "here", mine, "6 ~7 ~8")
@@ -169,7 +169,7 @@ func TestABackendWhoseBroadcastsHangHoldsNobodyUp(t *testing.T) {
 		if waited := time.Since(start); waited > 0 {
 			t.Errorf("waited %v", waited)
 		}
-		// What a relay is too slow for is dropped: the oldest.
+		// If sending is slow, the oldest broadcasts are dropped.
 		var heard []journal.Broadcast
 		b.mu.Lock()
 		b.hears = append(b.hears, func(sig journal.Broadcast) { heard = append(heard, sig) })
@@ -183,7 +183,7 @@ func TestABackendWhoseBroadcastsHangHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-func TestAStoreClosesWhileItsRelayHangs(t *testing.T) {
+func TestAStoreClosesWhileItsBroadcastsHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t)
 		b.hangs = make(chan struct{})
@@ -223,8 +223,8 @@ func TestReceivingGoesOnWhenTheBackendBreaksOff(t *testing.T) {
 	})
 }
 
-// A store behind another one, as through a server, shares broadcasts with it and
-// with all that it shares broadcasts with.
+// A store behind another one, as through a server, shares broadcasts with it and with
+// all stores behind it.
 func TestBroadcastsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t)
@@ -256,7 +256,7 @@ func TestBroadcastsPassThroughAStoreOnceAndBearTheNamesOnTheirWay(t *testing.T) 
 		if err := first.SendBroadcasts(ctx, []journal.Broadcast{sig}); err != nil {
 			t.Fatal(err)
 		}
-		data[0] = '9' // the caller's again
+		data[0] = '9' // the data belongs to the caller again
 		synctest.Wait()
 		broadcast(t, second.Space("user:1"), 2)
 		synctest.Wait()
@@ -292,7 +292,7 @@ func TestBroadcastsThatWaitForTheJournalAreBounded(t *testing.T) {
 		here, there := openOn(t, b, quiet).Space("project:shop"), openOn(t, b, quiet).Space("project:shop")
 		w := watch(t, here, nil)
 		synctest.Wait()
-		b.heads = make(chan struct{}) // no look at the journal succeeds
+		b.heads = make(chan struct{}) // no read of the journal succeeds
 		commitNumbers(t, there, 1, 1)
 		for range 100 {
 			broadcast(t, there, strings.Repeat("x", 50_000))
@@ -311,8 +311,8 @@ func TestBroadcastsThatWaitForTheJournalAreBounded(t *testing.T) {
 	})
 }
 
-// A broadcast waits for a look at the journal, which does not come, and so do the events
-// behind it: until they are too much.
+// Broadcasts, and the events behind them, wait for a read of the journal that does not
+// come, until they exceed the bound.
 func TestTooMuchThatWaitsCostsTheBroadcastsAndNoEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t)
