@@ -132,7 +132,7 @@ func (w *writer) insert(sp *space, e *journal.Event) error {
 		return err
 	}
 	st.last = max(st.last, e.Position.Seq)
-	w.streams.put(inSpace{sp.id, e.Stream}, st)
+	w.streams[inSpace{sp.id, e.Stream}] = st
 	return nil
 }
 
@@ -148,7 +148,7 @@ func (w *writer) put(sp *space, r *journal.Record) error {
 		if v.seq == 0 {
 			return nil
 		}
-		w.records.put(at, version{})
+		w.records[at] = version{}
 		return w.prepare(`DELETE FROM record WHERE id = ?`).int(v.id).exec()
 	}
 	var s *stmt
@@ -164,7 +164,7 @@ func (w *writer) put(sp *space, r *journal.Record) error {
 	} else {
 		err = s.int(v.id).exec()
 	}
-	w.records.put(at, version{id: v.id, seq: r.Version.Seq, expires: r.Expires, notify: r.Notify})
+	w.records[at] = version{id: v.id, seq: r.Version.Seq, expires: r.Expires, notify: r.Notify}
 	return err
 }
 

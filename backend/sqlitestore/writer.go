@@ -21,15 +21,19 @@ type writer struct {
 
 	// Caches of the file as of data version seen. They also hold negative
 	// answers, so a batch with warm caches reads nothing.
-	spaces  generations[string, *space]
-	streams generations[inSpace, stream]
-	records generations[inSpace, version]
+	spaces  map[string]*space
+	streams map[inSpace]stream
+	records map[inSpace]version
 	seen    int64
 	foreign atomic.Uint64 // how often writes of other connections were noticed
 
 	dirty []*space // heads that the transaction must write back
 	log   log
 }
+
+// maxCached is above how many entries the caches are emptied. That happens only between
+// transactions, because a transaction relies on what it cached.
+const maxCached = 1 << 18
 
 // inSpace names a stream or a record.
 type inSpace struct {
@@ -62,6 +66,7 @@ type version struct {
 
 func newWriter(db *conn, f *file, readers *pool) *writer {
 	w := &writer{conn: db, file: f, readers: readers}
+	w.forget()
 	w.watchLog()
 	return w
 }
@@ -102,7 +107,8 @@ func (w *writer) transact(ctx context.Context, f func() error) (err error) {
 	return nil
 }
 
-// refresh clears the caches if another connection wrote since the last call.
+// refresh clears the caches if another connection wrote since the last call, or if they
+// are full.
 func (w *writer) refresh() error {
 	now, err := w.integer(`PRAGMA data_version`)
 	if err != nil {
@@ -112,17 +118,14 @@ func (w *writer) refresh() error {
 		w.forget()
 		w.seen = now
 		w.foreign.Add(1)
+	} else if len(w.spaces)+len(w.streams)+len(w.records) > maxCached {
+		w.forget()
 	}
-	w.spaces.age()
-	w.streams.age()
-	w.records.age()
 	return nil
 }
 
 func (w *writer) forget() {
-	w.spaces.clear()
-	w.streams.clear()
-	w.records.clear()
+	w.spaces, w.streams, w.records = map[string]*space{}, map[inSpace]stream{}, map[inSpace]version{}
 	w.dirty = w.dirty[:0]
 }
 
@@ -136,7 +139,7 @@ func (w *writer) close() error {
 
 // space returns the row of a space from the cache or the file.
 func (w *writer) space(name string) (*space, error) {
-	if sp, ok := w.spaces.get(name); ok {
+	if sp, ok := w.spaces[name]; ok {
 		return sp, nil
 	}
 	s, id, head, err := w.head(name, false)
@@ -147,7 +150,7 @@ func (w *writer) space(name string) (*space, error) {
 		return nil, err
 	}
 	sp := &space{id: id, head: head}
-	w.spaces.put(name, sp)
+	w.spaces[name] = sp
 	return sp, nil
 }
 
@@ -156,7 +159,7 @@ func (w *writer) stream(sp *space, name string) (stream, error) {
 		return stream{}, nil
 	}
 	key := inSpace{sp.id, name}
-	if st, ok := w.streams.get(key); ok {
+	if st, ok := w.streams[key]; ok {
 		return st, nil
 	}
 	var st stream
@@ -167,7 +170,7 @@ func (w *writer) stream(sp *space, name string) (stream, error) {
 	if err := s.done(); err != nil {
 		return st, err
 	}
-	w.streams.put(key, st)
+	w.streams[key] = st
 	return st, nil
 }
 
@@ -176,7 +179,7 @@ func (w *writer) record(sp *space, key string) (version, error) {
 		return version{}, nil
 	}
 	at := inSpace{sp.id, key}
-	if v, ok := w.records.get(at); ok {
+	if v, ok := w.records[at]; ok {
 		return v, nil
 	}
 	var v version
@@ -187,7 +190,7 @@ func (w *writer) record(sp *space, key string) (version, error) {
 	if err := s.done(); err != nil {
 		return v, err
 	}
-	w.records.put(at, v)
+	w.records[at] = v
 	return v, nil
 }
 
