@@ -7,9 +7,6 @@ func (s *Store) Patrol(ctx context.Context) error {
 	if _, _, err := s.patrol(ctx, "", ""); err != nil {
 		return err
 	}
-	if err := s.emptyLater(ctx); err != nil {
-		return err
-	}
 	for after := ""; ; {
 		var err error
 		if after, err = s.patrolNotes(ctx, after); after == "" || err != nil {

@@ -52,8 +52,8 @@ func (s *Store) follow() {
 	}
 }
 
-// tend patrols the store: it adopts what people changed, empties the trash and
-// compares notes with journals. It runs until the store closes or stops.
+// tend patrols the store: it adopts what people changed and compares notes with
+// journals. It runs until the store closes or stops.
 func (s *Store) tend() {
 	patrol := time.NewTicker(patrolEvery)
 	defer patrol.Stop()
@@ -69,7 +69,6 @@ func (s *Store) tend() {
 			var err error
 			space, key, err = s.patrol(context.Background(), space, key)
 			s.willRetry(err)
-			s.willRetry(s.emptyLater(context.Background()))
 			unread, err = s.patrolNotes(context.Background(), unread)
 			s.willRetry(err)
 		}

@@ -47,26 +47,24 @@ func holding(t *testing.T, disk *faultfs.FS, dir, text string) (found []string) 
 // it has it finished, and only then is the space not found.
 func TestAPurgeThatCouldNotRemoveTheFilesIsFinishedByTheNext(t *testing.T) {
 	const canary = "canary-7f3a9c"
-	for name, again := range map[string]func(t *testing.T, s *filestore.Store){
-		"repeated": func(t *testing.T, s *filestore.Store) {
+	for name, again := range map[string]func(t *testing.T, s *filestore.Store, disk filestore.FS){
+		"repeated": func(t *testing.T, s *filestore.Store, _ filestore.FS) {
 			if err := s.Purge(t.Context(), "user:1", journal.Purge{All: true}); err != nil {
 				t.Errorf("repeated: got %v, want that it is done", err)
 			}
 		},
-		"of another space": func(t *testing.T, s *filestore.Store) {
+		"of another space": func(t *testing.T, s *filestore.Store, _ filestore.FS) {
 			if err := s.Purge(t.Context(), "user:2", journal.Purge{All: true}); err != nil {
 				t.Errorf("of another space: %v", err)
 			}
 		},
-		"of what never was": func(t *testing.T, s *filestore.Store) {
+		"of what never was": func(t *testing.T, s *filestore.Store, _ filestore.FS) {
 			if err := s.Purge(t.Context(), "user:3", journal.Purge{All: true}); !errors.Is(err, journal.ErrNotFound) {
 				t.Errorf("of what never was: got %v, want ErrNotFound", err)
 			}
 		},
-		"by the patrol": func(t *testing.T, s *filestore.Store) {
-			if err := s.Patrol(t.Context()); err != nil {
-				t.Error(err)
-			}
+		"by Open": func(t *testing.T, _ *filestore.Store, disk filestore.FS) {
+			open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +82,7 @@ func TestAPurgeThatCouldNotRemoveTheFilesIsFinishedByTheNext(t *testing.T) {
 				}
 			}
 			held.remove = nil
-			again(t, s)
+			again(t, s, held)
 			if found := holding(t, disk, "/store", canary); len(found) > 0 {
 				t.Errorf("what was purged is still in %v", found)
 			}

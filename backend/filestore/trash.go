@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,8 +14,8 @@ import (
 
 // A purge of a whole space renames it to DIR/.thole/trash, so that a crash leaves all
 // of it or nothing, and then removes it there. The purge fails as long as the trash is
-// not empty; the next purge, Open and the patrol empty it. The name of a directory in
-// the trash ends with the hash of the space's name.
+// not empty; the next purge and Open empty it. The name of a directory in the trash ends
+// with the hash of the space's name.
 
 // discard moves a directory of a space to the trash. A missing one is not an error.
 func (s *Store) discard(space, dir string) error {
@@ -65,17 +64,4 @@ func (s *Store) empty() error {
 		}
 	}
 	return nil
-}
-
-// emptyLater takes the lock and calls empty if a purge left something in the trash.
-func (s *Store) emptyLater(ctx context.Context) error {
-	if entries, err := s.disk.ReadDir(s.private("trash")); len(entries) == 0 {
-		return err
-	}
-	unlock, err := s.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return s.explain(s.empty())
 }
