@@ -222,7 +222,7 @@ func (c *call) applicationEvent(path string, in NewEvent) (thole.Event, error) {
 	if !dot || noun == "" || verb == "" {
 		return thole.Event{}, invalid(path+"type", "%.80q has no dot; it is noun.verb", in.Type)
 	}
-	if isOwn(in.Type) && !c.isAdmin(c.space.Name()) {
+	if c.api.isOwn(in.Type) && !c.isAdmin(c.space.Name()) {
 		return thole.Event{}, fmt.Errorf("%w: events such as %.80s are Thole's own", problem.ErrForbidden, in.Type)
 	}
 	if in.Stream == "" {
@@ -234,21 +234,21 @@ func (c *call) applicationEvent(path string, in NewEvent) (thole.Event, error) {
 	return thole.Event{Type: in.Type, Stream: in.Stream, Data: in.Data, Subject: in.Subject, Refs: in.Refs, Schema: in.Schema}, nil
 }
 
-// isOwn reports whether people could take an event of that type for one of Thole's
-// own. It ignores case and white space, as people do.
-func isOwn(typ string) bool {
+// isOwn reports whether people could take an event of that type for one of the
+// concepts' own: its noun is theirs, or, below app, the whole type. It ignores case and
+// white space, as people do.
+func (a *API) isOwn(typ string) bool {
 	noun, verb, _ := strings.Cut(typ, ".")
 	noun, verb = strings.TrimSpace(noun), strings.TrimSpace(verb)
-	return slices.ContainsFunc(ownNouns(), func(own string) bool { return strings.EqualFold(own, noun) }) ||
-		strings.EqualFold(noun, "app") && strings.EqualFold(verb, "expired")
-}
-
-// ownNouns returns the nouns with which Thole's own event types begin. The frames
-// "error" and "complete" need no entry: they have no dot, and the type of an event
-// from outside must have one.
-func ownNouns() []string {
-	return []string{"thread", "message", "run", "tool", "file", "todo", "lock", "document", "kv",
-		"decision", "task", "memory", "credits", "agent", "space", "token", "outbox"}
+	if slices.ContainsFunc(a.store.Concepts().Nouns(), func(own string) bool { return strings.EqualFold(own, noun) }) {
+		return true
+	}
+	for own := range a.declared {
+		if strings.EqualFold(own, noun+"."+verb) {
+			return true
+		}
+	}
+	return false
 }
 
 // ownGround refuses a name outside app/ in a raw commit, unless the caller is an

@@ -23,7 +23,14 @@ func TestOnlyTheOwnerOrAnAdminSaysWhoSeesAThread(t *testing.T) {
 // People read RUN.finished as run.finished, and app.expired is what an expiry says.
 func TestNoEventThatLooksLikeTholesOwnCanBeForged(t *testing.T) {
 	h := hide(t)
-	for _, typ := range []string{"RUN.finished", "Thread.created", " run.finished", "run .finished", "app.expired", "APP.Expired"} {
+	types := []string{"RUN.finished", "Thread.created", " run.finished", "run .finished", "APP.Expired"}
+	for _, e := range h.store.Concepts().EventTypes() {
+		types = append(types, e.Type)
+	}
+	for _, noun := range []string{"agent", "credits", "memory", "task"} { // of concepts to come
+		types = append(types, noun+".x")
+	}
+	for _, typ := range types {
 		h.stranger.refuse(403, "forbidden", "POST", "/v1/spaces/project:a/events", map[string]string{"type": typ})
 	}
 	h.stranger.want(201, nil, "POST", "/v1/spaces/project:a/events", `{"type":"app.note"}`)
