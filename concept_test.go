@@ -84,6 +84,25 @@ func TestAConceptBringsWhatItNeeds(t *testing.T) {
 	}
 }
 
+func TestARecordBelongsToTheOneThatItsKeyIsBelow(t *testing.T) {
+	keys := []string{"x", "x/{x}", "x/{x}/deep/{y}", "x/{x}/deep/{y}/z", "x/{thread}/gone", "y/{thread}", "y/{thread}/in/{y}"}
+	c := &thole.Concept{Name: "x"}
+	for _, key := range keys {
+		c.Records = append(c.Records, thole.RecordType{Key: key})
+	}
+	cs, err := thole.NewConcepts(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"x": "", "x/1": "", "x/1/deep/2": "x/1", "x/1/deep/2/z": "x/1", "x/1/gone": "", "y/1": "", "y/1/in/2": "y/1", "upload/1": "", "z/1/2": "",
+	} {
+		if got := cs.Owner(key); got != want {
+			t.Errorf("%s belongs to %q, want %q", key, got, want)
+		}
+	}
+}
+
 // ending returns a concept whose records noun/… end with end.
 func ending(noun string, end thole.Expirer) *thole.Concept {
 	return &thole.Concept{Name: noun, Records: []thole.RecordType{{Key: noun + "/{x}", Expire: end}, {Key: noun + "/{x}/**", Expire: end}}}

@@ -214,6 +214,18 @@ func (cs *Concepts) Above(key string) string {
 	return firstParts(key, len(r.above.pattern.parts))
 }
 
+// Owner returns the key noun/{name} of the record that the record under key belongs to,
+// such as that of its thread, however far below it is; "" if there is none.
+func (cs *Concepts) Owner(key string) string {
+	owner := ""
+	for above := cs.Above(key); above != ""; above = cs.Above(above) {
+		if strings.Contains(above, "/") {
+			owner = above
+		}
+	}
+	return owner
+}
+
 // undeclaredPrefix returns the shortest prefix of key, in whole parts, at or below which no
 // record is declared, or "".
 func (cs *Concepts) undeclaredPrefix(key string) string {

@@ -39,6 +39,7 @@ func kernel() *Concept {
 			{Base: "sweeper/{concept}", About: "which process ends the expired records of a concept"},
 			{Base: "sweeper/{concept}/{shard}", About: "the same, for one of several stores"},
 		},
+		Check: checkKernel,
 	}
 	ends := map[string]Expirer{
 		"outbox/{message}": deliver,

@@ -87,9 +87,11 @@ func (p *pattern) overlaps(q pattern) bool {
 	}
 }
 
-// above reports whether every name that matches q is below one that matches p.
+// above reports whether every name that matches q is below one that matches p. What
+// belongs to a thread, as run/{thread}/x, is not below what does not, as run/{run}.
 func (p *pattern) above(q pattern) bool {
-	return !p.rest && len(p.parts) < len(q.parts) && slices.Equal(p.parts, q.parts[:len(p.parts)])
+	n := len(p.parts)
+	return !p.rest && n < len(q.parts) && slices.Equal(p.parts, q.parts[:n]) && (p.thread == q.thread || p.thread < 0 && q.thread >= n)
 }
 
 // firstParts returns the first n parts of a name.

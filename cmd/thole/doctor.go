@@ -139,6 +139,9 @@ func (d *doctor) space(ctx context.Context, sp *thole.Space) error {
 	if err != nil {
 		return err
 	}
+	if err := d.concepts(ctx, sp); err != nil {
+		return err
+	}
 	if err := d.overdue(ctx, sp); err != nil {
 		return err
 	}
@@ -197,11 +200,11 @@ func (d *doctor) journal(ctx context.Context, sp *thole.Space, head thole.Head) 
 	return n, nil
 }
 
-// records checks each record as it comes, in key order, and returns how many
-// there are.
+// records checks each record as it comes, in key order, and returns how many there are:
+// that it is what its concept declares, and that what it belongs to is there.
 func (d *doctor) records(ctx context.Context, sp *thole.Space, head thole.Head) (int, error) {
 	n := 0
-	c := concepts{doctor: d, sp: sp, below: make(map[string][]string), listed: make(map[string]bool), loose: make(map[string]int)}
+	there := "" // a record that others belong to
 	for r, err := range sp.Records(ctx, "") {
 		if err != nil {
 			return n, err
@@ -217,12 +220,43 @@ func (d *doctor) records(ctx context.Context, sp *thole.Space, head thole.Head) 
 		if err := d.lease(ctx, sp, r); err != nil {
 			return n, err
 		}
-		if err := c.record(ctx, r); err != nil {
+		declared, _ := d.store.Concepts().Record(r.Key)
+		if declared == nil {
+			continue
+		}
+		if err := declared.Decode(r.Key, r.Value); err != nil {
+			d.say("problem", sp.Name(), "%v", err)
+		}
+		owner := d.store.Concepts().Owner(r.Key)
+		if owner == "" || owner == there {
+			continue
+		}
+		if rec, err := sp.Get(ctx, owner); err != nil {
 			return n, err
+		} else if !rec.Exists() {
+			d.say("problem", sp.Name(), "record %s is an orphan: %s is gone", r.Key, owner)
+		} else {
+			there = owner
 		}
 	}
-	c.end()
 	return n, nil
+}
+
+// concepts makes the checks that the concepts declare.
+func (d *doctor) concepts(ctx context.Context, sp *thole.Space) error {
+	report := thole.Report{
+		Problem: func(format string, args ...any) { d.say("problem", sp.Name(), format, args...) },
+		Note:    func(format string, args ...any) { d.say("note", sp.Name(), format, args...) },
+	}
+	for _, c := range d.store.Concepts().All() {
+		if c.Check == nil {
+			continue
+		}
+		if err := c.Check(ctx, sp, &report); err != nil {
+			return fmt.Errorf("check of concept %s: %w", c.Name, err)
+		}
+	}
+	return nil
 }
 
 // lateBy is after how long a sweep should have ended what expired, though it failed at

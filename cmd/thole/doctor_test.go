@@ -155,6 +155,30 @@ func TestDoctorExaminesTheOtherSpacesBesideADamagedOne(t *testing.T) {
 	}
 }
 
+func TestDoctorTellsWhatBelongsToNothingAndWhatDoesNotFit(t *testing.T) {
+	ctx := t.Context()
+	s, file := openSQLite(t)
+	sp := s.Space("project:shop")
+	th, err := thread.In(sp).Create(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := thole.NewID("thrd")
+	_, err = sp.Commit(ctx, thole.Commit{Writes: []thole.Write{
+		{Key: thread.Key(gone) + "/todos", Value: json.RawMessage("[]")},
+		{Key: thread.Key(th.ID) + "/todos", Value: json.RawMessage("7")},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file)
+	for _, want := range []string{"record thread/" + gone + "/todos is an orphan: thread/" + gone + " is gone", "record thread/" + th.ID + "/todos: ", "2 problems"} {
+		if got.Code == 0 || !strings.Contains(got.Out, want) {
+			t.Errorf("got %+v, want %q", got, want)
+		}
+	}
+}
+
 func TestDoctorTellsWhatIsBelowItselfAndWhatShouldHaveEnded(t *testing.T) {
 	ctx := t.Context()
 	file := filepath.Join(t.TempDir(), "thole.db")

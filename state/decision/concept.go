@@ -26,6 +26,7 @@ var Concept = &thole.Concept{
 		{Key: "decision-key/{hash}", Value: keyed{}, Private: true, About: "the decision that was made under a key"},
 	},
 	Leases: []thole.LeaseType{{Base: "decision-act/{decision}", About: "the process that acts"}},
+	Check:  check,
 }
 
 // times maps a decision's names of times before schema 2 to today's.

@@ -17,4 +17,5 @@ var Concept = &thole.Concept{
 		{Key: "document/{name}", Value: record{}, About: "a document"},
 		{Key: "thread/{thread}/state", Value: record{}, About: "a thread's state"},
 	},
+	Check: check,
 }

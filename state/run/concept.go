@@ -40,6 +40,7 @@ var Concept = &thole.Concept{
 		{Key: "slot/%/{thread}", Value: slot{}, Private: true, About: "which of a thread's runs is active, and which wait"},
 	},
 	Leases: []thole.LeaseType{{Base: "run/{run}", Expire: expire, About: "the worker that works on the run"}},
+	Check:  check,
 }
 
 // event declares a run event; all have the same data type and stream.

@@ -44,6 +44,7 @@ var Concept = &thole.Concept{
 		{Key: "thread/{thread}/snapshot/**", Private: true, About: "snapshot of an earlier version"},
 		{Key: goneKind + "/{thread}", Value: Gone{}, Expire: expireGone, Private: true, About: "a destroyed thread that is being cleaned up"},
 	},
+	Check: check,
 }
 
 // livesOn returns the thread's ttl.
