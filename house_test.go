@@ -239,7 +239,8 @@ func TestAWrapperDecidesOnEachCapability(t *testing.T) {
 // isEngine reports whether a file belongs to a backend that keeps bytes itself: it does
 // not have the capabilities that it does not name.
 func isEngine(path string) bool {
-	return slices.Contains([]string{"memstore", "sqlitestore", "filestore", "pgstore"}, filepath.Base(filepath.Dir(path)))
+	dir := filepath.ToSlash(filepath.Dir(path))
+	return strings.HasPrefix(dir, "backend/") && strings.HasSuffix(dir, "store")
 }
 
 // A struct that embeds a Backend and has no Capabilities of its own would return the

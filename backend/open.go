@@ -4,6 +4,7 @@ package backend
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/thole-dev/thole/backend/filestore"
@@ -13,6 +14,57 @@ import (
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/journal"
 )
+
+// engine is a kind of store.
+type engine struct {
+	form    string   // of its DSN: scheme, colon, and what follows
+	schemes []string // of its DSN
+	local   bool     // what follows is the path of its files on this machine
+
+	open    func(ctx context.Context, dsn, path string) (journal.Backend, error)
+	migrate func(ctx context.Context, dsn, path string, dryRun bool) ([]string, error) // nil: it has no format of its own
+}
+
+// engines returns every kind of store. A new engine is one more element.
+func engines() []engine {
+	return []engine{
+		{form: "mem:", schemes: []string{"mem"},
+			open: func(context.Context, string, string) (journal.Backend, error) { return memstore.New(), nil }},
+		{form: "sqlite:PATH", schemes: []string{"sqlite"}, local: true,
+			open: func(ctx context.Context, _, path string) (journal.Backend, error) {
+				return sqlitestore.Open(ctx, path, nil)
+			},
+			migrate: func(ctx context.Context, _, path string, dryRun bool) ([]string, error) {
+				return sqlitestore.Migrate(ctx, path, dryRun)
+			}},
+		{form: "file:DIR", schemes: []string{"file"}, local: true,
+			open: func(ctx context.Context, _, path string) (journal.Backend, error) {
+				return filestore.Open(ctx, path, nil)
+			},
+			migrate: func(ctx context.Context, _, path string, dryRun bool) ([]string, error) {
+				return filestore.Migrate(ctx, path, dryRun)
+			}},
+		{form: "postgres://…", schemes: []string{"postgres", "postgresql"},
+			open: func(ctx context.Context, dsn, _ string) (journal.Backend, error) { return pgstore.Open(ctx, dsn) },
+			migrate: func(ctx context.Context, dsn, _ string, dryRun bool) ([]string, error) {
+				return pgstore.Migrate(ctx, dsn, dryRun)
+			}},
+		{form: "http(s)://HOST", schemes: []string{"http", "https"},
+			open: func(ctx context.Context, dsn, _ string) (journal.Backend, error) { return remote.Open(ctx, dsn, nil) }},
+	}
+}
+
+// find returns the engine of dsn, and what follows the scheme. A DSN of no known form is
+// ErrInvalid.
+func find(dsn string) (engine, string, error) {
+	scheme, path, ok := strings.Cut(dsn, ":")
+	for _, e := range engines() {
+		if ok && slices.Contains(e.schemes, scheme) && (path == "") == strings.HasSuffix(e.form, ":") {
+			return e, path, nil
+		}
+	}
+	return engine{}, "", fmt.Errorf("%w: store %q is none of: %s", journal.ErrInvalid, dsn, Forms())
+}
 
 // Open opens the backend that dsn names:
 //
@@ -25,18 +77,47 @@ import (
 // Programs that want few dependencies use an engine's package directly. A DSN of any
 // other form is ErrInvalid.
 func Open(ctx context.Context, dsn string) (journal.Backend, error) {
-	scheme, rest, ok := strings.Cut(dsn, ":")
-	switch {
-	case ok && scheme == "mem" && rest == "":
-		return memstore.New(), nil
-	case ok && scheme == "sqlite" && rest != "":
-		return sqlitestore.Open(ctx, rest, nil)
-	case ok && scheme == "file" && rest != "":
-		return filestore.Open(ctx, rest, nil)
-	case ok && (scheme == "postgres" || scheme == "postgresql"):
-		return pgstore.Open(ctx, dsn)
-	case ok && (scheme == "http" || scheme == "https"):
-		return remote.Open(ctx, dsn, nil)
+	e, path, err := find(dsn)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%w: store %q is none of: mem:, sqlite:PATH, file:DIR, postgres://…, http(s)://HOST", journal.ErrInvalid, dsn)
+	return e.open(ctx, dsn, path)
+}
+
+// Migrate brings the store that dsn names to the format of this program, as Open does,
+// and returns what was done or, with dryRun, would be. A store without a format of its
+// own is ErrInvalid.
+func Migrate(ctx context.Context, dsn string, dryRun bool) (steps []string, err error) {
+	e, path, err := find(dsn)
+	if err != nil {
+		return nil, err
+	}
+	if e.migrate == nil {
+		return nil, fmt.Errorf("%w: a store of the form %s has no format to migrate; these have: %s", journal.ErrInvalid, e.form,
+			forms(func(e engine) bool { return e.migrate != nil }))
+	}
+	return e.migrate(ctx, dsn, path, dryRun)
+}
+
+// Forms lists the forms of DSNs that Open takes, for people.
+func Forms() string { return forms(func(engine) bool { return true }) }
+
+func forms(which func(engine) bool) string {
+	var all []string
+	for _, e := range engines() {
+		if which(e) {
+			all = append(all, e.form)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// Local returns the scheme and the path of a store that keeps its files on this machine;
+// ok is false for any other.
+func Local(dsn string) (scheme, path string, ok bool) {
+	e, path, err := find(dsn)
+	if err != nil || !e.local {
+		return "", "", false
+	}
+	return e.schemes[0], path, true
 }

@@ -51,7 +51,7 @@ type Options struct {
 	// MaxWatchers bounds the event streams on one space. 0: no bound.
 	MaxWatchers int
 	// Heartbeat is how often an idle event stream carries a comment. Default
-	// 15 s.
+	// [wire.Heartbeat], 15 s.
 	Heartbeat time.Duration
 	// Stall is how long a client may take to read a part of an answer before its
 	// connection is dropped. Default 30 s.
@@ -98,7 +98,7 @@ func New(store *thole.Store, opts *Options) *API {
 		o.MaxBody = 5 << 20
 	}
 	if o.Heartbeat == 0 {
-		o.Heartbeat = 15 * time.Second
+		o.Heartbeat = wire.Heartbeat
 	}
 	if o.Stall == 0 {
 		o.Stall = 30 * time.Second

@@ -17,11 +17,15 @@ import (
 	"github.com/thole-dev/thole/journal/problem"
 )
 
+// Heartbeat is the default of [Options.Heartbeat]. Clients take a stream that is silent
+// for three of them for dead.
+const Heartbeat = remote.Heartbeat
+
 // Options tune a Server. The zero value is the default.
 type Options struct {
 	// Version is the program's version, for people.
 	Version string
-	// Heartbeat is how often an idle event stream carries a comment. Default 15 s.
+	// Heartbeat is how often an idle event stream carries a comment. Default [Heartbeat].
 	Heartbeat time.Duration
 	// Stall is how long a client may take to read a part of an answer before its
 	// connection is dropped. Default 30 s.
@@ -51,7 +55,7 @@ func New(store *thole.Store, opts *Options) *Server {
 		o = *opts
 	}
 	if o.Heartbeat <= 0 {
-		o.Heartbeat = 15 * time.Second
+		o.Heartbeat = Heartbeat
 	}
 	if o.Stall <= 0 {
 		o.Stall = 30 * time.Second

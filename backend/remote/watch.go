@@ -12,8 +12,11 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// stall is how long an event stream may be silent: three heartbeats of a server.
-const stall = 45 * time.Second
+// Heartbeat is how often a server writes a comment to an idle event stream.
+const Heartbeat = 15 * time.Second
+
+// stall is how long an event stream may be silent.
+const stall = 3 * Heartbeat
 
 // hints calls wake with the spaces of a stream of hints, and opens the stream again
 // when it breaks. The server first sends "", since hints may have been missed. hints

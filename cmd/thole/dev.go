@@ -73,7 +73,7 @@ func (c *coder) open(m model.Model, group *run.Group) (*agent.Agent, *sandbox.Sa
 	}
 	a, err := agent.New(agent.Options{
 		Sandbox: sb, Models: map[string]model.Model{m.Name(): m},
-		Runs: &run.Options{Lease: c.lease, Heartbeat: c.lease / 3, Group: group},
+		Runs: &run.Options{Lease: c.lease, Group: group},
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, sb.Close())

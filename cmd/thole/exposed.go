@@ -20,9 +20,9 @@ func (a *app) exposed() (lines []string) {
 	}
 	for _, store := range a.stores {
 		_, dsn, _ := backend.CutRule(store)
-		kind, path := local(dsn)
+		kind, path, ok := backend.Local(dsn)
 		path, err := filepath.Abs(path)
-		if kind == "" || err != nil || !reachable(filepath.Dir(path)) {
+		if !ok || err != nil || !reachable(filepath.Dir(path)) {
 			continue
 		}
 		var open []string

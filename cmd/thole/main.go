@@ -15,6 +15,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/sandbox"
+	"github.com/thole-dev/thole/backend"
 )
 
 func main() {
@@ -59,7 +60,7 @@ may be given more than once takes a line each.`,
 			return fromEnvironment(cmd.Flags())
 		},
 	}
-	c.PersistentFlags().StringArrayVar(&a.stores, "store", []string{"sqlite:" + defaultStore}, "where the state lives: mem:, sqlite:PATH, file:DIR, postgres://…, http(s)://HOST; or, given several times, which spaces live where: 'user:*=DSN'; agent and dev on the project that you are in, without a .thole there, keep it in ~/.local/state/thole instead")
+	c.PersistentFlags().StringArrayVar(&a.stores, "store", []string{"sqlite:" + defaultStore}, "where the state lives: "+backend.Forms()+"; or, given several times, which spaces live where: 'user:*=DSN'; agent and dev on the project that you are in, without a .thole there, keep it in ~/.local/state/thole instead")
 	c.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON even on a terminal")
 	c.AddCommand(
 		devCommand(a), serveCommand(a), agentCommand(a),

@@ -2,16 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/backend"
-	"github.com/thole-dev/thole/backend/filestore"
-	"github.com/thole-dev/thole/backend/pgstore"
-	"github.com/thole-dev/thole/backend/sqlitestore"
 )
 
 func migrateCommand(a *app) *cobra.Command {
@@ -40,22 +35,11 @@ would be done first.`,
 
 // migrate brings one store up to date and prints what was done.
 func migrate(ctx context.Context, p printer, dsn string, dryRun bool) error {
-	var steps []string
-	var err error
-	scheme, rest, _ := strings.Cut(dsn, ":")
-	name := scheme // a DSN may hold a password
-	switch scheme {
-	case "sqlite":
-		name = rest
-		steps, err = sqlitestore.Migrate(ctx, rest, dryRun)
-	case "file":
-		name = rest
-		steps, err = filestore.Migrate(ctx, rest, dryRun)
-	case "postgres", "postgresql":
-		steps, err = pgstore.Migrate(ctx, dsn, dryRun)
-	default:
-		return fmt.Errorf("%w: a store of %s: has no format to migrate; sqlite:PATH, file:DIR and postgres://… have", thole.ErrInvalid, scheme)
+	name, _, _ := strings.Cut(dsn, ":") // a DSN may hold a password
+	if _, path, ok := backend.Local(dsn); ok {
+		name = path
 	}
+	steps, err := backend.Migrate(ctx, dsn, dryRun)
 	if err != nil {
 		return err
 	}

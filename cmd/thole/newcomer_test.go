@@ -112,7 +112,7 @@ func TestErrorsOfCommandsNameWhatIsKnown(t *testing.T) {
 		{"tail project:shop --after zz", []string{"--after", `"zz"`}},
 		{"tail project:shop --server ftp://x", []string{"--server", "http://HOST:PORT"}},
 		{"get --server ftp://x", []string{"--server", "http://HOST:PORT"}},
-		{"migrate --store mem:", []string{"sqlite:PATH, file:DIR and postgres://"}},
+		{"migrate --store mem:", []string{"sqlite:PATH, file:DIR, postgres://"}},
 	} {
 		servertest.MustFail(t, dir, nil, strings.Fields(c.args), c.says...)
 		if strings.HasPrefix(c.args, "get project:") || strings.HasPrefix(c.args, "log project:") { // through the server too

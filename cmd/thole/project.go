@@ -74,8 +74,8 @@ func (a *app) keptIn() ([]string, error) {
 	var all []string
 	for _, store := range a.stores {
 		_, dsn, _ := backend.CutRule(store)
-		kind, path := local(dsn)
-		if kind == "" {
+		kind, path, ok := backend.Local(dsn)
+		if !ok {
 			continue
 		}
 		path, err := filepath.Abs(path)

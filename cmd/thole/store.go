@@ -59,12 +59,12 @@ func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, ar
 // prepare looks for what a local store is kept in, or makes the folder for it.
 func prepare(store string, create bool) error {
 	_, dsn, _ := backend.CutRule(store)
-	kind, path := local(dsn)
-	keptIn := path // what must be there to be read
-	switch kind {
-	case "":
+	kind, path, ok := backend.Local(dsn)
+	if !ok {
 		return nil
-	case "file":
+	}
+	keptIn := path // what must be there to be read
+	if kind == "file" {
 		keptIn = filepath.Join(path, "thole.json") // an empty directory is no store
 	}
 	if create {
@@ -75,15 +75,6 @@ func prepare(store string, create bool) error {
 		return fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store %s:PATH", path, kind)
 	}
 	return nil
-}
-
-// local returns kind and path of a store that is kept in files here; else nothing.
-func local(dsn string) (kind, path string) {
-	kind, path, _ = strings.Cut(dsn, ":")
-	if path == "" || kind != "sqlite" && kind != "file" {
-		return "", ""
-	}
-	return kind, path
 }
 
 // makeFolder makes a folder, for its owner alone, if it is missing. A new .thole is

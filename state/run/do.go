@@ -362,25 +362,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// keep renews the lease until ctx ends, and stops the work on ErrFenced. After other
-// errors it tries again, because a late holder may still write. It also renews while
-// work in a destroyed thread comes to its end.
-func (h *Handle) keep(ctx context.Context, stop context.CancelCauseFunc) {
-	tick := time.NewTicker(h.rs.opts.Heartbeat)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if err := h.renew(ctx); errors.Is(err, thole.ErrFenced) {
-				stop(err)
-				return
-			}
-		}
-	}
-}
-
 // obey stops the work when the run is cancelled or somebody else ends it. It watches
 // the thread's stream, so it learns of either with the commit.
 func (h *Handle) obey(ctx context.Context, stop context.CancelCauseFunc) {

@@ -157,36 +157,6 @@ func unless(tx *thole.Tx, id string) (*Run, error) {
 
 func (h *Handle) unless(tx *thole.Tx) (*Run, error) { return unless(tx, h.id) }
 
-// Heartbeat renews the run's lease, unless its thread is destroyed: then the lease
-// runs out, which ends the run. It ignores an idempotency key, because it is safe to
-// repeat. Errors: ErrFenced; a *CancelledError that is also ErrNotFound when the thread
-// is destroyed. [Handle.Do] renews the lease itself.
-func (h *Handle) Heartbeat(ctx context.Context) error {
-	head, err := h.rs.sp.Get(ctx, thread.Key(h.thread))
-	if err != nil {
-		return err
-	}
-	if !head.Exists() {
-		return h.goneError()
-	}
-	return h.renew(ctx)
-}
-
-func (h *Handle) renew(ctx context.Context) error {
-	at := int64(time.Since(epoch))
-	err := h.sp.Renew(ctx, h.fence, h.rs.opts.Lease)
-	if err == nil {
-		h.renewed.Store(at)
-	}
-	return err
-}
-
-// LeaseEnds returns when the lease ends unless this worker renews it again. Work that
-// may outlive this process, such as a command, should end by then.
-func (h *Handle) LeaseEnds() time.Time {
-	return epoch.Add(time.Duration(h.renewed.Load()) + h.rs.opts.Lease)
-}
-
 // Block adds b to the response, or replaces the block with b's id, and returns the id.
 func (h *Handle) Block(ctx context.Context, b thread.Block) (string, error) {
 	ctx = thole.Call(ctx, "run.block", h.id)

@@ -156,7 +156,7 @@ type Event struct {
 // Options of [In]. The zero value is the default.
 type Options struct {
 	Lease      time.Duration // how long a lease lasts without renewal; default 30 s
-	Heartbeat  time.Duration // how often Do renews the lease; default 10 s
+	Heartbeat  time.Duration // how often Do renews the lease; default, and at most, a third of Lease: 10 s
 	Flush      time.Duration // how long streamed text may wait for its commit; default 100 ms
 	FlushBytes int           // how many bytes of it may wait; default 4 KiB
 	Group      *Group        // the group that Do and Claim add runs to, for Drain; nil: none
@@ -175,8 +175,9 @@ func In(sp *thole.Space, opts *Options) *Runs {
 	if opts != nil {
 		rs.opts = *opts
 	}
-	setDefault(&rs.opts.Lease, 30*time.Second)
-	setDefault(&rs.opts.Heartbeat, 10*time.Second)
+	setDefault(&rs.opts.Lease, defaultLease)
+	setDefault(&rs.opts.Heartbeat, rs.opts.Lease/heartbeatsPerLease)
+	rs.opts.Heartbeat = min(rs.opts.Heartbeat, rs.opts.Lease/heartbeatsPerLease)
 	setDefault(&rs.opts.Flush, 100*time.Millisecond)
 	setDefault(&rs.opts.FlushBytes, 4<<10)
 	return rs

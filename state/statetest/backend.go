@@ -28,19 +28,18 @@ type backend struct {
 
 // backends are those to test on, mem first: the others are compared with it.
 func backends() []backend {
-	all := []backend{
-		{"mem", mem}, {"sqlite", sqlite}, {"file", file}, {"postgres", postgres},
-		{"remote", over(sqlite)}, {"pgbouncer", pgbouncer}, {"remote-postgres", over(postgres)},
-	}
+	server := backend{"remote", over(sqlite)}
+	embedded := []backend{{"mem", mem}, {"sqlite", sqlite}}
 	switch {
 	case effort.Soak():
-		return all
+		return append(embedded, backend{"file", file}, backend{"postgres", postgres},
+			server, backend{"pgbouncer", pgbouncer}, backend{"remote-postgres", over(postgres)})
 	case effort.Race:
-		return []backend{all[0], all[4]}
+		return []backend{embedded[0], server}
 	case effort.All():
-		return []backend{all[0], all[1], all[3]}
+		return append(embedded, backend{"postgres", postgres})
 	}
-	return all[:2]
+	return embedded
 }
 
 // deep are those for a promise whose test takes long.

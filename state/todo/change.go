@@ -110,15 +110,17 @@ func (t *Todo) complete() error {
 	return nil
 }
 
-// stamp sets t's times and actor. Was is t before the change, nil for a new todo; if t is
-// the same as was, stamp keeps was's.
+// stamp sets t's times and actor. Was is t before the change, nil for a new todo; if
+// nothing else differs, stamp keeps was's.
 func (t *Todo) stamp(tx *thole.Tx, sp *thole.Space, was *Todo) {
-	t.Created, t.Updated, t.Actor = tx.Now(), tx.Now(), sp.Actor()
-	if was == nil {
-		return
+	if was != nil {
+		t.Created, t.Updated, t.Actor = was.Created, was.Updated, was.Actor
+		if *t == *was {
+			return
+		}
 	}
-	t.Created = was.Created
-	if t.Content == was.Content && t.Status == was.Status && t.Priority == was.Priority {
-		*t = *was
+	t.Updated, t.Actor = tx.Now(), sp.Actor()
+	if was == nil {
+		t.Created = t.Updated
 	}
 }
