@@ -18,4 +18,10 @@
 // Open a backend (with package backend, or with the package of one engine), pass
 // it to [Open], and use the [Space] values that [Store.Space] returns. The
 // concepts in state/ (thread, run, document, lock, …) are built on this package.
+//
+// To read the package, begin with space.go and tx.go: what a program reads and commits.
+// A commit is checked by validate.go and fence.go, and queued by package groupcommit.
+// Watches (watch.go) are served by package fanout. Leases are taken and renewed by
+// lease.go, judged by beat.go and, like all that expires, ended by sweep.go. A
+// [Concept] (concept.go) declares what a package in state/ keeps.
 package thole

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -279,6 +280,27 @@ func TestAWrapperHasCapabilitiesOfItsOwn(t *testing.T) {
 	for name, path := range embeds {
 		if !has[name] {
 			t.Errorf("%s: %s embeds a Backend and has no Capabilities of its own", path, name)
+		}
+	}
+}
+
+// TestTheFilesThatDocumentsNameExist covers the paths in backquotes that documents for
+// contributors name.
+func TestTheFilesThatDocumentsNameExist(t *testing.T) {
+	named := regexp.MustCompile("`([a-z][a-z0-9_/]*(/|\\.go))`")
+	for _, document := range []string{"CONTRIBUTING.md", "README.md"} {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := named.FindAllSubmatch(text, -1)
+		for _, name := range found {
+			if _, err := os.Stat(string(name[1])); err != nil {
+				t.Errorf("%s names %s: %v", document, name[1], err)
+			}
+		}
+		if len(found) < 5 {
+			t.Errorf("found %d paths in %s", len(found), document)
 		}
 	}
 }

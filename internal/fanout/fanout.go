@@ -1,7 +1,7 @@
 // Package fanout delivers what is committed to a space to all of its watchers. A hub
 // keeps the newest part of a watched space's journal in memory, interleaved with
 // broadcasts. A [Cursor] reads from the hub, or from the journal if it has fallen
-// behind. So a slow watcher never holds up a writer and takes no memory.
+// behind (see ring.go). So a slow watcher never holds up a writer and takes no memory.
 package fanout
 
 import (
