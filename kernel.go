@@ -29,7 +29,7 @@ func kernel() *Concept {
 			{Type: "app.expired", Data: Expired{}, Streams: []string{"app/**"},
 				About: "a record that an application wrote with `notify` has expired"},
 			{Type: "space.adopted", Data: Adopted{}, Streams: []string{"space"},
-				About: "people or git changed the files of the space; `changed` and `deleted` name records"},
+				About: "people or git changed the files of a space in a `file:` store (the actor is `user:hand`); `changed` and `deleted` name records"},
 		},
 		Records: []RecordType{
 			{Key: "app/**", About: "records of applications", Expire: TellExpired},

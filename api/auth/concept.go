@@ -9,10 +9,10 @@ const Name = "token"
 // The records are reserved: see [thole.Reserved].
 var Concept = &thole.Concept{
 	Name:  Name,
-	About: "tokens and what they grant",
+	About: "tokens and what they grant, in the space `global`",
 	Events: []thole.EventType{
-		{Type: TypeCreated, Data: Token{}, Upcast: thole.Renamed[thole.Event](times), Streams: []string{"token"}, About: "a token was made; never the secret"},
-		{Type: TypeRevoked, Data: Revoked{}, Streams: []string{"token"}, About: "it is worth nothing any more"},
+		{Type: TypeCreated, Data: Token{}, Upcast: thole.Renamed[thole.Event](times), Streams: []string{"token"}, About: "a token was made; its secret is not in the event"},
+		{Type: TypeRevoked, Data: Revoked{}, Streams: []string{"token"}, About: "the token is not valid any more"},
 	},
 	Records: []thole.RecordType{
 		{Key: "token/{token}", Value: stored{}, Upcast: thole.Renamed[thole.Record](times), Private: true, About: "a token, with the hash of its secret"},

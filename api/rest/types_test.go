@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -156,31 +155,5 @@ func TestWhatIsEmittedIsDeclared(t *testing.T) {
 	slices.Sort(types)
 	if !slices.Equal(declared, slices.Compact(types)) {
 		t.Errorf("declared are %q, emitted are %q", declared, types)
-	}
-}
-
-var row = regexp.MustCompile("(?m)^\\| `([a-z]+\\.[a-z_]+)`") // never changed
-
-func TestTheListOfEventsIsComplete(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "events.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var listed []string
-	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
-		listed = append(listed, m[1])
-	}
-	slices.Sort(listed)
-	listed = slices.Compact(listed)
-	all := emitted(t)
-	for _, typ := range all {
-		if !slices.Contains(listed, typ) {
-			t.Errorf("docs/events.md lacks %s", typ)
-		}
-	}
-	for _, typ := range listed {
-		if !slices.Contains(all, typ) {
-			t.Errorf("docs/events.md has %s, which nothing emits", typ)
-		}
 	}
 }

@@ -11,7 +11,7 @@ var Concept = &thole.Concept{
 	About: "named JSON documents with versions, of a space or of a thread",
 	Events: []thole.EventType{
 		{Type: TypeChanged, Data: Change{}, OwnSchema: true, Streams: []string{"document/{name}", "thread/{thread}"},
-			About: "`patch` (RFC 6902) leads from version `previous` to this one; a thread's state changes in the thread's stream"},
+			About: "`patch` (RFC 6902) leads from version `previous` to this one; those of a thread's state are in the thread's stream"},
 	},
 	Records: []thole.RecordType{
 		{Key: "document/{name}", Value: record{}, About: "a document"},
