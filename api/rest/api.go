@@ -74,7 +74,8 @@ type API struct {
 	log      *slog.Logger
 	metrics  *metrics.Set
 	mux      *http.ServeMux
-	table    []operation
+	groups   []group
+	table    []operation                  // of groups
 	declared map[string]bool              // types of events
 	encode   func(*thole.Delivery) []byte // see [API.frame]
 	limiter  *limiter
@@ -89,7 +90,10 @@ type API struct {
 
 // New returns a handler that serves store, which was opened with [Concepts]. A nil
 // opts means the defaults.
-func New(store *thole.Store, opts *Options) *API {
+func New(store *thole.Store, opts *Options) *API { return serving(store, opts, groups()) }
+
+// serving returns a handler with the operations of these groups.
+func serving(store *thole.Store, opts *Options, groups []group) *API {
 	var o Options
 	if opts != nil {
 		o = *opts
@@ -118,7 +122,7 @@ func New(store *thole.Store, opts *Options) *API {
 	})
 	a := &API{
 		store: store, opts: o, log: o.Logger, metrics: o.Metrics,
-		mux: http.NewServeMux(), table: operations(), limiter: newLimiter(o.Rate),
+		mux: http.NewServeMux(), groups: groups, table: compile(groups), limiter: newLimiter(o.Rate),
 	}
 	a.declared, a.encode = make(map[string]bool), a.frame
 	for _, t := range store.Concepts().EventTypes() {

@@ -16,9 +16,9 @@ import (
 func blobOperations() []operation {
 	const one = "/v1/spaces/{space}/blobs/{sha256}"
 	return []operation{
-		{id: "putBlob", method: "PUT", path: one, tag: "blobs", access: write,
+		{id: "putBlob", method: "PUT", path: one, access: write,
 			summary: "Store content of up to 64 MiB under its SHA-256 in hex", does: does(putBlob)},
-		{id: "getBlob", method: "GET", path: one, tag: "blobs", access: read, status: 200, gives: bytesType,
+		{id: "getBlob", method: "GET", path: one, access: read, status: 200, gives: bytesType,
 			summary: "Read content, or a range of it", does: does(getBlob), failures: []failure{
 				{journal.ErrNotFound, "there is no such content"},
 				{&statusError{http.StatusRequestedRangeNotSatisfiable, journal.ErrInvalid}, "the content has no such range"}}},

@@ -13,16 +13,16 @@ func decisionOperations() []operation {
 	const all, one = "/v1/spaces/{space}/decisions", "/v1/spaces/{space}/decisions/{decision}"
 	absent := failure{journal.ErrNotFound, "there is no such decision, or it is hidden from this caller"}
 	return []operation{
-		{id: "planDecision", method: "POST", path: all, tag: "decisions", access: write, status: 201, location: all + "/{id}",
+		{id: "planDecision", method: "POST", path: all, access: write, status: 201, location: all + "/{id}",
 			summary: "Record an action before it is done, or a standing order", does: does(planDecision),
 			failures: []failure{{journal.ErrNotFound, "there is no such thread or run, or it is hidden from this caller"}}},
-		{id: "listDecisions", method: "GET", path: all, tag: "decisions", access: read,
+		{id: "listDecisions", method: "GET", path: all, access: read,
 			summary: "List decisions, oldest first", does: does(listDecisions)},
-		{id: "getDecisionIndex", method: "GET", path: all + "/index", tag: "decisions", access: read,
+		{id: "getDecisionIndex", method: "GET", path: all + "/index", access: read,
 			summary: "Read all standing orders and the last decisions", does: does(indexDecisions)},
-		{id: "getDecision", method: "GET", path: one, tag: "decisions", access: read,
+		{id: "getDecision", method: "GET", path: one, access: read,
 			summary: "Read a decision", does: does(getDecision), failures: []failure{absent}},
-		{id: "resolveDecision", method: "POST", path: one + "/outcome", tag: "decisions", access: write,
+		{id: "resolveDecision", method: "POST", path: one + "/outcome", access: write,
 			summary: "Record the outcome of a decision; done and failed are final", does: does(resolveDecision),
 			failures: []failure{absent, {journal.ErrConflict, "another outcome is recorded already"}}},
 	}

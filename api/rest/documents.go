@@ -10,29 +10,37 @@ import (
 	"github.com/thole-dev/thole/state/document"
 )
 
+// patching says what a PATCH of a document takes.
+const patching = "application/merge-patch+json, application/json-patch+json, or {\"ops\": […]} with increment and append"
+
+func unfit() []failure { return []failure{{journal.ErrConflict, "a test in the patch fails"}} }
+
 func documentOperations() []operation {
 	const all, item = "/v1/spaces/{space}/documents", "/v1/spaces/{space}/documents/{name...}"
-	const state = "/v1/spaces/{space}/threads/{thread}/state"
-	const patching = "application/merge-patch+json, application/json-patch+json, or {\"ops\": […]} with increment and append"
-	unfit := []failure{{journal.ErrConflict, "a test in the patch fails"}}
 	return []operation{
-		{id: "getState", method: "GET", path: state, tag: "threads", access: read,
-			summary: "Read a thread's state", does: does(getState), failures: pastFailures()},
-		{id: "putState", method: "PUT", path: state, tag: "threads", access: write, works: true,
-			summary: "Replace a thread's state", does: does(putState)},
-		{id: "patchState", method: "PATCH", path: state, tag: "threads", access: write, works: true,
-			summary: "Change a thread's state: " + patching, does: does(patchState), failures: unfit},
-
-		{id: "listDocuments", method: "GET", path: all, tag: "documents", access: read,
+		{id: "listDocuments", method: "GET", path: all, access: read,
 			summary: "List the documents, without their values", does: does(listDocuments)},
-		{id: "getDocument", method: "GET", path: item, tag: "documents", access: read,
+		{id: "getDocument", method: "GET", path: item, access: read,
 			summary: "Read a document; an absent one has exists false", does: does(getDocument), failures: pastFailures()},
-		{id: "putDocument", method: "PUT", path: item, tag: "documents", access: write,
+		{id: "putDocument", method: "PUT", path: item, access: write,
 			summary: "Replace a document", does: does(putDocument)},
-		{id: "patchDocument", method: "PATCH", path: item, tag: "documents", access: write,
-			summary: "Change a document: " + patching, does: does(patchDocument), failures: unfit},
-		{id: "deleteDocument", method: "DELETE", path: item, tag: "documents", access: write,
+		{id: "patchDocument", method: "PATCH", path: item, access: write,
+			summary: "Change a document: " + patching, does: does(patchDocument), failures: unfit()},
+		{id: "deleteDocument", method: "DELETE", path: item, access: write,
 			summary: "Delete a document; its past stays readable", does: does(deleteDocument)},
+	}
+}
+
+// stateOperations are those of the document state of a thread.
+func stateOperations() []operation {
+	const state = "/v1/spaces/{space}/threads/{thread}/state"
+	return []operation{
+		{id: "getState", method: "GET", path: state, access: read,
+			summary: "Read a thread's state", does: does(getState), failures: pastFailures()},
+		{id: "putState", method: "PUT", path: state, access: write, works: true,
+			summary: "Replace a thread's state", does: does(putState)},
+		{id: "patchState", method: "PATCH", path: state, access: write, works: true,
+			summary: "Change a thread's state: " + patching, does: does(patchState), failures: unfit()},
 	}
 }
 

@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// operations returns all operations under /v1.
+func operations() []operation { return compile(groups()) }
+
 // Operations returns the pattern of everything that the API serves, and of an
 // operation that also answers with an event stream the same with " (SSE)".
 func (a *API) Operations() []string {

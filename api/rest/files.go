@@ -14,17 +14,17 @@ func fileOperations() []operation {
 	unknown := failure{journal.ErrNotFound, "the file is unknown"}
 	stale := failure{journal.ErrConflict, "the file was not what the change was made from; hash is that of the current content"}
 	return []operation{
-		{id: "listFiles", method: "GET", path: all, tag: "files", access: read,
+		{id: "listFiles", method: "GET", path: all, access: read,
 			summary: "List the known files, with the hashes of their contents", does: does(listFiles)},
-		{id: "getFile", method: "GET", path: one, tag: "files", access: read,
+		{id: "getFile", method: "GET", path: one, access: read,
 			summary: "Read what the store knows of a file", does: does(getFile), failures: []failure{unknown}},
-		{id: "recordChange", method: "POST", path: one, tag: "files", access: write, status: 201,
+		{id: "recordChange", method: "POST", path: one, access: write, status: 201,
 			summary: "Record that a file was changed", does: does(changeFile), failures: []failure{stale}},
-		{id: "recordFound", method: "PUT", path: one, tag: "files", access: write,
+		{id: "recordFound", method: "PUT", path: one, access: write,
 			summary: "Record the content that a file was found with; a new one is recorded as a change by user:hand", does: does(findFile)},
-		{id: "listFileHistory", method: "GET", path: "/v1/spaces/{space}/file-history/{path...}", tag: "files", access: read,
+		{id: "listFileHistory", method: "GET", path: "/v1/spaces/{space}/file-history/{path...}", access: read,
 			summary: "List a file's changes, newest first", does: does(fileHistory)},
-		{id: "reportFileConflict", method: "POST", path: "/v1/spaces/{space}/file-conflicts/{path...}", tag: "files", access: write,
+		{id: "reportFileConflict", method: "POST", path: "/v1/spaces/{space}/file-conflicts/{path...}", access: write,
 			summary: "Report an edit that could not be applied, so that its author and all watchers learn of it", does: does(reportConflict)},
 	}
 }

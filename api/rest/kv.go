@@ -10,11 +10,11 @@ import (
 func kvOperations() []operation {
 	const item, ns = "/v1/spaces/{space}/kv/{namespace}/{key...}", "/v1/spaces/{space}/kv/{namespace}"
 	return []operation{
-		{id: "listValues", method: "GET", path: ns, tag: "kv", access: read, summary: "List the values of a namespace", does: does(listValues)},
-		{id: "getValue", method: "GET", path: item, tag: "kv", access: read,
+		{id: "listValues", method: "GET", path: ns, access: read, summary: "List the values of a namespace", does: does(listValues)},
+		{id: "getValue", method: "GET", path: item, access: read,
 			summary: "Read a value; an absent one has exists false", does: does(getValue)},
-		{id: "putValue", method: "PUT", path: item, tag: "kv", access: write, summary: "Set a value", does: does(putValue)},
-		{id: "deleteValue", method: "DELETE", path: item, tag: "kv", access: write, summary: "Delete a value", does: does(deleteValue)},
+		{id: "putValue", method: "PUT", path: item, access: write, summary: "Set a value", does: does(putValue)},
+		{id: "deleteValue", method: "DELETE", path: item, access: write, summary: "Delete a value", does: does(deleteValue)},
 	}
 }
 

@@ -13,16 +13,16 @@ import (
 func lockOperations() []operation {
 	const all, one = "/v1/spaces/{space}/locks", "/v1/spaces/{space}/locks/{name...}"
 	return []operation{
-		{id: "acquireLock", method: "POST", path: all, tag: "locks", access: write, status: 201, location: all + "/{name}",
+		{id: "acquireLock", method: "POST", path: all, access: write, status: 201, location: all + "/{name}",
 			summary: "Acquire a lock, waiting in a queue if asked to; send its token in Thole-Fence", does: does(acquireLock),
 			failures: []failure{{journal.ErrConflict, "somebody else holds it; holder says who"}, {journal.ErrDeadlock, "the waiters would wait for each other; cycle says who"}}},
-		{id: "listLocks", method: "GET", path: all, tag: "locks", access: read,
+		{id: "listLocks", method: "GET", path: all, access: read,
 			summary: "List who holds, announced or waits for a lock", does: does(listLocks)},
-		{id: "getLock", method: "GET", path: one, tag: "locks", access: read,
+		{id: "getLock", method: "GET", path: one, access: read,
 			summary: "Read who holds a lock; that nobody does is not an error", does: does(getLock)},
-		{id: "renewLock", method: "PUT", path: one, tag: "locks", access: write,
+		{id: "renewLock", method: "PUT", path: one, access: write,
 			summary: "Renew a lock", does: does(renewLock)},
-		{id: "releaseLock", method: "DELETE", path: one, tag: "locks", access: write, ends: true,
+		{id: "releaseLock", method: "DELETE", path: one, access: write, ends: true,
 			summary: "Release a lock", does: does(releaseLock)},
 	}
 }

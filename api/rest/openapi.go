@@ -73,9 +73,9 @@ func (a *API) OpenAPI() ([]byte, error) {
 	if version == "" {
 		version = "dev"
 	}
-	var groups []any
-	for _, t := range tags() {
-		groups = append(groups, object{"name": t.name, "description": t.about})
+	var tags []any
+	for _, group := range a.groups {
+		tags = append(tags, object{"name": group.name, "description": group.about})
 	}
 	problem := g.given(reflect.TypeFor[problem.Problem]())
 	doc := object{
@@ -88,7 +88,7 @@ func (a *API) OpenAPI() ([]byte, error) {
 		},
 		"servers":  []any{object{"url": "/"}},
 		"security": []any{object{"token": []any{}}, object{}},
-		"tags":     groups,
+		"tags":     tags,
 		"paths":    paths,
 		"components": object{
 			"schemas":         g.schemas.Named,

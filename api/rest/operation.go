@@ -44,7 +44,6 @@ type operation struct {
 	id       string // as clients call it: createThread
 	method   string
 	path     string // as http.ServeMux takes it; {space} and {thread} mean the same everywhere
-	tag      string // its group, one of [tags]
 	summary  string
 	access   access
 	scoped   bool // the handler itself respects a narrowed grant; else such a grant needs {thread}
@@ -59,8 +58,9 @@ type operation struct {
 	takes    string    // media type of a body that is an io.Reader
 	gives    string    // media type of an answer that its handler writes
 
-	version []int // index of the answer's field that becomes the ETag; nil: none
-	place   place // compiled from location
+	tag     string // the name of its group
+	version []int  // index of the answer's field that becomes the ETag; nil: none
+	place   place  // compiled from location
 }
 
 // access is the access that an operation needs.

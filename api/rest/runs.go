@@ -27,21 +27,21 @@ func runOperations() []operation {
 	const queue = "/v1/spaces/{space}/threads/{thread}/queue"
 	ended := failure{journal.ErrConflict, "the run has ended"}
 	return []operation{
-		{id: "startRun", method: "POST", path: all, tag: "runs", access: write, works: true, status: 201, location: all + "/{id}",
+		{id: "startRun", method: "POST", path: all, access: write, works: true, status: 201, location: all + "/{id}",
 			summary: "Start a run; with Accept: text/event-stream, watch the thread until the event complete; a repeat watches it from the run's beginning, or after Last-Event-ID",
 			does:    does(startRun), streams: streams(streamRun),
 			failures: []failure{{journal.ErrConflict, "another run is active and policy is reject, or the thread has no message to answer"}}},
-		{id: "listRuns", method: "GET", path: all, tag: "runs", access: read, summary: "List the thread's runs", does: does(listRuns)},
-		{id: "getRun", method: "GET", path: one, tag: "runs", access: read, summary: "Read a run", does: does(getRun)},
-		{id: "cancelRun", method: "POST", path: one + "/cancel", tag: "runs", access: write,
+		{id: "listRuns", method: "GET", path: all, access: read, summary: "List the thread's runs", does: does(listRuns)},
+		{id: "getRun", method: "GET", path: one, access: read, summary: "Read a run", does: does(getRun)},
+		{id: "cancelRun", method: "POST", path: one + "/cancel", access: write,
 			summary: "Ask a run and all runs below it to end", does: does(cancelRun), failures: []failure{ended}},
-		{id: "signalRun", method: "POST", path: one + "/signals", tag: "runs", access: write,
+		{id: "signalRun", method: "POST", path: one + "/signals", access: write,
 			summary: "Send a signal to a run, before or while it waits for it", does: does(signalRun),
 			failures: []failure{{journal.ErrConflict, "the run has ended, or too many signals of that name wait"}}},
-		{id: "listQueue", method: "GET", path: queue, tag: "runs", access: read, summary: "List the queued runs, in order", does: does(listQueue)},
-		{id: "updateQueued", method: "PATCH", path: queue + "/{run}", tag: "runs", access: write,
+		{id: "listQueue", method: "GET", path: queue, access: read, summary: "List the queued runs, in order", does: does(listQueue)},
+		{id: "updateQueued", method: "PATCH", path: queue + "/{run}", access: write,
 			summary: "Change a queued run; it keeps its position", does: does(updateQueued), failures: []failure{{journal.ErrConflict, "the run is no longer queued"}}},
-		{id: "deleteQueued", method: "DELETE", path: queue + "/{run}", tag: "runs", access: write,
+		{id: "deleteQueued", method: "DELETE", path: queue + "/{run}", access: write,
 			summary: "Take a run out of the queue", does: does(deleteQueued), failures: []failure{{journal.ErrConflict, "the run is no longer queued"}}},
 	}
 }

@@ -15,9 +15,9 @@ import (
 
 func spaceOperations() []operation {
 	return []operation{
-		{id: "listSpaces", method: "GET", path: "/v1/spaces", tag: "spaces", access: anyToken,
+		{id: "listSpaces", method: "GET", path: "/v1/spaces", access: anyToken,
 			summary: "List the spaces that the caller may read", does: does(listSpaces)},
-		{id: "deleteSpace", method: "DELETE", path: "/v1/spaces/{space}", tag: "spaces", access: admin,
+		{id: "deleteSpace", method: "DELETE", path: "/v1/spaces/{space}", access: admin,
 			summary: "Delete a space with everything in it, for good", does: does(deleteSpace),
 			failures: []failure{{journal.ErrNotFound, "there is no such space"}}},
 	}

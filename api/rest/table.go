@@ -7,43 +7,46 @@ import (
 	"strings"
 )
 
-// operations returns all operations under /v1, in the order of /docs: those that people
-// use first come first.
-func operations() []operation {
+// group is a group of operations.
+type group struct {
+	name, about string
+	operations  []operation
+}
+
+// groups returns all operations under /v1, in the order of /docs: those that people use
+// first come first.
+func groups() []group {
+	return []group{
+		{"threads", "Conversations: create one, post messages, read them", slices.Concat(threadOperations(), stateOperations())},
+		{"runs", "Let an agent answer in a thread, follow it, cancel it", runOperations()},
+		{"events", "Read what happened, watch what happens, add events of your own", eventOperations()},
+		{"workers", "For programs that execute runs: claim one, write its turn, finish it", workerOperations()},
+		{"todos", "The task list of a thread", todoOperations()},
+		{"documents", "JSON documents with versions and patches", documentOperations()},
+		{"kv", "Small values by namespace and key", kvOperations()},
+		{"decisions", "Actions recorded before they are done, and their outcomes", decisionOperations()},
+		{"locks", "Who works on what; with fencing tokens", lockOperations()},
+		{"files", "The known files of a project, and their changes", fileOperations()},
+		{"blobs", "Content by its SHA-256", blobOperations()},
+		{"spaces", "The spaces that exist", spaceOperations()},
+		{"backend", "For other servers and programs that use this one as their store", backendOperations()},
+	}
+}
+
+// compile returns the operations of all groups, ready to be served.
+func compile(groups []group) []operation {
 	var all []operation
-	for _, part := range [][]operation{
-		threadOperations(), runOperations(), eventOperations(), workerOperations(), todoOperations(), documentOperations(), kvOperations(),
-		decisionOperations(), lockOperations(), fileOperations(), blobOperations(), spaceOperations(), backendOperations(),
-	} {
-		all = append(all, part...)
+	for _, g := range groups {
+		for _, op := range g.operations {
+			op.tag = g.name
+			all = append(all, op)
+		}
 	}
 	set := newShapes()
 	for i := range all {
 		all[i].compile(set)
 	}
 	return all
-}
-
-// tag is a group of operations.
-type tag struct{ name, about string }
-
-// tags returns the groups of operations, in the order of /docs.
-func tags() []tag {
-	return []tag{
-		{"threads", "Conversations: create one, post messages, read them"},
-		{"runs", "Let an agent answer in a thread, follow it, cancel it"},
-		{"events", "Read what happened, watch what happens, add events of your own"},
-		{"workers", "For programs that execute runs: claim one, write its turn, finish it"},
-		{"todos", "The task list of a thread"},
-		{"documents", "JSON documents with versions and patches"},
-		{"kv", "Small values by namespace and key"},
-		{"decisions", "Actions recorded before they are done, and their outcomes"},
-		{"locks", "Who works on what; with fencing tokens"},
-		{"files", "The known files of a project, and their changes"},
-		{"blobs", "Content by its SHA-256"},
-		{"spaces", "The spaces that exist"},
-		{"backend", "For other servers and programs that use this one as their store"},
-	}
 }
 
 func (op *operation) success() int {

@@ -9,15 +9,15 @@ import (
 func todoOperations() []operation {
 	const all, one = "/v1/spaces/{space}/threads/{thread}/todos", "/v1/spaces/{space}/threads/{thread}/todos/{todo}"
 	return []operation{
-		{id: "listTodos", method: "GET", path: all, tag: "todos", access: read,
+		{id: "listTodos", method: "GET", path: all, access: read,
 			summary: "Read a thread's todos, in order", does: does(listTodos)},
-		{id: "addTodo", method: "POST", path: all, tag: "todos", access: write, works: true, status: 201, location: all + "/{id}",
+		{id: "addTodo", method: "POST", path: all, access: write, works: true, status: 201, location: all + "/{id}",
 			summary: "Add a todo", does: does(addTodo), failures: []failure{{journal.ErrExists, "there is a todo with that id"}}},
-		{id: "putTodos", method: "PUT", path: all, tag: "todos", access: write, works: true,
+		{id: "putTodos", method: "PUT", path: all, access: write, works: true,
 			summary: "Replace the whole list", does: does(putTodos)},
-		{id: "updateTodo", method: "PATCH", path: one, tag: "todos", access: write, works: true,
+		{id: "updateTodo", method: "PATCH", path: one, access: write, works: true,
 			summary: "Change a todo", does: does(updateTodo)},
-		{id: "deleteTodo", method: "DELETE", path: one, tag: "todos", access: write, works: true,
+		{id: "deleteTodo", method: "DELETE", path: one, access: write, works: true,
 			summary: "Delete a todo", does: does(deleteTodo)},
 	}
 }

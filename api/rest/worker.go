@@ -24,18 +24,18 @@ func workerOperations() []operation {
 	ended := failure{journal.ErrConflict, "the run or its turn has ended"}
 	toEnd := failure{journal.ErrCancelled, "the run is being cancelled; cause says why"}
 	return []operation{
-		{id: "claimRun", method: "POST", path: "/v1/runs/claim", tag: "workers", access: anyToken,
+		{id: "claimRun", method: "POST", path: "/v1/runs/claim", access: anyToken,
 			summary: "Take the oldest run that waits for a worker of an agent", does: does(claimRun),
 			failures: []failure{{journal.ErrNotFound, "no run came in time"}, {journal.ErrFenced, "a repeat has another bearer token"}}},
-		{id: "heartbeatRun", method: "POST", path: one + "/heartbeat", tag: "workers", access: write, works: true,
+		{id: "heartbeatRun", method: "POST", path: one + "/heartbeat", access: write, works: true,
 			summary: "Renew a run's lease; says whether the run is being cancelled; 404 if its thread was deleted", does: does(beatRun)},
-		{id: "awaitSignal", method: "POST", path: one + "/wait", tag: "workers", access: write, works: true, waits: true,
+		{id: "awaitSignal", method: "POST", path: one + "/wait", access: write, works: true, waits: true,
 			summary: "Wait for a signal, such as an approval; the run has status waiting meanwhile", does: does(waitRun), failures: []failure{ended, toEnd}},
-		{id: "finishRun", method: "POST", path: one + "/finish", tag: "workers", access: write, works: true,
+		{id: "finishRun", method: "POST", path: one + "/finish", access: write, works: true,
 			summary: "End a run; one that is being cancelled ends as cancelled", does: does(finishRun), failures: []failure{ended}},
-		{id: "addBlock", method: "POST", path: blocks, tag: "workers", access: write, works: true, status: 201,
+		{id: "addBlock", method: "POST", path: blocks, access: write, works: true, status: 201,
 			summary: "Add a block to a run's turn; one of type tool begins a tool call", does: does(addBlock), failures: []failure{ended, toEnd}},
-		{id: "updateBlock", method: "PATCH", path: blocks + "/{block}", tag: "workers", access: write, works: true,
+		{id: "updateBlock", method: "PATCH", path: blocks + "/{block}", access: write, works: true,
 			summary: "Append text to a block at an offset, or end a tool call", does: does(updateBlock), failures: []failure{ended, toEnd}},
 	}
 }
