@@ -55,12 +55,16 @@ type EventType struct {
 
 	// Of returns what an event in a stream without {thread} belongs to, from its data:
 	// see [RecordType]. Nil: nothing. If Of returns an error, because it cannot read
-	// the data, the event is hidden.
+	// the data, only admins may know of the event.
 	Of func(data json.RawMessage) ([]string, error)
 
 	// Names reports that the data may name threads, or records with an ID, that a
 	// reader must not know of. Such a reader sees zeros instead of their digits.
 	Names bool
+
+	// MayKnow reports that after such an event RecordType.MayKnow may have another
+	// result for the thread in whose stream it is.
+	MayKnow bool
 }
 
 // Live says whether events of a type are broadcast.
@@ -90,16 +94,23 @@ type RecordType struct {
 	// later. An extension changes the record's version but not its value.
 	LivesOn func(rec Record) time.Duration
 
-	// Of returns what a record without {thread} belongs to, from its value: ids of
-	// threads, and keys of other records that belong to threads. A reader that may not
-	// know of one of them may not know of the record; nor may anyone if one of those
-	// threads no longer exists and left nothing that says who may read it. Nil: the
+	// Of returns what a record without {thread} belongs to, from its value: the keys of
+	// other records, such as thread/<id>. A reader that may not know of one of them may
+	// not know of the record; nor may anyone if one of them does not exist, or is a
+	// thread that has ended and left nothing that says who may read it. Nil: the
 	// record belongs to what the record above it in the key belongs to; if there is
-	// none, to no thread, so that every reader of the space may read it.
+	// none, to no thread, so that every reader of the space may read it. What a record
+	// belongs to never changes.
 	Of func(value json.RawMessage) ([]string, error)
 
-	// ID is the prefix, such as "run", of the ids in the last part of the key. In
-	// texts, such an id is masked for readers that may not know of the record.
+	// MayKnow reports whether sp's actor may know of the thread with the given id and
+	// of all that belongs to it, by its head or, once it has ended, by what it left. Only
+	// the records thread/{thread} have it. Admins may know of every thread.
+	MayKnow func(ctx context.Context, sp *Space, thread string) (bool, error)
+
+	// ID is the prefix, such as "run", of the ids in the last part of the key, which is
+	// its only part in braces. In texts, such an id is masked for readers that may not
+	// know of the record.
 	ID string
 
 	// Upcast converts values of an earlier schema: see [Schema]. Writers of such

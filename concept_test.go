@@ -46,6 +46,9 @@ func TestConceptsThatContradictEachOtherAreRefused(t *testing.T) {
 		{"neither fixed nor {name}", []*thole.Concept{record("x//y")}},
 		{"cannot live on", []*thole.Concept{{Name: "a", Records: []thole.RecordType{{Key: "x/{x}/y", LivesOn: func(thole.Record) time.Duration { return 1 }}}}}},
 		{"cannot have the ids", []*thole.Concept{{Name: "a", Records: []thole.RecordType{{Key: "x/{x}/y", ID: "x"}}}}},
+		{"cannot have the ids", []*thole.Concept{{Name: "a", Records: []thole.RecordType{{Key: "x/{x}/{y}", ID: "x"}}}}},
+		{"cannot have MayKnow", []*thole.Concept{{Name: "a", Records: []thole.RecordType{{Key: "x/{thread}", MayKnow: everyone}}}}},
+		{"belong to different threads", []*thole.Concept{event("x.made", "x/{x}"), named("b", event("y.made", "x/{thread}"))}},
 	} {
 		_, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Sweep: -1, Concepts: test.given})
 		if !errors.Is(err, thole.ErrInvalid) || !strings.Contains(err.Error(), test.want) {

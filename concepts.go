@@ -10,15 +10,18 @@ import (
 // Concepts is the set of a Store's concepts: those it was given, those that they need,
 // and the kernel's own.
 type Concepts struct {
-	all     []*Concept // the kernel first, and each after those it needs
-	names   map[string]*Concept
-	events  map[string]*EventType
-	streams map[string][]pattern // by their first part
-	records map[string][]*record // by the first part of their keys
-	lives   map[string]*RecordType
-	ids     map[string]*RecordType
-	nouns   []string
-	upcasts map[string]bool // first parts of keys under which some records have an Upcast
+	all      []*Concept // the kernel first, and each after those it needs
+	names    map[string]*Concept
+	events   map[string]*EventType
+	streams  map[string][]pattern // by their first part
+	records  map[string][]*record // by the first part of their keys
+	lives    map[string]*RecordType
+	ids      map[string]*RecordType
+	prefixes []string    // of ids
+	threads  *RecordType // the one with MayKnow, or nil
+	mayKnow  []string    // event types with MayKnow
+	nouns    []string
+	upcasts  map[string]bool // first parts of keys under which some records have an Upcast
 }
 
 // record is a declared RecordType.
@@ -110,11 +113,20 @@ func (cs *Concepts) event(e *EventType) error {
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(cs.streams[p.noun()], func(q pattern) bool { return q.text == s }) {
+		known := false
+		for _, q := range cs.streams[p.noun()] {
+			if known = known || q.text == s; q.thread != p.thread && p.overlaps(q) {
+				return invalidf("streams %s and %s overlap and belong to different threads", s, q.text)
+			}
+		}
+		if !known {
 			cs.streams[p.noun()] = append(cs.streams[p.noun()], p)
 		}
 	}
 	cs.events[e.Type] = e
+	if e.MayKnow {
+		cs.mayKnow = append(cs.mayKnow, e.Type)
+	}
 	if noun != "app" { // app belongs to applications
 		cs.nouns = append(cs.nouns, noun)
 	}
@@ -138,10 +150,17 @@ func (cs *Concepts) record(c *Concept, r RecordType) error {
 		cs.lives[p.noun()] = &r
 	}
 	if r.ID != "" {
-		if cs.ids[r.ID] != nil || p.parts[len(p.parts)-1] != any1 {
-			return invalidf("records %s cannot have the ids %s_…: others have, or the last part of their keys is fixed", p.text, r.ID)
+		if last := len(p.parts) - 1; cs.ids[r.ID] != nil || slices.Index(p.parts, any1) != last || p.rest {
+			return invalidf("records %s cannot have the ids %s_…: others have, or the last part of their keys is not the only one in braces", p.text, r.ID)
 		}
 		cs.ids[r.ID] = &r
+		cs.prefixes = append(cs.prefixes, r.ID)
+	}
+	if r.MayKnow != nil {
+		if cs.threads != nil || p.text != "thread/{thread}" {
+			return invalidf("records %s cannot have MayKnow: others have, or they are not thread/{thread}", p.text)
+		}
+		cs.threads = &r
 	}
 	if r.Expire == nil {
 		r.Expire = DeleteExpired
@@ -153,7 +172,7 @@ func (cs *Concepts) record(c *Concept, r RecordType) error {
 	return nil
 }
 
-// join sets above for each record, and sorts nouns.
+// join sets above for each record, and sorts nouns and prefixes.
 func (cs *Concepts) join() {
 	for _, records := range cs.records {
 		for _, r := range records {
@@ -166,6 +185,7 @@ func (cs *Concepts) join() {
 	}
 	slices.Sort(cs.nouns)
 	cs.nouns = slices.Compact(cs.nouns)
+	slices.SortFunc(cs.prefixes, func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) })
 }
 
 // All returns the concepts, each after those it needs. The first is the kernel's own.
@@ -180,6 +200,9 @@ func (cs *Concepts) EventTypes() []EventType {
 	slices.SortFunc(out, func(a, b EventType) int { return cmp.Compare(a.Type, b.Type) })
 	return out
 }
+
+// EventType returns the declaration of a type of event, or nil.
+func (cs *Concepts) EventType(typ string) *EventType { return cs.events[typ] }
 
 // Nouns returns the nouns with which the concepts' event types begin, sorted.
 func (cs *Concepts) Nouns() []string { return slices.Clone(cs.nouns) }

@@ -59,6 +59,18 @@ func (p *pattern) matches(name string) bool {
 	return false
 }
 
+// threadIn returns the id of the thread in a name that matches, or "".
+func (p *pattern) threadIn(name string) string {
+	if p.thread < 0 {
+		return ""
+	}
+	for range p.thread {
+		_, name, _ = strings.Cut(name, "/")
+	}
+	id, _, _ := strings.Cut(name, "/")
+	return id
+}
+
 // reaches reports whether some name that matches the pattern is the given name or below
 // it.
 func (p *pattern) reaches(name string) bool {

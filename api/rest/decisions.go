@@ -46,7 +46,7 @@ func planDecision(c *call, in planDecisionIn) (decision.Decision, error) {
 		}
 	}
 	if thole.CheckID("run", plan.Run) == nil {
-		if err := c.mayName(plan.Run); err != nil {
+		if err := c.mayName("run", plan.Run); err != nil {
 			return decision.Decision{}, err
 		}
 		if r, err := c.runs().Peek(c.ctx, plan.Run); err == nil && plan.Thread == "" {
@@ -85,7 +85,7 @@ func indexDecisions(c *call, in indexDecisionsIn) (decision.Index, error) {
 
 // mayReadDecision reports whether the caller may read a decision: it does not belong
 // to a thread that is hidden from the caller.
-func (c *call) mayReadDecision(d decision.Decision) bool { return !c.private().hidesDecision(d.Plan) }
+func (c *call) mayReadDecision(d decision.Decision) bool { return !c.private().hidesRecord(d.Of()...) }
 
 type ofDecision struct {
 	Decision string `path:"decision" doc:"the id of the decision" example:"dec_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
@@ -94,7 +94,7 @@ type ofDecision struct {
 // find returns the decision, or ErrNotFound if the caller may not read it.
 func (in ofDecision) find(c *call) (decision.Decision, error) {
 	d, err := decision.In(c.space).Get(c.ctx, in.Decision)
-	if errors.Is(err, thole.ErrNotFound) || err == nil && c.private().hidesDecision(d.Plan) {
+	if errors.Is(err, thole.ErrNotFound) || err == nil && c.private().hidesRecord(d.Of()...) {
 		return decision.Decision{}, absent("decision", in.Decision)
 	}
 	return d, err

@@ -263,10 +263,10 @@ func (c *call) ownGround(field, name string) error {
 	if c.isAdmin(c.space.Name()) {
 		return nil
 	}
-	if id, ok := threadOf(name); ok && strings.HasPrefix(name, "app/") {
-		return c.mayEnter(id)
-	}
 	if strings.HasPrefix(name, "app/") {
+		if id, known := c.api.store.Concepts().StreamThread(name); !known || id != "" {
+			return c.mayEnter(id)
+		}
 		return nil
 	}
 	return fmt.Errorf("%w: %s: %.80q is not below app/, which takes an admin grant", problem.ErrForbidden, field, name)

@@ -6,24 +6,26 @@ import "strings"
 // first id of each text and those that are already known do not count.
 const maxMasked = 256
 
-// nextID returns the begin and the end in text of the first id of a thread or a run in
-// text[from:], (?i)(?:thrd|run)_[0-9a-f]{32}, or 0, 0 if there is none. It ignores
-// case: an id in capitals discloses as much.
-func nextID(text string, from int) (begin, end int) {
-	const digits = 32
+// digits is how many an id has.
+const digits = 32
+
+// ids finds ids in texts. It holds their prefixes, the longest first.
+type ids []string
+
+// next returns the begin and the end in text of the first id in text[from:],
+// (?i)(?:prefix|prefix)_[0-9a-f]{32}, or 0, 0 if there is none. It ignores case: an id in
+// capitals discloses as much.
+func (prefixes ids) next(text string, from int) (begin, end int) {
 	for at := from; ; at++ {
 		next := strings.IndexByte(text[at:], '_')
 		if at += next; next < 0 || len(text)-at <= digits {
 			return 0, 0
 		}
-		kind := 0
-		if at >= 3 && strings.EqualFold(text[at-3:at], "run") {
-			kind = 3
-		} else if at >= 4 && strings.EqualFold(text[at-4:at], "thrd") {
-			kind = 4
-		}
-		if kind > 0 && allHex(text[at+1:at+1+digits]) {
-			return at - kind, at + 1 + digits
+		for _, prefix := range prefixes {
+			begin := at - len(prefix)
+			if begin >= from && strings.EqualFold(text[begin:at], prefix) && allHex(text[at+1:at+1+digits]) {
+				return begin, at + 1 + digits
+			}
 		}
 	}
 }
@@ -44,7 +46,7 @@ func (p *privacy) mask(text string) string {
 		return text
 	}
 	first := true
-	return zeroIDs(text, func(id string) bool {
+	return p.ids().zero(text, func(id string) bool {
 		hidden := p.masks(id, first)
 		first = false
 		return hidden
@@ -58,14 +60,14 @@ func (c *call) maskProblem(text string) string {
 	if p == nil {
 		return text
 	}
-	return zeroIDs(text, func(id string) bool { return !p.isNamed(id) && p.masks(id, false) })
+	return p.ids().zero(text, func(id string) bool { return !p.isNamed(id) && p.masks(id, false) })
 }
 
-// zeroIDs returns text with the digits of ids for which hidden returns true replaced
-// by zeros. It passes ids to hidden in lower case.
-func zeroIDs(text string, hidden func(id string) bool) string {
+// zero returns text with the digits of ids for which hidden returns true replaced by
+// zeros. It passes ids to hidden in lower case.
+func (prefixes ids) zero(text string, hidden func(id string) bool) string {
 	var out []byte
-	for begin, end := nextID(text, 0); end > 0; begin, end = nextID(text, end) {
+	for begin, end := prefixes.next(text, 0); end > 0; begin, end = prefixes.next(text, end) {
 		id := strings.ToLower(text[begin:end])
 		if !hidden(id) {
 			continue
@@ -73,7 +75,7 @@ func zeroIDs(text string, hidden func(id string) bool) string {
 		if out == nil {
 			out = []byte(text)
 		}
-		for i := begin + strings.IndexByte(id, '_') + 1; i < end; i++ {
+		for i := end - digits; i < end; i++ {
 			out[i] = '0'
 		}
 	}
@@ -83,15 +85,14 @@ func zeroIDs(text string, hidden func(id string) bool) string {
 	return string(out)
 }
 
+func (p *privacy) ids() ids { return p.concepts.IDPrefixes() }
+
 // masks reports whether an id in a text is to be masked: it is hidden, or too many
 // have been looked up already. The first id of a text is always looked up, since most
 // texts are one name.
 func (p *privacy) masks(id string, first bool) bool {
-	isRun := strings.HasPrefix(id, "run_")
-	_, known := p.threads[id]
-	if isRun {
-		_, known = p.runs[id]
-	}
+	key := p.concepts.KeyOfID(id)
+	_, known := p.of[key]
 	switch {
 	case p.zeroed[id]:
 		return true
@@ -101,7 +102,7 @@ func (p *privacy) masks(id string, first bool) bool {
 	default:
 		p.masked++
 	}
-	hidden := isRun && p.hidesRun(id) || !isRun && p.hidesThread(id)
+	hidden := p.hidesRecord(key)
 	if hidden && !known {
 		keepOf(p.zeroed, id, true)
 	}
@@ -113,7 +114,7 @@ func (p *privacy) isNamed(id string) bool {
 	if p.named == nil {
 		p.named = make(map[string]bool)
 		for _, text := range []string{p.c.r.URL.Path, p.c.r.URL.RawQuery, string(p.c.raw)} {
-			for begin, end := nextID(text, 0); end > 0; begin, end = nextID(text, end) {
+			for begin, end := p.ids().next(text, 0); end > 0; begin, end = p.ids().next(text, end) {
 				p.named[strings.ToLower(text[begin:end])] = true
 			}
 		}

@@ -9,8 +9,11 @@ import (
 
 var anID = regexp.MustCompile(`(?i)(?:thrd|run)_[0-9a-f]{32}`)
 
+// two are the prefixes that anID has.
+var two = ids{"thrd", "run"}
+
 func scan(text string) (found [][]int) {
-	for begin, end := nextID(text, 0); end > 0; begin, end = nextID(text, end) {
+	for begin, end := two.next(text, 0); end > 0; begin, end = two.next(text, end) {
 		found = append(found, []int{begin, end})
 	}
 	return found
@@ -49,7 +52,7 @@ func FuzzTheScannerFindsTheIDs(f *testing.F) {
 func TestATextWithoutIDsIsNotCopied(t *testing.T) {
 	text := strings.Repeat("a_run_thrd_", 1000)
 	show := func(string) bool { return false }
-	if n := testing.AllocsPerRun(10, func() { zeroIDs(text, show) }); n > 0 {
+	if n := testing.AllocsPerRun(10, func() { two.zero(text, show) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -66,7 +69,7 @@ func BenchmarkMask(b *testing.B) {
 		b.Run(name+"/scanner", func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				zeroIDs(text, func(string) bool { return false })
+				two.zero(text, func(string) bool { return false })
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,33 +9,33 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/api/auth"
-	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/journal/problem"
-	"github.com/thole-dev/thole/state/decision"
-	"github.com/thole-dev/thole/state/run"
-	"github.com/thole-dev/thole/state/thread"
 )
 
 // A private thread is visible to its owner, to admins and to the workers of its runs.
-// For everyone else the thread, its runs and its decisions do not exist: not under a
-// path, not by an id in a request, not in lists, not in the events of the space.
-// Shared data may name them, as a lock names its owner and an event its cause: there,
-// the digits of their ids are replaced by zeros. Everything that this package shows of
-// a space passes through a privacy.
+// For everyone else the thread and all that belongs to it, such as its runs and
+// decisions, do not exist: not under a path, not by an id in a request, not in lists,
+// not in the events of the space. Shared data may name them, as a lock names its owner
+// and an event its cause: there, the digits of their ids are replaced by zeros.
+// Everything that this package shows of a space passes through a privacy.
+//
+// The concepts declare what belongs to which thread ([thole.Concepts.ThreadsOf]) and who
+// may know of a thread ([thole.Concepts.MayKnow]); nothing here is about one concept.
 
 // privacy decides what the caller may see of a space. It belongs to one request
 // and is used by one goroutine at a time. The nil privacy hides nothing.
 type privacy struct {
-	c       *call
-	space   *thole.Space
-	scope   auth.Scope
-	threads map[string]bool   // cache: whether a thread is hidden
-	runs    map[string]string // cache: the thread of a run, which never changes
-	hears   []string          // patterns of the streams that the caller watches; see [privacy.before]
-	looked  int               // bytes of decisions read since the last call of took
-	masked  int               // number of ids looked up to mask texts
-	zeroed  map[string]bool   // cache: whether an id in a text is hidden
-	named   map[string]bool   // ids in the request; nil: not searched for yet
+	c        *call
+	space    *thole.Space // with the caller as actor
+	concepts *thole.Concepts
+	scope    auth.Scope
+	threads  map[string]bool     // cache: whether a thread is hidden
+	of       map[string][]string // cache: the threads of the record under a key, which never change
+	hears    []string            // patterns of the streams that the caller watches; see [privacy.before]
+	looked   int                 // bytes of records read since the last call of took
+	masked   int                 // number of ids looked up to mask texts
+	zeroed   map[string]bool     // cache: whether an id in a text is hidden
+	named    map[string]bool     // ids in the request; nil: not searched for yet
 }
 
 // newPrivacy returns nil if nothing is hidden from the caller.
@@ -44,7 +43,7 @@ func (c *call) newPrivacy(space *thole.Space) *privacy {
 	if c.isAdmin(space.Name()) {
 		return nil
 	}
-	p := &privacy{c: c, space: space, scope: c.scope}
+	p := &privacy{c: c, space: space.As(c.actor), concepts: c.api.store.Concepts(), scope: c.scope}
 	p.forget()
 	return p
 }
@@ -60,11 +59,11 @@ func (c *call) private() *privacy {
 // forget empties the caches.
 func (p *privacy) forget() {
 	if p != nil {
-		p.threads, p.runs, p.zeroed = make(map[string]bool), make(map[string]string), make(map[string]bool)
+		p.threads, p.of, p.zeroed = make(map[string]bool), make(map[string][]string), make(map[string]bool)
 	}
 }
 
-// took returns how many bytes of decisions were read since its last call.
+// took returns how many bytes of records were read since its last call.
 func (p *privacy) took() (bytes int) {
 	if p != nil {
 		bytes, p.looked = p.looked, 0
@@ -92,21 +91,15 @@ func (p *privacy) before(batch []*thole.Delivery) {
 	p.masked = 0
 	clear(p.zeroed)
 	if len(p.hears) > 0 {
-		maps.DeleteFunc(p.threads, func(id string, _ bool) bool { return !shows(p.hears, thread.Key(id)) })
+		maps.DeleteFunc(p.threads, func(id string, _ bool) bool { return !shows(p.hears, threadStream(id)) })
 	}
 	for _, d := range batch {
-		if id, ok := threadOf(d.Stream); ok && changesPrivacy(d.Type) {
+		if slices.Contains(p.concepts.MayKnowTypes(), d.Type) {
+			id, _ := p.concepts.StreamThread(d.Stream)
 			delete(p.threads, id)
 		}
 	}
 }
-
-// changesPrivacy reports whether an event of that type may change who sees a thread.
-func changesPrivacy(typ string) bool { return slices.Contains(privacyTypes, typ) }
-
-// privacyTypes are the types of events that every watch needs, whether or not the
-// caller asked for them.
-var privacyTypes = []string{"thread.created", "thread.updated"}
 
 // absent returns the error for something that does not exist or is hidden from the
 // caller.
@@ -139,14 +132,14 @@ func (c *call) mayEnter(id string) error {
 	return nil
 }
 
-// mayName checks a run that the request names, in any thread. A hidden run is
-// ErrNotFound.
-func (c *call) mayName(id string) error {
-	if err := thole.CheckID("run", id); err != nil {
+// mayName checks a record, such as a run, that the request names by its id, in any
+// thread. One that is hidden is ErrNotFound.
+func (c *call) mayName(prefix, id string) error {
+	if err := thole.CheckID(prefix, id); err != nil {
 		return err
 	}
-	if c.private().hidesRun(id) {
-		return absent("run", id)
+	if c.private().hidesRecord(c.api.store.Concepts().KeyOfID(id)) {
+		return absent(prefix, id)
 	}
 	return nil
 }
@@ -165,25 +158,29 @@ func (p *privacy) hidesThread(id string) bool {
 	return hidden
 }
 
-// hidesRun reports whether the run's thread is hidden from the caller. A run that does
-// not exist is hidden too.
-func (p *privacy) hidesRun(id string) bool {
-	if p == nil {
-		return false
-	}
-	in, known := p.runs[id]
-	if !known {
-		r, err := run.In(p.space, nil).Peek(p.c.r.Context(), id)
-		if err != nil {
-			// A run that does not exist costs as much work as a hidden one, so that
-			// the time an answer takes discloses nothing.
-			p.isHidden("thrd_" + strings.TrimPrefix(id, "run_"))
-			return true
+// hidesRecord reports whether one of the records under keys is hidden from the caller. So
+// is a record that does not exist.
+func (p *privacy) hidesRecord(keys ...string) bool {
+	return p != nil && slices.ContainsFunc(keys, func(key string) bool {
+		threads, known := p.of[key]
+		if !known {
+			var err error
+			if threads, err = p.concepts.ThreadsOf(key, p.read); err != nil {
+				// A record that does not exist costs as much work as a hidden one, so
+				// that the time an answer takes discloses nothing.
+				p.isHidden(thole.NewID("thrd"))
+				return true
+			}
+			keepOf(p.of, key, threads)
 		}
-		in = r.Thread
-		keepOf(p.runs, id, in)
-	}
-	return p.hidesThread(in)
+		return slices.ContainsFunc(threads, p.hidesThread)
+	})
+}
+
+func (p *privacy) read(key string) (thole.Record, error) {
+	rec, err := p.space.Get(p.c.r.Context(), key)
+	p.looked += len(rec.Value)
+	return rec, err
 }
 
 // keepOf adds a value to a cache of bounded size.
@@ -194,45 +191,14 @@ func keepOf[V any](kept map[string]V, id string, v V) {
 	kept[id] = v
 }
 
-// isHidden reports whether a thread is hidden from the caller, by the thread's head or,
-// if it has been deleted, by its final state. When it cannot tell, it returns true.
+// isHidden reports whether the actor may not know of a thread, whatever the grants say.
+// When it cannot tell, it returns true.
 func (p *privacy) isHidden(id string) bool {
 	if p == nil {
 		return false
 	}
-	t, err := thread.In(p.space).Get(p.c.r.Context(), id)
-	if err == nil && p.mayKnow(t.Visibility, t.Owner) {
-		return false
-	}
-	// Read the final state even if there is a head: see hidesRun.
-	last, lastErr := p.final(id)
-	if err == nil || !errors.Is(err, thole.ErrNotFound) || lastErr != nil || last == nil {
-		return true
-	}
-	return !p.mayKnow(last.Visibility, last.Owner)
-}
-
-// mayKnow reports whether the caller may know of a thread with this visibility and
-// owner.
-func (p *privacy) mayKnow(visibility, owner string) bool {
-	return p == nil || visibility != thread.Private || owner == p.c.actor
-}
-
-// final returns the last head of a thread that was destroyed or expired; nil if there
-// is none.
-func (p *privacy) final(id string) (*thread.Thread, error) {
-	page, err := p.space.Read(p.c.r.Context(), thole.ReadQuery{
-		Stream: thread.Key(id), Types: []string{"thread.destroyed", "thread.expired"}, Backward: true, Limit: 1,
-	})
-	if err != nil || len(page.Events) == 0 {
-		return nil, err
-	}
-	var end thole.Expired
-	if err := page.Events[0].As(&end); err != nil {
-		return nil, err
-	}
-	t := new(thread.Thread)
-	return t, journal.Decode("final state of thread "+id, end.Value, t)
+	may, err := p.concepts.MayKnow(p.c.r.Context(), p.space, id)
+	return err != nil || !may
 }
 
 // hides reports whether e is hidden from the caller.
@@ -240,60 +206,27 @@ func (p *privacy) hides(e *thole.Event) bool {
 	if p == nil {
 		return false
 	}
-	if e.Stream == decision.Stream {
-		return p.hidesDecisionEvent(e)
+	id, known := p.concepts.StreamThread(e.Stream)
+	if !known || id != "" {
+		return !known || p.hidesThread(id)
 	}
-	return p.hidesStream(e.Stream)
+	of, known := p.concepts.EventOf(e)
+	return !known || p.hidesRecord(of...)
 }
 
-// hidesStream reports whether a stream belongs to a thread that is hidden from the
-// caller, or to the kernel, whose streams only admins see.
+// hidesStream reports whether a stream is hidden from the caller. Events of other streams
+// may be hidden one by one.
 func (p *privacy) hidesStream(stream string) bool {
 	if p == nil {
 		return false
 	}
-	id, ok := threadOf(stream)
-	return ok && p.hidesThread(id) || thole.Reserved(stream)
+	id, known := p.concepts.StreamThread(stream)
+	return !known || id != "" && p.hidesThread(id)
 }
 
-// threadOf returns the thread that a stream or a key belongs to; those that begin with
-// thread/<id> or app/thread/<id> belong to one. The id is "", which is hidden, for
-// app/thread, in which earlier versions wrote events about any thread.
-func threadOf(name string) (id string, ok bool) {
-	rest, ok := strings.CutPrefix(strings.TrimPrefix(name, "app/")+"/", "thread/")
-	id, _, _ = strings.Cut(rest, "/")
-	return id, ok
-}
-
-// hidesDecision reports whether a decision belongs to a thread, or to a run in a
-// thread, that is hidden from the caller. A run may have a name that is not an id:
-// then it belongs to no thread.
-func (p *privacy) hidesDecision(d decision.Plan) bool {
-	if p == nil {
-		return false
-	}
-	return d.Thread != "" && p.hidesThread(d.Thread) || thole.CheckID("run", d.Run) == nil && p.hidesRun(d.Run)
-}
-
-func (p *privacy) hidesDecisionEvent(e *thole.Event) bool {
-	var d decision.Decision
-	if json.Unmarshal(e.Data, &d) != nil || d.ID == "" {
-		return false // redacted, or written by an application
-	}
-	if e.Type != decision.TypePlanned {
-		made, err := decision.In(p.space).Get(p.c.r.Context(), d.ID)
-		if err != nil {
-			return true
-		}
-		d = made
-		p.looked += len(d.Action) + len(d.Decision) + len(d.Rationale) + len(d.Input) + len(d.Result)
-	}
-	return p.hidesDecision(d.Plan)
-}
-
-// maskEvent returns e with hidden ids masked: in its cause and refs, and in its data
-// if that is Thole's own and names runs or threads. It leaves the text of people
-// alone. It reports whether anything changed, and does not write to e's bytes.
+// maskEvent returns e with hidden ids masked: in its cause and refs, and in its data if
+// that may name others. It leaves the text of people alone. It reports whether anything
+// changed, and does not write to e's bytes.
 func (p *privacy) maskEvent(e *thole.Event) (thole.Event, bool) {
 	out := *e
 	if p == nil {
@@ -305,8 +238,7 @@ func (p *privacy) maskEvent(e *thole.Event) (thole.Event, bool) {
 		out.Refs[i] = p.mask(ref)
 	}
 	data := string(e.Data)
-	switch noun, _, _ := strings.Cut(e.Type, "."); noun {
-	case "run", "lock", "thread", "decision":
+	if t := p.concepts.EventType(e.Type); t != nil && t.Names || t == nil && !strings.HasPrefix(e.Stream, "app/") {
 		if data = p.mask(data); data != string(e.Data) {
 			out.Data = json.RawMessage(data)
 		}

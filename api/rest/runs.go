@@ -131,7 +131,7 @@ func (in *startRunIn) start(c *call) (*run.Run, error) {
 		return nil, fmt.Errorf("%w: the worker of a run starts runs below it only; name it as parent", problem.ErrForbidden)
 	}
 	if req.Parent != "" {
-		if err := c.mayName(req.Parent); err != nil {
+		if err := c.mayName("run", req.Parent); err != nil {
 			return nil, err
 		}
 	}

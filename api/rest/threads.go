@@ -89,7 +89,7 @@ func (c *call) below(parent string, o *thread.CreateOptions) error {
 	}
 	b := thread.Below(p)
 	switch {
-	case !c.private().mayKnow(b.Visibility, b.Owner) && !c.worksIn(parent):
+	case !c.mayKnow(b.Visibility, b.Owner) && !c.worksIn(parent):
 		return fmt.Errorf("%w: a sub-agent's thread is made by the owner of the parent, an admin, or under the fence of a run in the parent with a work grant", problem.ErrForbidden)
 	case o.Visibility != "" && o.Visibility != b.Visibility:
 		return invalid("/visibility", "%.40q is not for a sub-agent's thread, which begins as private", o.Visibility)
@@ -99,6 +99,11 @@ func (c *call) below(parent string, o *thread.CreateOptions) error {
 		o.TTL = b.TTL
 	}
 	return nil
+}
+
+// mayKnow reports whether the caller may know of a thread with this visibility and owner.
+func (c *call) mayKnow(visibility, owner string) bool {
+	return c.private() == nil || thread.VisibleTo(c.actor, visibility, owner)
 }
 
 type listThreadsIn struct {
@@ -113,7 +118,7 @@ func listThreads(c *call, in listThreadsIn) (page[thread.Entry], error) {
 		p, err := ts.List(c.ctx, &thread.ListOptions{Limit: limit, Cursor: cursor, Assistant: in.Assistant, Children: in.Children})
 		return looked[thread.Entry]{p.Items, p.Next, limit, p.Bytes}, err
 	}, func(t thread.Entry) bool {
-		return c.scope.Thread(t.ID) && c.private().mayKnow(t.Visibility, t.Owner)
+		return c.scope.Thread(t.ID) && c.mayKnow(t.Visibility, t.Owner)
 	}, func(t thread.Entry) string { return t.ID })
 }
 

@@ -49,7 +49,7 @@ func tellAll[T any](p *privacy, items []T) []T {
 
 func (p *privacy) run(r *run.Run) *run.Run {
 	v := *r
-	if v.Parent != "" && p.hidesRun(v.Parent) {
+	if v.Parent != "" && p.hidesRecord("run/"+v.Parent) {
 		v.Parent = ""
 	}
 	v.Error = p.mask(v.Error)

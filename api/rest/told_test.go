@@ -41,7 +41,7 @@ var shownAsTheyAre = map[string]string{
 // Every answer of every operation, filled with the id of a run that is hidden.
 func TestAnAnswerNamesNothingHiddenButWhatPeopleWrote(t *testing.T) {
 	const id, in = "run_0123456789abcdef0123456789abcdef", "thrd_0123456789abcdef0123456789abcdef"
-	p := &privacy{threads: map[string]bool{in: true, id: true}, runs: map[string]string{id: in}}
+	p := hidingRun(t, id, in)
 	got := map[string]bool{}
 	for _, op := range operations() {
 		out := op.answers()
@@ -68,6 +68,16 @@ func TestAnAnswerNamesNothingHiddenButWhatPeopleWrote(t *testing.T) {
 			t.Errorf("%s is listed and names nothing", name)
 		}
 	}
+}
+
+// hidingRun returns a privacy from which a run in a thread is hidden.
+func hidingRun(t *testing.T, run, thread string) *privacy {
+	t.Helper()
+	cs, err := thole.NewConcepts(Concepts()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &privacy{concepts: cs, threads: map[string]bool{thread: true, run: true}, of: map[string][]string{"run/" + run: {thread}, "thread/" + run: {thread}}}
 }
 
 // fill sets all texts in v to text.
@@ -143,7 +153,7 @@ func opaque(t reflect.Type) bool {
 
 func TestALongErrorDoesNotEndInHalfOfAHiddenID(t *testing.T) {
 	const id = "run_0123456789abcdef0123456789abcdef"
-	p := &privacy{threads: map[string]bool{"hidden": true}, runs: map[string]string{id: "hidden"}}
+	p := hidingRun(t, id, "hidden")
 	for before := range 200 {
 		err := fmt.Errorf("%s%s%s: %w", strings.Repeat("x", before), id, strings.Repeat("y", 600), thole.ErrConflict)
 		if detail := problemOf(err, p.mask).Detail; strings.Contains(detail, "run_0") && strings.Contains(detail, "1") {

@@ -34,12 +34,12 @@ func (in *watching) keep() func(*thole.Delivery) bool {
 	}
 }
 
-// options returns the options for a watch of those streams that are in the scope.
-func (in *watching) options(scope auth.Scope, streams []string) (*thole.WatchOptions, error) {
-	streams, err := visible(scope, streams)
+// options returns the options for a watch of those streams that are in the call's scope.
+func (in *watching) options(c *call, streams []string) (*thole.WatchOptions, error) {
+	streams, err := visible(c.scope, streams)
 	opts := &thole.WatchOptions{Streams: streams}
-	if len(in.Types) > 0 {
-		opts.Types = append(slices.Clone(in.Types), privacyTypes...)
+	if len(in.Types) > 0 { // see [privacy.before]
+		opts.Types = append(slices.Clone(in.Types), c.api.store.Concepts().MayKnowTypes()...)
 	}
 	return opts, err
 }
@@ -96,7 +96,7 @@ func watchThread(c *call, in watchThreadIn) error {
 
 // watch answers with the events of the call's space, in the given streams or all.
 func (in *resuming) watch(c *call, streams []string) error {
-	opts, err := in.options(c.scope, streams)
+	opts, err := in.options(c, streams)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func watchSpaces(c *call, in watchSpacesIn) error {
 		if c.scope, err = c.allowed(name, auth.Read); err != nil {
 			return abandon(err)
 		}
-		opts, err := in.options(c.scope, nil)
+		opts, err := in.options(c, nil)
 		if err != nil {
 			return abandon(err)
 		}

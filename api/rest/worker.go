@@ -184,7 +184,7 @@ func (c *call) hear(ctx context.Context, spaces []string, sick *sickSpaces) (fee
 // write to the space, but in a private thread only its owner, an admin, and callers
 // with a work grant that covers the thread.
 func (c *call) mayClaim(space string, t *thread.Thread) bool {
-	return t.Visibility != thread.Private || t.Owner == c.actor || c.mayWork(space, t.ID)
+	return thread.VisibleTo(c.actor, t.Visibility, t.Owner) || c.mayWork(space, t.ID)
 }
 
 func (c *call) claimed(space string, h *run.Handle) (ClaimedRun, error) {

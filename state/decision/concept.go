@@ -32,23 +32,25 @@ var Concept = &thole.Concept{
 // times maps a decision's names of times before schema 2 to today's.
 var times = map[string]string{"created": "created_at", "resolved": "resolved_at"}
 
-// planOf returns the thread and the run of a decision. A run that is not an id is left
-// out: it is in no thread.
-func planOf(value json.RawMessage) (of []string, err error) {
-	var p Plan
-	if err := json.Unmarshal(value, &p); err != nil {
-		return nil, err
-	}
+// Of returns the keys of the thread and the run to which the plan belongs. A run that is
+// not an id is left out: it is in no thread.
+func (p *Plan) Of() (of []string) {
 	if p.Thread != "" {
-		of = append(of, p.Thread)
+		of = append(of, "thread/"+p.Thread)
 	}
 	if thole.CheckID("run", p.Run) == nil {
 		of = append(of, "run/"+p.Run)
 	}
-	return of, nil
+	return of
 }
 
-// outcomeOf returns the decision of an outcome; none if the event is redacted.
+func planOf(value json.RawMessage) ([]string, error) {
+	var p Plan
+	err := json.Unmarshal(value, &p)
+	return p.Of(), err
+}
+
+// outcomeOf returns the key of an outcome's decision.
 func outcomeOf(data json.RawMessage) (of []string, err error) {
 	var o Outcome
 	if err := json.Unmarshal(data, &o); err != nil {

@@ -48,11 +48,11 @@ func event(typ, about string) thole.EventType {
 	return thole.EventType{Type: typ, Data: Event{}, Streams: []string{"thread/{thread}"}, Names: true, About: about}
 }
 
-// threadOf returns the id of the run's thread.
+// threadOf returns the key of the run's thread.
 func threadOf(value json.RawMessage) ([]string, error) {
 	var r struct {
 		Thread string `json:"thread"`
 	}
 	err := json.Unmarshal(value, &r)
-	return []string{r.Thread}, err
+	return []string{thread.Key(r.Thread)}, err
 }

@@ -10,8 +10,7 @@
 // Private threads are hidden only at the borders: the REST API, the streams of events
 // and narrowed tokens show them to their owner and to admins alone. This package hides
 // nothing: a program that holds a Space lists, reads and watches all threads, whoever
-// it acts as. A program that serves others must check [Thread.Visibility] and
-// [Thread.Owner] itself.
+// it acts as. A program that serves others must ask [Threads.MayKnow].
 package thread
 
 import (
@@ -32,9 +31,7 @@ const (
 	Waiting = "waiting" // its run waits for a signal
 )
 
-// Visibility of a thread: who is shown it, and what belongs to it, by the REST interface.
-// This package shows every thread to the program that holds the Store, in lists, reads
-// and watches: a program that answers people itself compares Owner.
+// Visibility of a thread: who may know of it and of what belongs to it. See [VisibleTo].
 const (
 	ForSpace = "space"   // every reader of the space sees it
 	Private  = "private" // its owner sees it, admins of the space, and the workers of its runs
