@@ -16,7 +16,7 @@ type answer struct {
 	err error
 }
 
-// deadLease is longer than an actor that died counts as acting.
+// deadLease is longer than a dead actor counts as acting.
 const deadLease = 31 * time.Second
 
 func TestNobodyVerifiesWhatIsOnItsWay(t *testing.T) {

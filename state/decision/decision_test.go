@@ -23,7 +23,7 @@ func plan(t *testing.T, d *decision.Decisions, p decision.Plan) decision.Decisio
 	return dec
 }
 
-// actions names decisions by what they are about.
+// actions returns the actions of decisions.
 func actions(decisions []decision.Decision) string {
 	names := []string{}
 	for _, d := range decisions {
@@ -89,7 +89,7 @@ func TestUnfinishedDecisionsAreFoundAndSettledAfterACrash(t *testing.T) {
 		if got, want := string(r.Unknown[1].Result), `{"error":"no such machine"}`; got != want {
 			t.Errorf("why it is unknown: got %s, want %s", got, want)
 		}
-		// Someone finds out, once.
+		// Someone finds out the outcome, once.
 		id := r.Unknown[0].ID
 		if _, err := d.Resolve(ctx, id, decision.Failed, nil); err != nil {
 			t.Error(err)
@@ -143,7 +143,7 @@ func TestTheIndexShowsOrdersAlwaysAndTheLastDecisions(t *testing.T) {
 		if index, err = d.Index(ctx, &decision.IndexOptions{Recent: 3}); err != nil || len(index.Standing) != 0 || actions(index.Recent) != "[29 28 27]" {
 			t.Errorf("after retiring: got %+v, %v", index, err)
 		}
-		// Pages hold everything once, also when filtered.
+		// Pages list everything once, also with a filter.
 		seen := 0
 		for opts := (decision.ListOptions{Thread: "thrd_1", Incomplete: true, Limit: 7}); ; {
 			page, err := d.List(ctx, &opts)

@@ -15,7 +15,7 @@ func TestADecisionThatWasTakenCanBeResolved(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx, sp := t.Context(), e.Space("project:shop")
 		d := decision.In(sp)
-		// The largest input that is taken.
+		// The largest input that is accepted.
 		var dec decision.Decision
 		least, most := 1, thole.MaxValueBytes
 		for most-least > 1 {
@@ -38,7 +38,7 @@ func TestADecisionThatWasTakenCanBeResolved(t *testing.T) {
 	})
 }
 
-// An earlier version left no room.
+// An earlier version reserved no room.
 func TestAnOldDecisionWithoutRoomCanBeResolved(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx, sp := t.Context(), e.Space("project:shop")

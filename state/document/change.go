@@ -8,18 +8,18 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// Options of a change. The zero value makes no conditions.
+// Options are conditions of a change. The zero value has no conditions.
 type Options struct {
-	IfMatch  thole.Position // only to this version; zero: to whatever is there
-	IfExists bool           // only if there is a document
-	IfAbsent bool           // only if there is no document yet
+	IfMatch  thole.Position // only if this is the version; zero: any
+	IfExists bool           // only if the document exists
+	IfAbsent bool           // only if the document does not exist
 }
 
-// All changes are atomic, return the changed document, and commit nothing when they change
-// nothing. Errors: *ConflictError, with the current version, if a condition does not hold;
-// ErrInvalid; ErrTooLarge; those of [thole.Space.Update].
+// All changes are atomic, return the changed document, and commit nothing if they
+// change nothing. Errors: *ConflictError, with the current version, if a condition does
+// not hold; ErrInvalid; ErrTooLarge; those of [thole.Space.Update].
 
-// Put replaces the whole document; nothing but the difference is recorded.
+// Put replaces the whole document; only the difference is recorded.
 func (d *Documents) Put(ctx context.Context, name string, value any, opts *Options) (Document, error) {
 	raw, err := encode(value)
 	if err != nil {
@@ -28,21 +28,21 @@ func (d *Documents) Put(ctx context.Context, name string, value any, opts *Optio
 	return d.Update(ctx, name, opts, func(json.RawMessage) (json.RawMessage, error) { return raw, nil })
 }
 
-// MergePatch changes the document by a merge patch (RFC 7396); one that does
-// not exist yet begins empty.
+// MergePatch changes the document by a merge patch (RFC 7396). A document that does not
+// exist begins empty.
 func (d *Documents) MergePatch(ctx context.Context, name string, patch json.RawMessage, opts *Options) (Document, error) {
 	if _, err := decode("merge patch", patch); err != nil {
 		return Document{}, err
 	}
 	return d.change(ctx, name, opts, func(was any, _ bool) (any, error) {
-		p, err := decode("merge patch", patch) // anew: the result shares its parts
+		p, err := decode("merge patch", patch) // decode again: the result shares parts with the patch
 		return merge(was, p), err
 	})
 }
 
-// JSONPatch changes the document by a JSON Patch (RFC 6902), all of it or
-// nothing. A failed test is ErrConflict, a patch that cannot be applied
-// ErrInvalid, no document ErrNotFound.
+// JSONPatch changes the document by a JSON Patch (RFC 6902), completely or not at all.
+// Errors, besides those above: ErrConflict if a test of the patch fails, ErrInvalid if
+// the patch cannot be applied, ErrNotFound if there is no document.
 func (d *Documents) JSONPatch(ctx context.Context, name string, raw json.RawMessage, opts *Options) (Document, error) {
 	ops, err := parsePatch(raw)
 	if err != nil {
@@ -56,8 +56,8 @@ func (d *Documents) JSONPatch(ctx context.Context, name string, raw json.RawMess
 	})
 }
 
-// Apply changes the document by ops, in order, all or nothing; a document that
-// does not exist yet begins as an empty object.
+// Apply changes the document by ops, in order, completely or not at all. A document
+// that does not exist begins as an empty object.
 func (d *Documents) Apply(ctx context.Context, name string, ops []Op, opts *Options) (Document, error) {
 	return d.change(ctx, name, opts, func(was any, exists bool) (any, error) {
 		if !exists {
@@ -73,9 +73,9 @@ func (d *Documents) Apply(ctx context.Context, name string, ops []Op, opts *Opti
 	})
 }
 
-// Update makes the document what edit returns for its current value, which is
-// nil if there is none. When another change comes first, edit runs again, so it
-// must have no other effect. An error of edit is returned; nothing is changed.
+// Update sets the document to what edit returns for its current value, which is nil if
+// there is none. If another change comes first, edit runs again, so it must have no
+// other effect. If edit returns an error, so does Update, and nothing is changed.
 func (d *Documents) Update(ctx context.Context, name string, opts *Options, edit func(json.RawMessage) (json.RawMessage, error)) (Document, error) {
 	return d.change(ctx, name, opts, func(was any, exists bool) (any, error) {
 		var raw json.RawMessage
@@ -92,9 +92,8 @@ func (d *Documents) Update(ctx context.Context, name string, opts *Options, edit
 	})
 }
 
-// Edit is Update for a document that reads into a T. Only what edit changes in
-// the T is changed in the document: fields that T does not know stay as they
-// are.
+// Edit is Update for a document that is decoded into a T. Only what edit changes in the
+// T changes in the document: members that T does not have stay as they are.
 func Edit[T any](ctx context.Context, d *Documents, name string, opts *Options, edit func(*T) error) (Document, error) {
 	return d.change(ctx, name, opts, func(was any, exists bool) (any, error) {
 		var v T
@@ -122,7 +121,7 @@ func Edit[T any](ctx context.Context, d *Documents, name string, opts *Options, 
 	})
 }
 
-// Delete removes the document and reports whether there was one. Its past can
+// Delete removes the document and reports whether it existed. Its earlier versions can
 // still be read.
 func (d *Documents) Delete(ctx context.Context, name string, opts *Options) (bool, error) {
 	p, err := d.place(name)
@@ -148,7 +147,7 @@ func (d *Documents) Delete(ctx context.Context, name string, opts *Options) (boo
 	return existed, nil
 }
 
-// open reads the record to be changed and sees to the conditions.
+// open reads the record to be changed and checks the conditions.
 func (d *Documents) open(tx *thole.Tx, p place, opts *Options) (thole.Record, error) {
 	if d.owner != "" {
 		owner, err := tx.Get(d.owner)
@@ -166,8 +165,8 @@ func (d *Documents) open(tx *thole.Tx, p place, opts *Options) (thole.Record, er
 	return tx.Require(p.key, thole.Condition{At: o.IfMatch, Exists: o.IfExists, Absent: o.IfAbsent})
 }
 
-// change commits what edit makes of the document's value, which edit may alter
-// in place.
+// change commits the value that edit makes from the document's value, which edit may
+// change in place.
 func (d *Documents) change(ctx context.Context, name string, opts *Options, edit func(was any, exists bool) (any, error)) (Document, error) {
 	p, err := d.place(name)
 	if err != nil {

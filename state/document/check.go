@@ -9,7 +9,7 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// check reports documents that differ from what their events add up to.
+// check reports documents that differ from the result of their events.
 func check(ctx context.Context, sp *thole.Space, r *thole.Report) error {
 	for rec, err := range sp.Records(ctx, "document/") {
 		if err != nil {
@@ -33,7 +33,7 @@ func check(ctx context.Context, sp *thole.Space, r *thole.Report) error {
 	return nil
 }
 
-// replay compares a document with what its events add up to.
+// replay compares a document with the result of its events.
 func (d *Documents) replay(ctx context.Context, r *thole.Report, name string, rec thole.Record) {
 	now, err := d.Get(ctx, name, nil)
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *Documents) replay(ctx context.Context, r *thole.Report, name string, re
 	past, err := d.Replay(ctx, name, rec.Version)
 	switch {
 	case errors.Is(err, thole.ErrTrimmed):
-		return // its past was purged
+		return // its earlier events were purged
 	case err != nil:
 		r.Problem("document %s at %s: %v", name, rec.Version, err)
 	case now.Version == rec.Version && (past.Version != rec.Version || !Equal(now.Value, past.Value)):

@@ -2,7 +2,7 @@ package document
 
 import "github.com/thole-dev/thole"
 
-// Name is the concept's.
+// Name is the concept's name.
 const Name = "document"
 
 // Concept declares the events and records of documents.

@@ -8,12 +8,12 @@ import (
 	"strconv"
 )
 
-// replaceAll is the patch that makes everything anew.
+// replaceAll returns the patch that replaces the whole value.
 func replaceAll(value json.RawMessage) []Operation {
 	return []Operation{{Op: "replace", Value: value}}
 }
 
-// smaller returns ops, or whole if that is less to store.
+// smaller returns whole if that takes less to store than ops, else ops.
 func smaller(ops, whole []Operation) []Operation {
 	size := 0
 	for _, op := range ops {
@@ -25,9 +25,9 @@ func smaller(ops, whole []Operation) []Operation {
 	return ops
 }
 
-// diff returns the operations that make b of a; none if they are equal. It is
-// exact, not minimal: of a list, what differs between a common start and a
-// common end is changed place by place.
+// diff returns the operations that turn a into b; none if they are equal. The result is
+// exact, not minimal: in a list, the items between a common start and a common end are
+// changed one by one.
 func diff(a, b any) []Operation {
 	var ops []Operation
 	differences(&ops, "", a, b)

@@ -36,7 +36,7 @@ type Document struct {
 	Name    string          `json:"name"`
 	Exists  bool            `json:"exists"`
 	Value   json.RawMessage `json:"value,omitempty"`
-	Version thole.Position  `json:"version"` // zero: absent
+	Version thole.Position  `json:"version"` // zero: there is no document
 	Schema  int             `json:"schema,omitempty"`
 	Updated time.Time       `json:"updated_at,omitzero"`
 }
@@ -50,19 +50,19 @@ func (d Document) As(v any) error {
 	return journal.Decode("document "+d.Name, d.Value, v)
 }
 
-// Change is the data of document.changed.
+// Change is the data of the event document.changed.
 type Change struct {
 	Name     string         `json:"name"`
-	Previous thole.Position `json:"previous"` // version that the patch applies to; zero: there was no document
+	Previous thole.Position `json:"previous"` // the version that the patch applies to; zero: there was no document
 	Patch    []Operation    `json:"patch,omitempty"`
 	Deleted  bool           `json:"deleted,omitempty"`
-	Snapshot string         `json:"snapshot,omitempty"` // the result is also kept whole, under this id
+	Snapshot string         `json:"snapshot,omitempty"` // the id of a snapshot that holds the result
 }
 
 // record is the value of a document's record.
 type record struct {
 	Value json.RawMessage `json:"value"`
-	// How much a reader of the past would have to replay up to here.
+	// What a read of an earlier version would have to replay up to here.
 	Changes int `json:"changes"`
 	Bytes   int `json:"bytes"`
 }
@@ -70,25 +70,24 @@ type record struct {
 // Documents are the documents of one space, or those under one of its records.
 type Documents struct {
 	sp     *thole.Space
-	base   string // key of a document: base/<name>
+	base   string // the key of a document is base/<name>
 	stream string // "": a stream for each document, named like its key
-	owner  string // "", or the record without which there are no documents
+	owner  string // "", or the key of the record without which there are no documents
 	shapes map[string]Shape
 }
 
-// In returns the documents of sp, whose store was given [Concept].
+// In returns the documents of sp, whose store must have been given [Concept].
 func In(sp *thole.Space) *Documents { return &Documents{sp: sp.For(Name), base: "document"} }
 
-// Under returns documents that belong to the record under key, such as
-// "thread/<id>": document x is the record <key>/x, changes to it go to stream,
-// and without the owning record all operations are ErrNotFound. What deletes
-// that record deletes the documents.
+// Under returns the documents that belong to the record under key, such as
+// "thread/<id>". Document x is the record <key>/x, and its changes go to stream. If the
+// owning record does not exist, all operations return ErrNotFound. Deleting that record
+// must delete the documents too.
 func Under(sp *thole.Space, key, stream string) *Documents {
 	return &Documents{sp: sp.For(Name), base: key, stream: stream, owner: key}
 }
 
-// With returns the same documents, of which those named in shapes have a schema
-// and migrations.
+// With returns the same documents; those named in shapes have a schema and migrations.
 func (d *Documents) With(shapes map[string]Shape) *Documents {
 	c := *d
 	c.shapes = shapes
@@ -110,7 +109,8 @@ func (d *Documents) place(name string) (place, error) {
 	return p, nil
 }
 
-// kind is the kind of the documents' names. It counts when one is made.
+// kind is the kind of the documents' names, which is checked when a document is
+// created.
 func (d *Documents) kind() thole.NameKind {
 	key := d.base + "/*"
 	if d.stream != "" {
@@ -119,7 +119,7 @@ func (d *Documents) kind() thole.NameKind {
 	return thole.NameKind{What: "document", Keys: []string{thole.SnapshotKey(key, thole.NewID("snap"))}}
 }
 
-// GetOptions of [Documents.Get]. The zero value reads the current version.
+// GetOptions are options of [Documents.Get]. The zero value reads the current version.
 type GetOptions struct {
 	At thole.Position // as of this position; zero: now
 }
@@ -157,7 +157,7 @@ func (d *Documents) Get(ctx context.Context, name string, opts *GetOptions) (Doc
 	return d.lifted(Document{Name: name, Exists: true, Value: r.Value, Version: rec.Version, Schema: rec.Schema, Updated: rec.Updated})
 }
 
-// read returns a document's record, after making sure that its owner exists.
+// read returns a document's record, after it has checked that the owner exists.
 func (d *Documents) read(ctx context.Context, p place) (thole.Record, error) {
 	if d.owner == "" {
 		return d.sp.Get(ctx, p.key)
@@ -172,7 +172,7 @@ func (d *Documents) read(ctx context.Context, p place) (thole.Record, error) {
 	return recs[0], nil
 }
 
-// lifted returns doc upcast to its shape's version.
+// lifted returns doc migrated to its shape's version.
 func (d *Documents) lifted(doc Document) (Document, error) {
 	shape, ok := d.shapes[doc.Name]
 	if !ok {
@@ -195,9 +195,9 @@ type Info struct {
 	Bytes   int            `json:"bytes"` // about the size of the value
 }
 
-// ListOptions of [Documents.List].
+// ListOptions are options of [Documents.List].
 type ListOptions struct {
-	After string // go on after this name: Page.Next of the page before
+	After string // names after this one: Page.Next of the page before
 	Limit int    // 1…1,000; 0: 1,000
 }
 

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { statetest.Main(m) }
 
 func errOf[T any](_ T, err error) error { return err }
 
-// check compares a document with what it should hold.
+// check compares a document with the wanted one.
 func check(t *testing.T, what string, got document.Document, err error, want string) {
 	t.Helper()
 	if err != nil || string(got.Value) != want || got.Exists != (want != "") {

@@ -10,9 +10,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Numbers are kept as they were written, every digit of them. What is computed
-// (increment) and compared (the test of a JSON Patch) is computed and compared
-// as decimals, never as floating point.
+// Numbers are kept as they were written, with every digit. They are added (increment)
+// and compared (the test of a JSON Patch) as decimals, never as floating point.
 
 // decimal is digits × 10^exponent. The digits have neither leading nor trailing
 // zeros; those of zero are empty.
@@ -22,8 +21,8 @@ type decimal struct {
 	exponent int
 }
 
-// parseDecimal reads a number as JSON writes it; false: it is none, or beyond
-// what may be stored.
+// parseDecimal parses a JSON number. It returns false if n is not a number or exceeds
+// the bounds of stored numbers.
 func parseDecimal(n json.Number) (decimal, bool) {
 	text := string(n)
 	const digits = "0123456789"
@@ -48,8 +47,8 @@ func parseDecimal(n json.Number) (decimal, bool) {
 	return d, true
 }
 
-// sum adds two numbers exactly; "" counts as 0, and in by as 1. A result of more
-// digits than a number may have is ErrInvalid.
+// sum adds two numbers exactly; an empty a counts as 0, an empty by as 1. A result with
+// more digits than a number may have is ErrInvalid.
 func sum(a, by json.Number) (json.Number, error) {
 	if a == "" {
 		a = "0"
@@ -64,7 +63,7 @@ func sum(a, by json.Number) (json.Number, error) {
 	}
 	low := min(x.exponent, y.exponent)
 	if x.digits == "" || y.digits == "" {
-		low = x.exponent + y.exponent // that of zero is 0
+		low = x.exponent + y.exponent // the exponent of zero is 0
 	}
 	if max(x.top(), y.top())-low > journal.MaxNumberBytes {
 		return "", invalid("%.40s + %.40s has more than %d digits", a, by, journal.MaxNumberBytes)
@@ -78,10 +77,10 @@ func sum(a, by json.Number) (json.Number, error) {
 	return json.Number(text), nil
 }
 
-// top is the power of ten above the first digit.
+// top returns the power of ten above the first digit.
 func (d decimal) top() int { return d.exponent + len(d.digits) }
 
-// scaled is d / 10^exponent, for an exponent that is not above d's.
+// scaled returns d / 10^exponent; exponent must not be above d's.
 func (d decimal) scaled(exponent int) *big.Int {
 	if d.digits == "" {
 		return new(big.Int)
@@ -93,8 +92,8 @@ func (d decimal) scaled(exponent int) *big.Int {
 	return n
 }
 
-// write is n × 10^exponent as JSON: a whole number without a point, anything
-// else with the decimals it needs, and with an exponent where those would begin
+// write returns n × 10^exponent as JSON: a whole number without a point, any other
+// number with the decimals it needs, or with an exponent if the decimals would begin
 // with more than 20 zeros.
 func write(n *big.Int, exponent int) string {
 	digits := new(big.Int).Abs(n).String()
@@ -118,9 +117,9 @@ func write(n *big.Int, exponent int) string {
 	return sign + digits + "e" + strconv.Itoa(exponent)
 }
 
-// sameNumber compares by value, as RFC 6902, section 4.6, does: 1.0 and 1e0 are
-// the same. Numbers beyond the bounds, which older versions let in, are the same
-// only if they are written alike.
+// sameNumber compares by value, as RFC 6902, section 4.6, does: 1.0 and 1e0 are the
+// same. Numbers beyond the bounds, which older versions accepted, are the same only if
+// they are written the same way.
 func sameNumber(a, b json.Number) bool {
 	if a == b {
 		return true
@@ -130,9 +129,8 @@ func sameNumber(a, b json.Number) bool {
 	return okX && okY && x == y
 }
 
-// Equal reports whether two values are the same as they were written: the same
-// members in any order, and numbers digit for digit. Text that is not JSON is
-// equal to nothing.
+// Equal reports whether two values are equal as they were written: the same members in
+// any order, and numbers digit for digit. Text that is not JSON equals nothing.
 func Equal(a, b json.RawMessage) bool {
 	x, errX := parse("value", a)
 	y, errY := parse("value", b)

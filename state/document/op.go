@@ -7,16 +7,16 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// Op is a change that is computed in the store, from the value as it is then.
+// Op is a change that the store computes from the current value.
 type Op struct {
 	Op   string `json:"op"`   // "increment" or "append"
-	Path string `json:"path"` // JSON Pointer (RFC 6901); objects on the way are made as needed
-	// By is what increment adds; "" is 1. It is not for append. A missing number counts as 0. The sum is
-	// exact, of integers and decimals of any size; one with more than
-	// journal.MaxNumberBytes digits is ErrInvalid.
+	Path string `json:"path"` // JSON Pointer (RFC 6901); missing objects on the way are created
+	// By is the amount that increment adds; "" is 1. It is not for append. A missing
+	// number counts as 0. The sum of integers and decimals of any size is exact; one
+	// with more than journal.MaxNumberBytes digits is ErrInvalid.
 	By json.Number `json:"by,omitempty"`
-	// Value is what append adds to the end of a list. A missing list is empty. It is
-	// not for increment.
+	// Value is what append adds at the end of a list. A missing list counts as empty.
+	// It is not for increment.
 	Value json.RawMessage `json:"value,omitempty"`
 }
 

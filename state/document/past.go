@@ -9,12 +9,12 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// maxReplay bounds how many changes may follow one whole value; their size is
-// bounded by the value's own.
+// maxReplay bounds how many changes may follow a snapshot; the size of the changes is
+// bounded by the size of the value.
 const maxReplay = 500
 
-// replayCost counts what patch adds to the replay of the record's value. A
-// patch that replaces everything is a whole value itself.
+// replayCost adds patch to the cost of replaying the record's value. A patch that
+// replaces everything counts as a snapshot.
 func (r *record) replayCost(patch []Operation) {
 	if isWhole(patch) {
 		r.Changes, r.Bytes = 0, 0
@@ -26,9 +26,9 @@ func (r *record) replayCost(patch []Operation) {
 	}
 }
 
-// due reports whether it is time to keep the value whole. Waiting until the
-// patches are as large as the value keeps what is stored below twice the
-// patches, and what a replay reads below twice the value.
+// due reports whether it is time for a snapshot. Because snapshots wait until the
+// patches are as large as the value, the stored bytes stay below twice the patches, and
+// the bytes that a replay reads below twice the value.
 func (r *record) due() bool {
 	return r.Changes >= maxReplay || r.Bytes > max(len(r.Value), 4<<10)
 }
@@ -37,10 +37,9 @@ func isWhole(patch []Operation) bool {
 	return len(patch) == 1 && patch[0].Path == "" && patch[0].Op == "replace"
 }
 
-// Replay returns a document as of a position as its changes in the journal add
-// up to it, even where [Documents.Get] would take the record: what checks a
-// store compares the two. Errors: *TrimmedError where the changes are not kept;
-// ErrCorrupt where they do not fit together.
+// Replay returns a document as of a position by replaying its changes from the journal,
+// even if [Documents.Get] would read the record: a check compares the two. Errors:
+// *TrimmedError if the changes are not kept; ErrCorrupt if they do not fit together.
 func (d *Documents) Replay(ctx context.Context, name string, at thole.Position) (Document, error) {
 	p, err := d.place(name)
 	if err != nil {
@@ -53,8 +52,8 @@ func (d *Documents) Replay(ctx context.Context, name string, at thole.Position) 
 	return d.past(ctx, p, at, head)
 }
 
-// past returns the document as of at, by replaying the changes since the last
-// whole value before it.
+// past returns the document as of at, by replaying the changes since the last snapshot
+// before it.
 func (d *Documents) past(ctx context.Context, p place, at thole.Position, head thole.Head) (Document, error) {
 	next := at
 	next.Seq++
@@ -104,7 +103,7 @@ func gone(space string, at thole.Position, head thole.Head, reason string) error
 	return &thole.TrimmedError{Space: space, Cursor: at, Oldest: head.Oldest, Last: head.Last, Reason: reason}
 }
 
-// whole returns the value that c led to, if it is kept whole.
+// whole returns the value that c led to, if there is a snapshot of it.
 func (d *Documents) whole(ctx context.Context, p place, c Change) (json.RawMessage, bool, error) {
 	if isWhole(c.Patch) {
 		return c.Patch[0].Value, true, nil
@@ -113,7 +112,7 @@ func (d *Documents) whole(ctx context.Context, p place, c Change) (json.RawMessa
 		return nil, false, nil
 	}
 	rec, err := d.sp.Get(ctx, thole.SnapshotKey(p.stream, c.Snapshot))
-	if err == nil && !rec.Exists() && d.owner != "" { // an earlier version kept it below the owner
+	if err == nil && !rec.Exists() && d.owner != "" { // earlier versions kept snapshots below the owner
 		rec, err = d.sp.Get(ctx, d.owner+"/snapshot/"+p.key[len(d.base)+1:]+"/"+c.Snapshot)
 	}
 	return rec.Value, rec.Exists(), err
@@ -133,8 +132,7 @@ func replay(whole json.RawMessage, newestFirst [][]Operation) (json.RawMessage, 
 }
 
 // Diff returns the patch that leads from the document as of one position to the
-// document as of another; a zero to means now. A version that does not exist
-// counts as null.
+// document as of another; to zero: now. A version that does not exist counts as null.
 func (d *Documents) Diff(ctx context.Context, name string, from, to thole.Position) ([]Operation, error) {
 	var trees [2]any
 	for i, at := range []thole.Position{from, to} {

@@ -38,7 +38,7 @@ func tree(r *rand.Rand, depth int) any {
 	return r.IntN(4)
 }
 
-// mutate changes one random place of a value.
+// mutate changes a value at one random place.
 func mutate(r *rand.Rand, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -120,7 +120,7 @@ func TestADocumentAtAPositionIsWhatWasRecorded(t *testing.T) {
 				t.Fatalf("version %d at %s: got %s (%v), want %s", i, p.at, got.Value, err, p.want)
 			}
 		}
-		// What lies between two versions leads from one to the other.
+		// The patch between two versions leads from one to the other.
 		for range 20 {
 			a, b := past[r.IntN(len(past))], past[r.IntN(len(past))]
 			if a.want == "" || b.want == "" {

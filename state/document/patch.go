@@ -51,10 +51,9 @@ func parsePatch(raw json.RawMessage) ([]Operation, error) {
 	return ops, nil
 }
 
-// patch applies operations to a tree, which it may alter, and returns the new
-// root. With loose set, it applies to values that the patch was not made from as
-// far as it makes sense: parents and members that are not there are made, and
-// need not be there to be removed.
+// patch applies operations to a tree, which it may change, and returns the new root.
+// With loose set, it may apply them to a value that the patch was not made for: missing
+// parents and members are created, and a missing member counts as removed.
 func patch(root any, ops []Operation, loose bool) (any, error) {
 	budget := thole.MaxValueBytes
 	for i, op := range ops {
@@ -120,7 +119,7 @@ func (op Operation) transfer(root any, path []string, budget *int) (any, error) 
 // step adds, replaces or removes the value at path.
 func step(root any, op string, path []string, v any, loose bool) (any, error) {
 	if len(path) == 0 {
-		return v, nil // without its value the root is null
+		return v, nil // removing the root leaves null
 	}
 	name := path[len(path)-1]
 	return at(root, path[:len(path)-1], loose, func(parent any, exists bool) (any, error) {

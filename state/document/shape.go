@@ -10,23 +10,23 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Shape is what a program expects of a document: a schema, and how documents
-// written before it become what it describes. Old documents are lifted when
-// they are read and stored in their new form by the next change.
+// Shape is what a program expects of a document: a schema, and migrations from earlier
+// versions. An old document is migrated when it is read; the next change stores it in
+// its new form.
 type Shape struct {
-	Version int              // of documents as this program writes them; those without a Shape have 0
+	Version int              // the version that this program writes; documents without a Shape have 0
 	Schema  *Schema          // nil: anything
-	Upcast  map[int]Upcaster // from version n to n+1; a missing one changes nothing
+	Upcast  map[int]Upcaster // from version n to n+1; a missing function changes nothing
 }
 
-// Upcaster turns a document of one schema version into one of the next.
+// Upcaster migrates a document from one schema version to the next.
 type Upcaster func(json.RawMessage) (json.RawMessage, error)
 
 // Schema is a compiled JSON Schema.
 type Schema struct{ compiled *jsonschema.Schema }
 
-// CompileSchema reads a JSON Schema (draft 2020-12 unless it says otherwise),
-// which refers to nothing outside itself. ErrInvalid: it is not one.
+// CompileSchema compiles a JSON Schema (draft 2020-12 unless it says otherwise), which
+// must not refer to anything outside itself. A malformed schema is ErrInvalid.
 func CompileSchema(text json.RawMessage) (*Schema, error) {
 	if err := journal.CheckJSON("schema", text); err != nil {
 		return nil, err
@@ -48,14 +48,14 @@ func CompileSchema(text json.RawMessage) (*Schema, error) {
 	return &Schema{compiled}, nil
 }
 
-// noLoader keeps a schema from reading files.
+// noLoader keeps schemas from reading files.
 type noLoader struct{}
 
 // Load refuses.
 func (noLoader) Load(string) (any, error) { return nil, errors.New("schemas outside are not loaded") }
 
-// lift brings a stored value to the shape's version. One that a newer program
-// wrote is read as it is.
+// lift migrates a stored value to the shape's version. A value that a newer program
+// wrote is returned as it is.
 func (s Shape) lift(value json.RawMessage, version int) (json.RawMessage, int, error) {
 	for ; version < s.Version; version++ {
 		up := s.Upcast[version]
@@ -70,8 +70,8 @@ func (s Shape) lift(value json.RawMessage, version int) (json.RawMessage, int, e
 	return value, version, nil
 }
 
-// fit checks a new value of a document that was of the stored version, and
-// returns the version to store.
+// fit checks a new value of a document that had the stored version, and returns the
+// version to store.
 func (d *Documents) fit(name string, value any, stored int) (int, error) {
 	shape, ok := d.shapes[name]
 	if !ok {

@@ -14,7 +14,7 @@ import (
 
 // A tree is JSON as map[string]any, []any, string, json.Number, bool or nil.
 
-// decode parses JSON from outside. ErrInvalid, ErrTooLarge: it is not fit to be
+// decode parses JSON from outside. Errors: ErrInvalid or ErrTooLarge if it may not be
 // stored.
 func decode(what string, raw json.RawMessage) (any, error) {
 	if err := journal.CheckJSON(what, raw); err != nil {
@@ -23,7 +23,7 @@ func decode(what string, raw json.RawMessage) (any, error) {
 	return parse(what, raw)
 }
 
-// parse is decode for what is stored already.
+// parse is decode for values that are already stored.
 func parse(what string, raw json.RawMessage) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber() // numbers keep all their digits
@@ -34,8 +34,8 @@ func parse(what string, raw json.RawMessage) (any, error) {
 	return v, nil
 }
 
-// encode is the one text form of a value: keys sorted, nothing escaped that
-// need not be.
+// encode returns the one text form of a value: names sorted, and nothing escaped
+// without need.
 func encode(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -54,7 +54,7 @@ func treeOf(v any) (any, error) {
 	return decode("value", raw)
 }
 
-// merge applies a merge patch; it is the algorithm of RFC 7396, section 2.
+// merge applies a merge patch with the algorithm of RFC 7396, section 2.
 func merge(target, patch any) any {
 	p, ok := patch.(map[string]any)
 	if !ok {
@@ -96,9 +96,9 @@ func pointerTo(path, part string) string {
 	return path + "/" + strings.ReplaceAll(strings.ReplaceAll(part, "~", "~0"), "/", "~1")
 }
 
-// at replaces the value at path by what f makes of it and returns the new root.
-// A place in a list must exist; so must objects on the way, unless grow is set:
-// then they are made. The last member need not exist.
+// at replaces the value at path by the result of f and returns the new root. An item of
+// a list must exist; so must objects on the way, unless grow is set: then they are
+// created. The last member need not exist.
 func at(node any, path []string, grow bool, f func(v any, exists bool) (any, error)) (any, error) {
 	if len(path) == 0 {
 		return f(node, true)
@@ -163,8 +163,8 @@ func find(node any, path []string) (any, bool) {
 	return node, true
 }
 
-// clone copies a tree; budget bounds, in about bytes, how much all clones of
-// one patch copy.
+// clone copies a tree. budget is about the number of bytes that all copies of one patch
+// may still take.
 func clone(v any, budget *int) (any, error) {
 	*budget -= 8
 	var err error

@@ -25,7 +25,7 @@ func TestAnEditOfOldContentIsRefusedAndSaysWhatIsThere(t *testing.T) {
 		if got, err := a.Get(ctx, "src/app.ts"); err != nil || got.Known {
 			t.Errorf("at first: got %+v, %v; want unknown", got, err)
 		}
-		// Nobody told of the file before, so its first edit is believed.
+		// The file is not known yet, so its first edit is accepted.
 		if _, err := a.Changed(ctx, "src/app.ts", hash("0"), hash("1"), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestWhatSomeoneDidWithoutTellingIsRecorded(t *testing.T) {
 		steps := []func() (file.File, error){
 			func() (file.File, error) { return files.Changed(ctx, "f", "", hash("1"), nil) },
 			func() (file.File, error) { return files.Found(ctx, "f", hash("2")) },
-			func() (file.File, error) { return files.Found(ctx, "f", hash("2")) }, // no news
+			func() (file.File, error) { return files.Found(ctx, "f", hash("2")) }, // nothing changed
 			func() (file.File, error) { return files.Changed(ctx, "f", hash("2"), "", nil) },
 		}
 		for i, step := range steps {

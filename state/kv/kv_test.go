@@ -72,7 +72,8 @@ func TestExpiryIsOneEvent(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp, ctx := e.Space("user:1"), t.Context()
 		s := kv.In(sp)
-		// One is swept, one ends because it is touched, one is set anew.
+		// The first is swept, the second ends because it is touched, the third is set
+		// again.
 		var was thole.Position
 		for _, key := range []string{"swept", "touched", "kept"} {
 			got, err := s.Set(ctx, "sess/ion", key, "secret", &kv.SetOptions{TTL: time.Minute})

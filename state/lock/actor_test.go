@@ -53,7 +53,7 @@ func TestWaitingUnderTheNameOfAnOwnerIsNoDeadlockForThatOwner(t *testing.T) {
 		vic, eve := lock.In(sp.As("user:vic")), lock.In(sp.As("user:eve"))
 		acquire(t, vic, "a", "laptop")
 		b := acquire(t, vic, "b", "desk")
-		// As if laptop waited for b, whose holder then waits for a.
+		// Laptop would wait for b, whose holder then waits for a.
 		waits := wait(t, eve, "b", "laptop", 1)
 		if err := errOf(vic.Acquire(t.Context(), "a", &lock.Options{Owner: "desk", Wait: time.Millisecond})); errors.Is(err, thole.ErrDeadlock) || !errors.Is(err, thole.ErrConflict) {
 			t.Errorf("a wait while another actor waits under the holder's name: got %v, want ErrConflict", err)
@@ -73,7 +73,7 @@ func TestWaitingUnderTheNameOfAnOwnerIsNoDeadlockForThatOwner(t *testing.T) {
 func TestALockWithoutAnActorIsNobodysButByFenceOrExpiry(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp, ctx := e.Space("project:shop"), t.Context()
-		// As earlier versions wrote it.
+		// Earlier versions wrote it so.
 		res, err := sp.Update(ctx, func(tx *thole.Tx) error {
 			tx.Put("lock/f/owner", map[string]string{"holder": "a"}, nil)
 			tx.Put("lock/f/beat", map[string]int{"ttl_ms": 3600000}, &thole.WriteOptions{Expires: tx.Now().Add(time.Hour)})

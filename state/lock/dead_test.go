@@ -12,8 +12,8 @@ import (
 	"github.com/thole-dev/thole/state/lock"
 )
 
-// Owners that are known to be dead are in nobody's way: neither one that holds the
-// lock, nor those that wait before the caller.
+// An owner that is known to be dead delays nobody, whether it holds the lock or waits
+// before the caller.
 func TestOwnersKnownToBeDeadAreNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := lock.In(inMemory(t))
@@ -51,7 +51,7 @@ func TestOwnersKnownToBeDeadAreNotWaitedFor(t *testing.T) {
 	})
 }
 
-// inMemory returns a space of a store in memory that sweeps nothing.
+// inMemory returns a space of a store in memory that does not sweep.
 func inMemory(t *testing.T) *thole.Space {
 	t.Helper()
 	s, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Concepts: []*thole.Concept{lock.Concept}, Sweep: -1})

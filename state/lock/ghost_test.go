@@ -9,7 +9,7 @@ import (
 	"github.com/thole-dev/thole/state/lock"
 )
 
-// A client whose first try still waits asks again under the same key.
+// A client repeats a call under its key while the first try still waits.
 func TestARepeatedAcquireLeavesNoGhostInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sp := inMemory(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/state/lock"
 )
 
-// hesitant runs before, once, before it commits.
+// hesitant calls before, once, before it commits.
 type hesitant struct {
 	*memstore.Store
 	before atomic.Pointer[func()]

@@ -26,7 +26,7 @@ func acquire(t *testing.T, ls *lock.Locks, name, owner string) *lock.Lock {
 	return l
 }
 
-// until polls a condition.
+// until polls until the condition holds.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -38,7 +38,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// waiters waits until as many wait for the lock.
+// waiters waits until n owners wait for the lock.
 func waiters(t *testing.T, ls *lock.Locks, name string, want int) {
 	t.Helper()
 	until(t, fmt.Sprintf("%d wait for %s", want, name), func() bool {
@@ -50,7 +50,7 @@ func waiters(t *testing.T, ls *lock.Locks, name string, want int) {
 	})
 }
 
-// write commits something under the lock's fence.
+// write commits an event under the lock's fence.
 func write(ctx context.Context, sp *thole.Space, l *lock.Lock) error {
 	_, err := sp.Under(l.Fence).Update(ctx, func(tx *thole.Tx) error {
 		tx.Put("app/x", l.Owner, nil)
@@ -64,7 +64,7 @@ type outcome struct {
 	err error
 }
 
-// wait acquires in the background and waits until it is the n-th in the queue.
+// wait acquires in the background and waits until it is n-th in the queue.
 func wait(t *testing.T, ls *lock.Locks, name, owner string, n int) <-chan outcome {
 	t.Helper()
 	done := make(chan outcome, 1)
@@ -115,7 +115,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		for i := range 8 {
 			queue = append(queue, wait(t, ls, "f", fmt.Sprint(i), i+1))
 		}
-		// Nobody gets in between.
+		// Nobody else gets it in between.
 		if err := l.Release(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func TestADeadWaiterIsSkipped(t *testing.T) {
 		sp, ctx := e.Space("project:shop"), t.Context()
 		ls := lock.In(sp)
 		l := acquire(t, ls, "f", "a")
-		// What is left of a waiter whose process died: its records.
+		// The records of a waiter whose process died are left.
 		_, err := sp.Update(ctx, func(tx *thole.Tx) error {
 			tx.Put("lock/f/queue", []map[string]string{{"ticket": "wait_1", "owner": "dead"}}, nil)
 			tx.Put("lock/f/wait/wait_1", map[string]string{"lock": "lock/f", "owner": "dead"}, &thole.WriteOptions{Expires: tx.Now().Add(time.Second)})
@@ -298,7 +298,7 @@ func TestWhoWouldCloseACycleIsTold(t *testing.T) {
 				if !errors.As(err, &dead) || !errors.Is(err, thole.ErrDeadlock) || len(dead.Cycle) != n || dead.Cycle[0].Owner != owner(n-1) {
 					t.Errorf("got %v, want a cycle of %d from %s", err, n, owner(n-1))
 				}
-				// It gives way, and all the others get what they wait for.
+				// It gives up, and all the others get what they wait for.
 				for i := n - 1; i > 0; i-- {
 					if err := held[i].Release(ctx); err != nil {
 						t.Fatal(err)
@@ -465,7 +465,7 @@ func TestRepeatUnderIdempotencyKeyGetsTheSameLock(t *testing.T) {
 	})
 }
 
-// A program with many waiters was killed; of another's, the last gives up.
+// One program with many waiters was killed; the last waiter of another one gives up.
 func TestManyWaitersDeadOrAliveJamNoLock(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp, ctx := e.Space("project:shop"), t.Context()

@@ -11,7 +11,7 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// whoAndWhy are the events of the thread as "type actor cause", without its
+// whoAndWhy returns the events of the thread as "type actor cause", without its
 // creation.
 func (b *bench) whoAndWhy(thread string) string {
 	b.t.Helper()
@@ -27,7 +27,7 @@ func (b *bench) whoAndWhy(thread string) string {
 	return strings.Join(out, "\n")
 }
 
-// asker is user:42 in a request, and a thread that names no agent.
+// asker returns the runs of user:42 within a request, and a thread that names no agent.
 func (b *bench) asker() (*run.Runs, string) {
 	b.t.Helper()
 	sp := b.sp.As("user:42").Because("sess_1")
@@ -38,7 +38,7 @@ func (b *bench) asker() (*run.Runs, string) {
 	return run.In(sp, nil), th.ID
 }
 
-// answer is the work of an agent.
+// answer does the work of an agent.
 func answer(ctx context.Context, h *run.Handle) error {
 	block, err := h.StartTool(ctx, "Bash", nil, "")
 	if err != nil {

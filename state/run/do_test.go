@@ -114,14 +114,14 @@ func TestTheEndOfTheCallersContextCancelsTheRun(t *testing.T) {
 	})
 }
 
-// do runs fn in the bench's thread, and tells how that ended.
+// do runs fn in the bench's thread and returns how the run ended.
 func (b *bench) do(ctx context.Context, prompt string, fn func(context.Context, *run.Handle) error) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- b.rs.Do(ctx, b.id, run.Request{Prompt: prompt}, fn) }()
 	return ended
 }
 
-// waits is do for a run behind an active one; it returns when that is queued.
+// waits is do for a run behind an active one; it returns when the run is queued.
 func (b *bench) waits(ctx context.Context, prompt string, fn func(context.Context, *run.Handle) error) <-chan error {
 	b.t.Helper()
 	w, err := b.sp.Watch(ctx, &thole.WatchOptions{Types: []string{"run.queued"}})
@@ -191,8 +191,7 @@ func TestAReservedRunWhoseProcessDiedGivesWay(t *testing.T) {
 	each(t, func(b *bench) {
 		b.start("one", run.Request{})
 		h := b.claim()
-		// A process that dies while its run is queued looks like one whose
-		// queued run is never renewed.
+		// If a process dies while its run is queued, the queued run is never renewed.
 		ended := b.waits(t.Context(), "two", func(context.Context, *run.Handle) error { return nil })
 		three := b.start("three", run.Request{})
 		for range 2 {
@@ -221,7 +220,7 @@ func TestTextIsCommittedInFewChunksAndBroadcastAtTheSameOffsets(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		const n = 1200 // more that wait for a look at a slow store may cost the broadcasts
+		const n = 1200 // if more wait for a slow read of the store, the broadcasts may be dropped
 		want := strings.Repeat("wört ", n)
 		rs := run.In(b.sp, &run.Options{Flush: time.Hour}) // chunks by size alone
 		err = rs.Do(t.Context(), b.id, run.Request{Prompt: "go"}, func(ctx context.Context, h *run.Handle) error {
@@ -378,7 +377,7 @@ func TestARunWaitsForASignal(t *testing.T) {
 func TestAReplacedWorkerIsStopped(t *testing.T) {
 	each(t, func(b *bench) {
 		err := b.rs.Do(t.Context(), b.id, run.Request{Prompt: "go"}, func(ctx context.Context, h *run.Handle) error {
-			b.e.Clock.Advance(time.Minute) // it was paused, and others think it dead
+			b.e.Clock.Advance(time.Minute) // it was paused, and the others take it for dead
 			if err := b.e.Sweep(ctx); err != nil {
 				return err
 			}
@@ -415,7 +414,7 @@ func TestAWorkerWhoseThreadIsDestroyedEnds(t *testing.T) {
 		if r := b.status(id, run.Cancelled); r.Cancel == nil || r.Cancel.Cause != run.BySuperseded {
 			t.Errorf("cancel: got %+v, want it superseded", r.Cancel)
 		}
-		b.e.Clock.Advance(10 * time.Second) // its context ended with the thread, perhaps before Destroy was through
+		b.e.Clock.Advance(10 * time.Second) // its context ended with the thread, perhaps before Destroy returned
 		b.sweep()
 		if recs, err := b.sp.List(t.Context(), thole.ListQuery{Prefix: "thread/"}); err != nil || len(recs) != 0 {
 			t.Errorf("left behind: %v (%v)", recs, err)
@@ -507,8 +506,8 @@ func TestEveryRunEndsExactlyOnce(t *testing.T) {
 	})
 }
 
-// A call that is repeated under its key, because its answer was lost, starts no
-// second run and gives what came of the first.
+// A call is repeated under its key because its answer was lost: it starts no second run
+// and returns the result of the first.
 func TestDoUnderAnIdempotencyKeyMakesOneRun(t *testing.T) {
 	each(t, func(b *bench) {
 		calls := 0
@@ -554,7 +553,7 @@ func TestDoUnderAnIdempotencyKeyMakesOneRun(t *testing.T) {
 			t.Errorf("another operation under the key: got %v, want *ReusedKeyError", err)
 		}
 
-		release := make(chan struct{}) // the same for a run that waits in line first
+		release := make(chan struct{}) // the same for a run that first waits in the queue
 		running := make(chan struct{})
 		other := b.do(t.Context(), "first", func(context.Context, *run.Handle) error { close(running); <-release; return nil })
 		<-running

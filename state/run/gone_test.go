@@ -80,7 +80,7 @@ func TestARunWhoseTextIsLostWithItsThreadDidNotSucceed(t *testing.T) {
 				return err
 			}
 			b.destroy()
-			<-ctx.Done() // it has heard
+			<-ctx.Done() // the cancel has arrived
 			if err := h.Text(ctx, "lost too"); !errors.Is(err, thole.ErrNotFound) {
 				t.Errorf("text: got %v, want ErrNotFound", err)
 			}
@@ -97,7 +97,7 @@ func TestARunWhoseTextIsLostWithItsThreadDidNotSucceed(t *testing.T) {
 
 func TestRunsThatWaitInADestroyedThreadAreCancelledByTheSweep(t *testing.T) {
 	each(t, func(b *bench) {
-		var ids [2]string // two threads of one owner, of which one run at a time is active
+		var ids [2]string // two threads of an owner who may have one active run
 		for i := range ids {
 			th, err := b.ts.Create(t.Context(), &thread.CreateOptions{Assistant: "coder", Owner: "user:1", RunScope: thread.PerUser})
 			if err != nil {
@@ -127,7 +127,7 @@ func TestRunsThatWaitInADestroyedThreadAreCancelledByTheSweep(t *testing.T) {
 		})
 		b.sweep()
 		for _, id := range waiting {
-			rec, err := b.sp.Get(t.Context(), "run/"+id) // as it is stored: Get would end it
+			rec, err := b.sp.Get(t.Context(), "run/"+id) // the stored record: Runs.Get would end the run
 			var r run.Run
 			if err == nil {
 				err = json.Unmarshal(rec.Value, &r)
@@ -154,7 +154,7 @@ func TestRunsThatWaitInADestroyedThreadAreCancelledByTheSweep(t *testing.T) {
 
 func TestATreeOfRunsIsCancelledWhereverTheProcessDies(t *testing.T) {
 	effort.SlowUnderRace(t)
-	const children = 25 // which takes several commits
+	const children = 25 // ending them takes several commits
 	each(t, func(b *bench) {
 		statetest.AtEachCut(func(cut statetest.Cut) bool {
 			root := b.start("root", run.Request{})
@@ -177,7 +177,7 @@ func TestATreeOfRunsIsCancelledWhereverTheProcessDies(t *testing.T) {
 			b.reopen()
 			b.e.Clock.Advance(6 * time.Second)
 			b.sweep()
-			if got := b.status(root.ID, run.Running); got.Cancel == nil { // the first commit did not come
+			if got := b.status(root.ID, run.Running); got.Cancel == nil { // the first commit was not applied
 				if cut != (statetest.Cut{Commit: 1}) {
 					t.Errorf("%+v: the root is not cancelled", cut)
 				}

@@ -19,7 +19,7 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// lastGasp takes no commit after the one by which a run crashed.
+// lastGasp refuses all commits after the one with which a run crashed.
 type lastGasp struct {
 	journal.Backend
 	over atomic.Bool
@@ -37,7 +37,8 @@ func (g *lastGasp) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Re
 	return g.Backend.Commit(ctx, batch)
 }
 
-// Who finds a crash may die right after it: nobody would look for the children.
+// The process that finds the crash may die right after it, and then nobody would look
+// for the children.
 func TestTheChildrenOfACrashedRunAreCancelledWithIt(t *testing.T) {
 	ctx := t.Context()
 	var late atomic.Int64
@@ -67,7 +68,7 @@ func TestTheChildrenOfACrashedRunAreCancelledWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	late.Store(int64(time.Hour))
-	store.Sweep(ctx) // which ends in the failure after the first commit, if it needs two
+	store.Sweep(ctx) // it fails after the first commit, if it needs two
 	for id, want := range map[string]string{parent.ID: run.Crashed, child.ID: run.Cancelled} {
 		if r, err := rs.Get(ctx, id); err != nil || r.Status != want {
 			t.Errorf("run %s: got %+v, %v; want %s", id, r, err, want)
@@ -75,11 +76,11 @@ func TestTheChildrenOfACrashedRunAreCancelledWithIt(t *testing.T) {
 	}
 }
 
-// meddler does something before the first commit with a certain event.
+// meddler calls before right before the first commit with a certain event.
 type meddler struct {
 	journal.Backend
 	event  string
-	before func() // nil: no more
+	before func() // nil: not again
 }
 
 func (m *meddler) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result, error) {
@@ -127,7 +128,7 @@ func TestARunEndsThoughItsThreadIsDestroyedMeanwhile(t *testing.T) {
 	}
 }
 
-// What people change in the files of a space is nothing that a run must end for.
+// A run does not end because people change the files of its space.
 func TestARunWaitsOnWhenFilesAreEdited(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()

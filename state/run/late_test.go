@@ -14,8 +14,8 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// late answers the first commit that takes a signal with an error, and makes it
-// right before the second one.
+// late returns an error for the first commit that takes a signal, and applies it right
+// before the second one.
 type late struct {
 	*memstore.Store
 	mu   sync.Mutex

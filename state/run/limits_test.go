@@ -75,7 +75,7 @@ func TestARunEndsHoweverLongItsError(t *testing.T) {
 	})
 }
 
-// hesitant runs before first when it commits.
+// hesitant calls before, once, when it commits.
 type hesitant struct {
 	*memstore.Store
 	before atomic.Pointer[func(batch []thole.Commit)]
@@ -138,7 +138,7 @@ func TestARunThatBeginsAsItsCallerLeavesIsCancelled(t *testing.T) {
 	}
 }
 
-// onMemory returns a bench on a backend of the test's own.
+// onMemory returns a bench on the given backend.
 func onMemory(t *testing.T, backend journal.Backend) *bench {
 	t.Helper()
 	s, err := thole.Open(t.Context(), backend, &thole.Options{Concepts: []*thole.Concept{run.Concept}})
@@ -156,7 +156,7 @@ func onMemory(t *testing.T, backend journal.Backend) *bench {
 	return b
 }
 
-// forgetful applies a commit and then says that it does not know.
+// forgetful applies a commit and then returns an error of unknown outcome.
 type forgetful struct {
 	*memstore.Store
 	next atomic.Bool
@@ -363,7 +363,7 @@ func TestADrainWaitsForARunThatIsFinishedByHand(t *testing.T) {
 	})
 }
 
-// slowHeads answers only when the caller has stopped waiting.
+// slowHeads answers only after the caller has stopped waiting.
 type slowHeads struct{ *memstore.Store }
 
 func (s slowHeads) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {

@@ -12,9 +12,8 @@ import (
 	"github.com/thole-dev/thole/state/run"
 )
 
-// TestAtMostOneRunIsActiveWhateverHappens lets clients start, claim, finish,
-// cancel and crash runs of one thread at random, then reads the journal: starts
-// and ends alternate, every run ends once, and none is left over.
+// Clients start, claim, finish, cancel and crash runs of one thread at random. In the
+// journal, starts and ends then alternate, every run ends once, and none is left over.
 func TestAtMostOneRunIsActiveWhateverHappens(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -35,7 +34,7 @@ func TestAtMostOneRunIsActiveWhateverHappens(t *testing.T) {
 			if th.ActiveRun == "" {
 				break
 			}
-			b.e.Clock.Advance(time.Minute) // somebody claimed it and went away
+			b.e.Clock.Advance(time.Minute) // somebody claimed it and left
 			if err := b.e.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +43,7 @@ func TestAtMostOneRunIsActiveWhateverHappens(t *testing.T) {
 	})
 }
 
-// client does random things and accepts to be told that it may not.
+// client calls operations at random; some of them are refused.
 func (b *bench) client(rnd *rand.Rand) {
 	ctx := b.t.Context()
 	policies := []string{run.Enqueue, run.Enqueue, run.Reject, run.Interrupt, run.Rollback}

@@ -10,8 +10,8 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// shared is a slot of an owner's threads: one that others write in, too, and one
-// that only the owner knows.
+// shared is a slot of an owner's threads: in one of them others write too, the other is
+// known only to the owner.
 type shared struct {
 	*bench
 	owner, other  *run.Runs
@@ -45,7 +45,7 @@ func (s *shared) mustStart(rs *run.Runs, in string, req run.Request) string {
 	return r.ID
 }
 
-// line returns the ids of what waits.
+// line returns the ids of the waiting runs.
 func (s *shared) line() []string {
 	s.t.Helper()
 	queue, err := s.owner.Queue(s.t.Context(), s.private)
@@ -77,7 +77,8 @@ func TestOthersDoNotKeepTheOwnerOutOfItsRuns(t *testing.T) {
 		if len(others) != 17 {
 			s.t.Errorf("others got %d runs in, want the active one and 16", len(others))
 		}
-		// No worker has the first. The owner's is next at once, also if it would not wait.
+		// No worker has claimed the first. The owner's run is next at once, even if
+		// it asks not to wait.
 		first := s.mustStart(s.owner, s.private, run.Request{Policy: run.Reject})
 		second := s.mustStart(s.owner, s.open, run.Request{})
 		if got, want := s.line(), append([]string{first, second}, others...); !slices.Equal(got, want) {
@@ -90,7 +91,7 @@ func TestOthersDoNotKeepTheOwnerOutOfItsRuns(t *testing.T) {
 			}
 			s.finish(h)
 		}
-		// One that is worked on is not disturbed; the owner's is next.
+		// A run that a worker has claimed is not disturbed; the owner's run is next.
 		h := s.claim()
 		third := s.mustStart(s.owner, s.private, run.Request{})
 		if _, err := s.owner.Start(s.t.Context(), s.private, run.Request{Prompt: "x", Policy: run.Reject}); !errors.Is(err, thole.ErrConflict) {
@@ -101,7 +102,7 @@ func TestOthersDoNotKeepTheOwnerOutOfItsRuns(t *testing.T) {
 		}
 		s.finish(h)
 		s.finish(s.claim())
-		// The owner takes each of them out.
+		// The owner removes each of them from the queue.
 		for _, id := range others[3:] {
 			if _, err := s.owner.Cancel(s.t.Context(), id, run.ByUser); err != nil {
 				s.t.Errorf("cancel what another asked for: %v", err)

@@ -12,10 +12,10 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// The power goes while a run is at work. Nobody touches its space afterwards: only the
-// sweep can end it.
+// The power fails during a run. Nobody touches its space afterwards: only the sweep can
+// end the run.
 func TestARunWhoseMachineLostItsPowerIsEndedByTheNextSweep(t *testing.T) {
-	for seed := range uint64(5) { // what the power takes is chance
+	for seed := range uint64(5) { // chance decides what the power failure takes
 		disk := faultfs.New(seed)
 		open := func(ahead time.Duration) *thole.Store {
 			log := slog.New(slog.DiscardHandler)
@@ -36,7 +36,7 @@ func TestARunWhoseMachineLostItsPowerIsEndedByTheNextSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Space("project:b").Commit(t.Context(), thole.Commit{Writes: []thole.Write{{Key: "app/x", Value: []byte("1")}}}); err != nil {
-			t.Fatal(err) // its space is new, which makes what is known of the other durable
+			t.Fatal(err) // its space is new, which makes the notes about the other one durable
 		}
 		r, err := run.In(sp, nil).Start(t.Context(), th.ID, run.Request{Prompt: "go"})
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// twice calls do as a client does that lost the first answer.
+// twice calls do as a client that lost the first answer does.
 func twice[T comparable](b *bench, key string, do func(context.Context) (T, error)) {
 	b.t.Helper()
 	var got [2]T

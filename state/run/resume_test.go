@@ -10,7 +10,7 @@ import (
 	"github.com/thole-dev/thole/state/run"
 )
 
-// What a run did must not happen again because two people resumed it.
+// Two people resume a run: what it did must not happen twice.
 func TestARunIsResumedOnce(t *testing.T) {
 	each(t, func(b *bench) {
 		old := b.start("go", run.Request{})
@@ -36,7 +36,7 @@ func TestARunIsResumedOnce(t *testing.T) {
 		}
 		refused(run.Queued)
 		b.claim()
-		b.e.Clock.Advance(time.Hour) // and so is that of the run that resumed it
+		b.e.Clock.Advance(time.Hour) // and so is the worker of the run that resumed it
 		b.status(first.ID, run.Crashed)
 		b.reopen()
 		refused(run.Crashed)

@@ -89,7 +89,7 @@ func (b *bench) head() *thread.Thread {
 	return th
 }
 
-// said is what the history shows.
+// said returns what the history shows.
 func (b *bench) said() string {
 	b.t.Helper()
 	p, err := b.ts.Messages(b.t.Context(), b.id, nil)
@@ -109,7 +109,7 @@ func (b *bench) said() string {
 	return strings.Join(out, " ")
 }
 
-// events are the types of the thread's run events.
+// events returns the types of the thread's run events.
 func (b *bench) events() []string {
 	b.t.Helper()
 	var out []string
@@ -272,7 +272,7 @@ func TestBusyPolicies(t *testing.T) {
 		}
 		b.finish(h)
 		b.status(h.ID(), run.Cancelled)
-		h = b.claim() // urgent is next, before what was queued
+		h = b.claim() // the urgent one is next, before those queued earlier
 		if got, want := b.said(), "u:one a:half an ans u:urgent"; got != want {
 			t.Errorf("interrupt: got %q, want %q", got, want)
 		}
@@ -289,7 +289,7 @@ func TestBusyPolicies(t *testing.T) {
 		if th := b.head(); th.Turns != 3 || th.Status != thread.Idle {
 			t.Errorf("head: got %d turns, %s; want 3, idle", th.Turns, th.Status)
 		}
-		// Interrupting one that nobody has claimed yet.
+		// An interrupt while nobody has claimed the run yet.
 		b.start("a", run.Request{})
 		r := b.start("b", run.Request{Policy: run.Interrupt})
 		if h := b.claim(); h.ID() != r.ID {
@@ -377,7 +377,7 @@ func TestALargeTreeIsCancelledWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Being superseded is a cancel too, and takes as many commits.
+		// A superseded run is cancelled too, and that takes as many commits.
 		b.start("instead", run.Request{Policy: run.Interrupt})
 		got := b.events()
 		if c := len(slices.DeleteFunc(got, func(s string) bool { return s != "finished" })); c != n {
@@ -447,7 +447,7 @@ func TestAPausedHolderIsFenced(t *testing.T) {
 		b.start("one", run.Request{})
 		old := b.claim()
 		b.e.Clock.Advance(31 * time.Second)
-		// Whoever needs the place finds the dead run without a sweep.
+		// Whoever needs the slot ends the dead run without a sweep.
 		r := b.start("two", run.Request{})
 		b.status(old.ID(), run.Crashed)
 		h := b.claim()
@@ -535,7 +535,7 @@ func TestOneRunPerUserWhenTheThreadSaysSo(t *testing.T) {
 	})
 }
 
-// An owner's slot is over threads that others may not even know.
+// An owner's slot covers threads that others may not even know of.
 func TestNobodyElseEndsARunInAnotherThreadOfTheOwner(t *testing.T) {
 	each(t, func(b *bench) {
 		owner, other := b.sp.As("user:42"), b.sp.As("user:7")
@@ -635,7 +635,7 @@ func TestRunsBehindTheActiveOneEndWithTheirThread(t *testing.T) {
 		if err := b.ts.Destroy(t.Context(), b.id, nil); err != nil {
 			t.Fatal(err)
 		}
-		b.status(queued[4].ID, run.Cancelled) // to look is enough
+		b.status(queued[4].ID, run.Cancelled) // a read is enough
 		b.finish(h)
 		if _, err := b.rs.Claim(t.Context(), &run.ClaimOptions{Agent: "coder"}); !errors.Is(err, thole.ErrNotFound) {
 			t.Errorf("claim: got %v, want ErrNotFound", err)
@@ -682,7 +682,7 @@ func TestADeadRunIsFoundThoughASweepKnewNothingOfRuns(t *testing.T) {
 		if _, err := b.rs.Start(t.Context(), "", run.Request{Prompt: "sub", Parent: h.ID(), Agent: "sub"}); err != nil {
 			t.Fatal(err)
 		}
-		b.e.Reopen() // in this process nothing has asked for runs yet
+		b.e.Reopen() // nothing in this process has used runs yet
 		b.e.Clock.Advance(time.Minute)
 		if err := b.e.Sweep(t.Context()); err != nil {
 			t.Fatal(err)

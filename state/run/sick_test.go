@@ -11,7 +11,7 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// spoil changes the stored record under key, as a raw commit of an admin could.
+// spoil changes the stored record under key, as an admin's raw commit could.
 func (b *bench) spoil(key string, change func(v string) string) {
 	b.t.Helper()
 	_, err := b.sp.Update(b.t.Context(), func(tx *thole.Tx) error {
@@ -61,7 +61,7 @@ func TestARunThatCannotBeginHoldsUpNoOther(t *testing.T) {
 			got[h.ID()] = true
 			b.finish(h)
 		}
-		if !got[next.ID] || !got[last.ID] || len(got) != 3 { // and the one that nobody asked for any more
+		if !got[next.ID] || !got[last.ID] || len(got) != 3 { // and the one that nobody wants any more
 			b.t.Errorf("claimed %v, want %s and %s and one more", got, next.ID, last.ID)
 		}
 		if r := b.status(sick.ID, run.Failed); !strings.Contains(r.Error, "odd") {
@@ -70,7 +70,7 @@ func TestARunThatCannotBeginHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A key that was used for something else is the caller's fault, not the run's.
+// A key that was used for something else is an error of the caller, not of the run.
 func TestAClaimUnderAUsedKeyFailsNoRun(t *testing.T) {
 	each(t, func(b *bench) {
 		ctx := thole.WithIdempotencyKey(t.Context(), "k", "f")

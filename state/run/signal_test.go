@@ -20,7 +20,7 @@ func (b *bench) signal(id, name string, n int) {
 	}
 }
 
-// taken is what Wait gives under an idempotency key, "" for none.
+// taken returns what Wait returns under an idempotency key; "": without one.
 func (b *bench) taken(h *run.Handle, name, key string) string {
 	b.t.Helper()
 	ctx := b.t.Context()
@@ -142,7 +142,7 @@ func TestARepeatedWaitGetsTheSignalAgain(t *testing.T) {
 			}
 			return dead
 		})
-		// The answer is lost, and with it the run.
+		// The answer is lost, and the run ends.
 		b.signal(r.ID, "late", 7)
 		b.taken(b.attach(h), "late", "late")
 		b.e.Clock.Advance(time.Hour)
@@ -254,7 +254,7 @@ func TestASignalOfAnEarlierVersionIsTaken(t *testing.T) {
 		r := b.start("go", run.Request{})
 		h := b.claim()
 		_, err := b.sp.Update(t.Context(), func(tx *thole.Tx) error {
-			for _, name := range []string{"a%2Fb", "c", "d"} { // as it was written
+			for _, name := range []string{"a%2Fb", "c", "d"} { // as it is stored
 				tx.Put("run/"+r.ID+"/signal/"+name, map[string]int{"data": 5}, nil)
 			}
 			return nil

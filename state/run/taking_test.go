@@ -11,7 +11,7 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// However a run ends, its end is nothing that it did with what it took.
+// The end of a run, of whatever kind, does not use up a signal that it took.
 func TestTheEndOfARunUsesUpNoSignalThatItTook(t *testing.T) {
 	interrupted := func(policy string) func(b *bench, h *run.Handle) {
 		return func(b *bench, h *run.Handle) {
@@ -99,7 +99,7 @@ func TestTheEndOfARunUsesUpNoSignalThatItTook(t *testing.T) {
 	})
 }
 
-// Text that is committed only with the end of the run is what it did all the same.
+// Text that is committed with the end of the run was still written by the run.
 func TestTextThatComesWithTheEndOfARunUsesUpWhatItTook(t *testing.T) {
 	each(t, func(b *bench) {
 		ctx := t.Context()
@@ -133,8 +133,8 @@ func TestTextThatComesWithTheEndOfARunUsesUpWhatItTook(t *testing.T) {
 	})
 }
 
-// What the journal no longer says may have been an act: a signal is not given a
-// second time because of what was removed.
+// What was removed from the journal may have been an act of the run: a signal is not
+// delivered again because of a removal.
 func TestASignalThatWasUsedStaysUsedWhateverIsRemoved(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -194,7 +194,7 @@ func TestASignalThatWasUsedStaysUsedWhateverIsRemoved(t *testing.T) {
 	}
 }
 
-// end is how far the journal goes.
+// end returns the last position of the journal.
 func (b *bench) end() thole.Position {
 	b.t.Helper()
 	head, err := b.sp.Head(b.t.Context())

@@ -52,7 +52,7 @@ func TestTheLargestRunHasRoomForItsUsageAndItsError(t *testing.T) {
 			return run.Request{Prompt: "go", Options: json.RawMessage(`"` + strings.Repeat("x", n) + `"`)}
 		}
 		least, most := 1, thole.MaxValueBytes
-		for most-least > 1 { // each taken run ends, so that the next is the only one
+		for most-least > 1 { // each claimed run ends, so that the next is the only one
 			n := (least + most) / 2
 			if _, err := b.rs.Start(ctx, b.id, options(n)); err != nil {
 				most = n

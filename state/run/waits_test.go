@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// waitsFor checks what the run and its thread say of the signals that it waits for.
+// waitsFor checks which signals the run and its thread say that the run waits for.
 func (b *bench) waitsFor(id string, names ...string) {
 	b.t.Helper()
 	want, head, first := run.Running, thread.Busy, ""
@@ -29,8 +29,8 @@ func (b *bench) waitsFor(id string, names ...string) {
 	}
 }
 
-// told returns the types of the run's events so far that tell of waiting, with the
-// name of the signal and the status.
+// told returns the types of the run's events about waiting so far, with the signal's
+// name and the status.
 func (b *bench) told(id string) string {
 	b.t.Helper()
 	var out []string
@@ -106,7 +106,7 @@ func TestToolsSideBySideWaitEachForItsOwnSignal(t *testing.T) {
 	})
 }
 
-// over makes a call of h.Wait that ctx ends once the run waits.
+// over calls h.Wait with a context that ends once the run waits.
 func (b *bench) over(h *run.Handle, name string) {
 	b.t.Helper()
 	w, err := b.sp.Watch(b.t.Context(), &thole.WatchOptions{Types: []string{"run.waiting"}, Durable: true})
@@ -167,11 +167,11 @@ func TestARunThatGoesOnAfterAWaitInVainDoesNotWait(t *testing.T) {
 		if told := b.told(r.ID) + ", "; told != want {
 			t.Errorf("told %s; want %s", told, want)
 		}
-		// The next wait takes the place of the last.
+		// The next wait replaces the last one.
 		b.over(h, "x")
 		b.over(h, "y")
 		b.waitsFor(r.ID, "y")
-		b.signal(r.ID, "x", 1) // late, but kept
+		b.signal(r.ID, "x", 1) // late, but it is kept
 		b.waitsFor(r.ID, "y")
 		if got := b.taken(h, "x", ""); got != "1" {
 			t.Errorf("got %s", got)
@@ -186,7 +186,7 @@ func TestARunThatGoesOnAfterAWaitInVainDoesNotWait(t *testing.T) {
 	})
 }
 
-// What one tool does says nothing of another one that still waits.
+// What one tool does ends no wait of another tool.
 func TestAToolThatWorksEndsNoWaitOfAnother(t *testing.T) {
 	each(t, func(b *bench) {
 		ctx := t.Context()

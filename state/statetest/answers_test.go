@@ -19,7 +19,7 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// shop is what operations are about.
+// shop is what the operations work on.
 type shop struct {
 	sp                       *thole.Space
 	thread, turn, run, ended string
@@ -53,7 +53,8 @@ func openShop(t *testing.T, sp *thole.Space) *shop {
 	return s
 }
 
-// change changes what the operations are about, so that who looks again sees it.
+// change changes what the operations work on, so that a second read sees something
+// else.
 func (s *shop) change(ctx context.Context) error {
 	title, text := "later", "later"
 	_, err1 := thread.In(s.sp).Patch(ctx, s.thread, thread.Patch{Title: &title}, nil)
@@ -70,8 +71,8 @@ func (s *shop) change(ctx context.Context) error {
 	return err
 }
 
-// operations are all that the concepts do under an idempotency key; each returns its
-// answer.
+// operations are all operations of the concepts that take an idempotency key; each
+// returns its answer.
 func (s *shop) operations() map[string]func(ctx context.Context) (any, error) {
 	ts, runs, todos, docs, values := thread.In(s.sp), run.In(s.sp, nil), todo.In(s.sp), document.In(s.sp), kv.In(s.sp)
 	locks, files, ds := lock.In(s.sp), file.In(s.sp), decision.In(s.sp)
@@ -175,7 +176,7 @@ func told(t *testing.T, answer any) string {
 
 func once(t *testing.T) context.Context { return thole.WithIdempotencyKey(t.Context(), "once", "f") }
 
-// Each operation is called again after what it is about has changed.
+// Each operation is repeated after what it works on has changed.
 func TestEveryOperationKeepsItsFirstAnswer(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		for name := range openShop(t, e.Space("project:names")).operations() {
@@ -205,8 +206,9 @@ func TestEveryOperationKeepsItsFirstAnswer(t *testing.T) {
 	})
 }
 
-// The process dies at each commit of each operation, before or after it is applied. A
-// repeat goes on, and in the end all has happened once.
+// The process dies at each commit of each operation, before or after the commit is
+// applied. A repeat finishes the operation, and in the end everything has happened
+// once.
 func TestEveryOperationThatDiedIsFinishedByARepeat(t *testing.T) {
 	statetest.Deep(t, func(t *testing.T, e *statetest.Env) {
 		want := make(map[string]string)

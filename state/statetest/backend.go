@@ -17,16 +17,16 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// opener opens the backend of a test, again and again on the same data.
+// opener opens a test's backend, always on the same data.
 type opener func() (journal.Backend, error)
 
-// backend is a kind of store to test on.
+// backend is a kind of backend to test on.
 type backend struct {
 	name    string
 	prepare func(t testing.TB, clock *Clock) opener
 }
 
-// backends are those to test on, mem first: the others are compared with it.
+// backends returns the backends to test on, mem first: the others are compared with it.
 func backends() []backend {
 	server := backend{"remote", over(sqlite)}
 	embedded := []backend{{"mem", mem}, {"sqlite", sqlite}}
@@ -42,7 +42,7 @@ func backends() []backend {
 	return embedded
 }
 
-// deep are those for a promise whose test takes long.
+// deep returns the backends for a promise whose test takes long.
 func deep() []backend {
 	switch {
 	case effort.Soak():
@@ -53,8 +53,8 @@ func deep() []backend {
 	return []backend{{"mem", mem}}
 }
 
-// kept is a memory backend that outlives the Store on it, so that it can be
-// opened again as a file could.
+// kept is a memory backend that outlives its Store, so that it can be opened again like
+// a file.
 type kept struct{ *memstore.Store }
 
 // Close does nothing.
@@ -86,7 +86,8 @@ func pgbouncer(t testing.TB, _ *Clock) opener {
 	return func() (journal.Backend, error) { return pgstore.Open(context.Background(), dsn) }
 }
 
-// over is a server in this process on the backend, which it keeps open.
+// over returns a backend that is a server in this process on another backend, which it
+// keeps open.
 func over(prepare func(testing.TB, *Clock) opener) func(testing.TB, *Clock) opener {
 	return func(t testing.TB, clock *Clock) opener {
 		t.Helper()

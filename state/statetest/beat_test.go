@@ -19,12 +19,12 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// shared is a backend that several Stores are on.
+// shared is a backend of several Stores.
 type shared struct{ journal.Backend }
 
 func (shared) Close() error { return nil }
 
-// machine opens a Store whose machine's clock is off, and which sweeps.
+// machine opens a Store that sweeps, on a machine whose clock is off.
 func machine(t *testing.T, b journal.Backend, off time.Duration) *thole.Store {
 	t.Helper()
 	s, err := thole.Open(context.Background(), shared{b}, &thole.Options{Concepts: all.Concepts(),
@@ -59,8 +59,8 @@ func claimed(t *testing.T, s *thole.Store) *run.Handle {
 	return h
 }
 
-// A machine boots with its clock an hour behind and opens the store. What the
-// others hold, and renew, stays theirs, though it looks and sweeps.
+// A machine boots with its clock an hour behind and opens the store. It reads the
+// leases that others hold and renew, and sweeps; they stay theirs.
 func TestAMachineBehindThatStartsEndsNoLiveLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memstore.New()
@@ -91,8 +91,8 @@ func TestAMachineBehindThatStartsEndsNoLiveLease(t *testing.T) {
 	})
 }
 
-// The worker dies on a machine a day ahead. Who looks once at the run needs not
-// look again: it ends a lease later, and what waits behind it is told.
+// The worker dies on a machine a day ahead. One read of the run is enough: the run ends
+// a lease later, and the runs that wait behind it are notified.
 func TestARunOfADeadMachineAheadEndsAfterOneLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memstore.New()
@@ -117,7 +117,7 @@ func TestARunOfADeadMachineAheadEndsAfterOneLook(t *testing.T) {
 	})
 }
 
-// An application may call an entry beat, and give it a ttl_ms.
+// An application may name an entry beat, and give it a ttl_ms.
 func TestAKvEntryCalledBeatLivesAsLongAsItWasSetFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memstore.New()
@@ -133,7 +133,7 @@ func TestAKvEntryCalledBeatLivesAsLongAsItWasSetFor(t *testing.T) {
 	})
 }
 
-// lists counts what is listed.
+// lists counts the calls of List.
 type lists struct {
 	journal.Backend
 	n atomic.Int64
@@ -144,7 +144,7 @@ func (l *lists) List(ctx context.Context, space string, q thole.ListQuery) ([]th
 	return l.Backend.List(ctx, space, q)
 }
 
-// A store of any size opens at once.
+// A store opens at once, however large it is.
 func TestAProcessThatStartsListsNoRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memstore.New()

@@ -12,8 +12,9 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// Once a run is to end, or has ended, nothing is planned for it, in whichever way; what
-// came of it is answered all the same, and orders and other runs' plans are made.
+// Once a run has to end, or has ended, no decision is planned for it by any path. The
+// outcome of an earlier one is still recorded, and standing orders and plans of other
+// runs are accepted.
 func TestNoDecisionIsMadeForARunThatIsToEnd(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp := e.Space("project:p")

@@ -23,7 +23,8 @@ func TestABroadcastComesAfterWhatAnyProcessHadCommitted(t *testing.T) {
 			hear(t, mine, fmt.Sprintf("theirs-%d", round), fmt.Sprintf("~live-%d", round))
 			commit(t, here, fmt.Sprintf("ours-%d", round))
 			hear(t, mine, fmt.Sprintf("ours-%d", round))
-			// Where broadcasts pass between processes, this one came behind the same event.
+			// If broadcasts pass between processes, this one followed the same
+			// event.
 			want := []string{fmt.Sprintf("theirs-%d", round), fmt.Sprintf("ours-%d", round)}
 			for len(want) > 0 {
 				for _, name := range next(t, theirs) {
@@ -39,8 +40,8 @@ func TestABroadcastComesAfterWhatAnyProcessHadCommitted(t *testing.T) {
 	})
 }
 
-// TestBroadcastsAndCommitsOfOneStoreKeepTheirOrder is for progress that is shown
-// before its end, however many other processes there are.
+// Progress is shown before the event that ends it, however many other processes there
+// are.
 func TestBroadcastsAndCommitsOfOneStoreKeepTheirOrder(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp := e.Space("project:shop")
@@ -82,7 +83,7 @@ func watch(t *testing.T, sp *thole.Space) *thole.Watch {
 	return w
 }
 
-// next returns the names of the deliveries that come next; ~ marks broadcasts.
+// next returns the names of the next deliveries; ~ marks broadcasts.
 func next(t *testing.T, w *thole.Watch) []string {
 	t.Helper()
 	ds, err := w.Next(t.Context())

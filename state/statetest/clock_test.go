@@ -15,7 +15,7 @@ import (
 	"github.com/thole-dev/thole/state/statetest"
 )
 
-// lines is a log that goroutines write to.
+// lines is a log that several goroutines write.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -43,11 +43,10 @@ func acquire(t *testing.T, s *thole.Store, base, holder string) error {
 	return err
 }
 
-// TestAWrongClockElsewhereEndsNoLeaseAndNoTTL has a second machine write with a
-// clock that is ahead or behind by a day. The first one's leases and ttls end when
-// its own clock says so, and the operator hears of it. The one that is behind also
-// looks at the lease, again and again, and sweeps. (What one that is ahead ends, it
-// ends rightly by its clock: see decision 0004.)
+// A second machine writes with a clock that is a day ahead or behind. The first one's
+// leases and ttls end by its own clock, and its log warns the operator. The machine
+// that is behind also reads the lease again and again, and sweeps. (What a machine that
+// is ahead ends, it ends correctly by its own clock: see decision 4.)
 func TestAWrongClockElsewhereEndsNoLeaseAndNoTTL(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": 24 * time.Hour, "behind": -24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +64,7 @@ func TestAWrongClockElsewhereEndsNoLeaseAndNoTTL(t *testing.T) {
 				if err := acquire(t, them, "app/theirs", "them"); err != nil {
 					t.Fatal(err)
 				}
-				for range 3 { // see what they wrote, again and again
+				for range 3 { // read what the others wrote, again and again
 					if _, err := us.Space("project:shop").List(t.Context(), thole.ListQuery{}); err != nil {
 						t.Fatal(err)
 					}
@@ -113,8 +112,7 @@ func TestAWrongClockElsewhereEndsNoLeaseAndNoTTL(t *testing.T) {
 	}
 }
 
-// TestALeaseWrittenADayAheadEndsAfterItsTTL is for a holder that died on a machine
-// whose clock was wrong, and for one that lives there.
+// The holder died on a machine whose clock was wrong, or it lives there.
 func TestALeaseWrittenADayAheadEndsAfterItsTTL(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		them := e.Second(&thole.Options{Concepts: all.Concepts(), Now: func() time.Time { return e.Clock.Now().Add(24 * time.Hour) }, Sweep: -1})
@@ -135,10 +133,10 @@ func TestALeaseWrittenADayAheadEndsAfterItsTTL(t *testing.T) {
 	})
 }
 
-// TestAHolderThatRenewsKeepsItsLeaseWhateverTheClockOfALooker has two machines, a
-// day apart, look at a lease that a third one keeps. What is renewed stays its
-// holder's; what is not, the one that is behind takes too.
-func TestAHolderThatRenewsKeepsItsLeaseWhateverTheClockOfALooker(t *testing.T) {
+// Two machines, a day apart, read a lease that a third one holds. A lease that is
+// renewed stays its holder's; one that is not can be taken also by the machine that is
+// behind.
+func TestAHolderThatRenewsKeepsItsLeaseWhateverTheClockOfAReader(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		behind := e.Second(&thole.Options{Concepts: all.Concepts(), Now: func() time.Time { return e.Clock.Now().Add(-24 * time.Hour) }, Sweep: -1})
 		var f thole.Fence
@@ -172,8 +170,7 @@ func TestAHolderThatRenewsKeepsItsLeaseWhateverTheClockOfALooker(t *testing.T) {
 	})
 }
 
-// TestAShortLeaseIsNotCutByATimeFromTheFuture is for leases that are as short as
-// clocks may differ.
+// Here the leases are as short as the difference that clocks may have.
 func TestAShortLeaseIsNotCutByATimeFromTheFuture(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		future := e.Second(&thole.Options{Concepts: all.Concepts(), Now: func() time.Time { return e.Clock.Now().Add(24 * time.Hour) }, Sweep: -1})
@@ -203,8 +200,8 @@ func TestAShortLeaseIsNotCutByATimeFromTheFuture(t *testing.T) {
 	})
 }
 
-// TestAReceiptOfAMachineBehindLastsADayForOthers repeats on a right machine, for 23
-// h, what one that is 25 h behind carried out.
+// A machine whose clock is right repeats, for 23 h, what a machine that is 25 h behind
+// carried out.
 func TestAReceiptOfAMachineBehindLastsADayForOthers(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		if _, err := kv.In(e.Store.Space("project:shop")).Set(t.Context(), "n", "k", 1, &kv.SetOptions{TTL: time.Hour}); err != nil {
@@ -242,8 +239,7 @@ func TestAReceiptOfAMachineBehindLastsADayForOthers(t *testing.T) {
 	})
 }
 
-// TestAClockThatJumpsForwardAndBackGoesOn changes the machine's clock while the
-// process lives, and over a restart.
+// The machine's clock changes during the process, and during a restart.
 func TestAClockThatJumpsForwardAndBackGoesOn(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		var mu sync.Mutex
@@ -253,7 +249,7 @@ func TestAClockThatJumpsForwardAndBackGoesOn(t *testing.T) {
 		s := e.Second(&thole.Options{Concepts: all.Concepts(), Now: now, Sweep: -1})
 		last := s.Now()
 		for _, d := range []time.Duration{24 * time.Hour, 0, -time.Hour, time.Hour} {
-			s.Now() // what passes unseen before a step back cannot be told from the step
+			s.Now() // time that passes before a step back, and that nobody reads, cannot be told from the step
 			set(d)
 			if err := acquire(t, s, "app/job", "a"); err != nil {
 				t.Fatal(err)
@@ -271,14 +267,14 @@ func TestAClockThatJumpsForwardAndBackGoesOn(t *testing.T) {
 		}
 		s.Now()
 		set(0)
-		if err := acquire(t, s, "app/job", "a"); err != nil { // a day ahead, by now
+		if err := acquire(t, s, "app/job", "a"); err != nil { // a day ahead by now
 			t.Fatal(err)
 		}
 		again := e.Second(&thole.Options{Concepts: all.Concepts(), Now: now, Sweep: -1})
 		if n := again.Now(); n.Sub(now()) > 5*time.Second {
 			t.Errorf("after a restart the time is %v, %v ahead of the machine's clock", n, n.Sub(now()))
 		}
-		_ = acquire(t, again, "app/job", "b") // looks at it
+		_ = acquire(t, again, "app/job", "b") // reads it
 		e.Clock.Advance(31 * time.Second)
 		if err := acquire(t, again, "app/job", "b"); err != nil {
 			t.Errorf("after a restart a lease outlived its ttl: %v", err)

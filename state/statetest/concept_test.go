@@ -19,7 +19,7 @@ func TestEveryRecordIsDeclaredAndFitsItsType(t *testing.T) {
 		t.Fatalf("only %d keys were written", len(keys))
 	}
 	for _, key := range keys {
-		if r, _ := cs.Record(key); r == nil && !strings.Contains(key, "/x/rec_") { // the test's own
+		if r, _ := cs.Record(key); r == nil && !strings.Contains(key, "/x/rec_") { // declared by the test
 			t.Errorf("%s is not declared", key)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// forge commits records as an admin of the space may, from outside.
+// forge commits raw records, as an admin of the space may.
 func forge(t *testing.T, e *statetest.Env, space string, writes ...thole.Write) {
 	t.Helper()
 	for len(writes) > 0 {
@@ -26,18 +26,18 @@ func forge(t *testing.T, e *statetest.Env, space string, writes ...thole.Write) 
 	}
 }
 
-// soon is a context for what may not end.
+// soon returns a context for calls that might never return.
 func soon(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// quiet reports what a sweep still finds to do in a space, after two.
+// quiet returns what a sweep still finds to do in a space after two others.
 func quiet(t *testing.T, e *statetest.Env, space string) {
 	t.Helper()
 	for i := range 2 {
-		e.Clock.Advance(time.Duration(i) * 6 * time.Second) // by then expires what is left to a sweep
+		e.Clock.Advance(time.Duration(i) * 6 * time.Second) // by then everything that is left to a sweep has expired
 		if err := e.Store.Sweep(soon(t)); err != nil {
 			t.Errorf("sweep: %v", err)
 		}
@@ -61,7 +61,7 @@ func TestThreadsThatAreBelowThemselvesAreDestroyedOnce(t *testing.T) {
 			parent = th.ID
 			ids = append(ids, th.ID)
 		}
-		for _, to := range ids { // the last is above all, and itself
+		for _, to := range ids { // the last is above all of them, and above itself
 			forge(t, e, sp.Name(), thole.Write{Key: thread.Key(ids[2]) + "/child/" + to, Value: []byte(`{}`)})
 		}
 		forge(t, e, sp.Name(), thole.Write{Key: thread.Key(ids[2]) + "/child/garbage", Value: []byte(`null`)})
@@ -80,7 +80,7 @@ func TestThreadsThatAreBelowThemselvesAreDestroyedOnce(t *testing.T) {
 	})
 }
 
-// ended counts the events of a thread that tell that it was destroyed.
+// ended counts a thread's events that say that it was destroyed.
 func ended(t *testing.T, sp *thole.Space, stream string) int {
 	t.Helper()
 	p, err := sp.Read(t.Context(), thole.ReadQuery{Stream: stream, Types: []string{"thread.destroyed"}})
@@ -138,8 +138,8 @@ func TestRunsThatAreTheirOwnChildrenAreCancelledOnce(t *testing.T) {
 			}
 			ids, threads = append(ids, r.ID), append(threads, th.ID)
 		}
-		// Each is below each, and so are many that are not there, one that cannot be
-		// read and one that is no run.
+		// Each is below each, and so are many that do not exist, one that cannot be
+		// read and one that is not a run.
 		broken := thole.NewID("run")
 		writes := []thole.Write{{Key: "run/" + broken, Value: []byte(`[]`)}}
 		for _, id := range ids {
@@ -150,7 +150,7 @@ func TestRunsThatAreTheirOwnChildrenAreCancelledOnce(t *testing.T) {
 		for range 600 {
 			writes = append(writes, thole.Write{Key: "run/" + ids[1] + "/child/" + thole.NewID("run"), Value: []byte(`{}`)})
 		}
-		// The last has no child that a program made.
+		// No program made a child of the last one.
 		rec, err := sp.Get(t.Context(), "run/"+ids[2])
 		if err != nil {
 			t.Fatal(err)
@@ -171,8 +171,8 @@ func TestRunsThatAreTheirOwnChildrenAreCancelledOnce(t *testing.T) {
 	})
 }
 
-// A slot that is made from outside names runs that are in another line: to end them
-// takes them out of that one, not out of the slot.
+// A raw commit makes a slot that names runs of another queue: ending them takes them
+// out of that queue, not out of the slot.
 func TestRunsThatDoNotLeaveASlotEndOnce(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp := e.Space("project:shop")
@@ -203,8 +203,8 @@ func TestRunsThatDoNotLeaveASlotEndOnce(t *testing.T) {
 	})
 }
 
-// Notices that are made from outside expire with Notify: they are touched only through
-// the handle of their end.
+// Notices made by a raw commit expire with Notify: only the handle of their expirer may
+// touch them.
 func TestNoticesThatExpireWithNotifyEnd(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		th, r := thole.NewID("thrd"), thole.NewID("run")
@@ -222,8 +222,8 @@ func TestNoticesThatExpireWithNotifyEnd(t *testing.T) {
 	})
 }
 
-// A run that is made from outside waits in what is no slot: ending it removes nothing of
-// the kernel, which its maker may not touch.
+// A run made by a raw commit waits in something that is not a slot: ending the run
+// removes none of the kernel's records, which its maker may not touch.
 func TestARunMadeOutsideRemovesNothingOfTheKernel(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		id := thole.NewID("run")

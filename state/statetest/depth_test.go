@@ -22,7 +22,7 @@ func nested(levels int) json.RawMessage {
 	return json.RawMessage(strings.Repeat("[", levels) + strings.Repeat("]", levels))
 }
 
-// deepest calls enter with ever shallower JSON, until it takes one.
+// deepest calls enter with less and less nested JSON until enter accepts it.
 func deepest(t *testing.T, what string, enter func(v json.RawMessage) error) {
 	t.Helper()
 	for levels := journal.MaxDepth + 2; levels > journal.MaxDepth-20; levels-- {
@@ -37,9 +37,9 @@ func deepest(t *testing.T, what string, enter func(v json.RawMessage) error) {
 	t.Fatalf("%s: not taken at all", what)
 }
 
-// However deep the JSON is that a record took, what comes of the record later has
-// room for it.
-func TestWhatATakenRecordHoldsFitsIntoWhatComesOfIt(t *testing.T) {
+// However deep the JSON is that a record accepted, the records and events made from it
+// have room for it.
+func TestWhatARecordHoldsFitsIntoWhatIsMadeFromIt(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx, sp := t.Context(), e.Space("project:shop")
 		ts, rs := thread.In(sp), run.In(sp, nil)
@@ -139,7 +139,8 @@ func TestWhatATakenRecordHoldsFitsIntoWhatComesOfIt(t *testing.T) {
 	})
 }
 
-// What an earlier version or a hand wrote below a thread's key ends with it.
+// What an earlier version, or a person, wrote below a thread's key ends with the
+// thread.
 func TestAThreadThatNobodyCanReadEndsWithAllBelowIt(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx, sp := t.Context(), e.Space("project:shop")

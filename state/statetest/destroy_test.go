@@ -15,10 +15,10 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// family makes a thread with records below it, and below it a sub-agent's thread
-// with one of its own, the middle one with so many more records. The first
-// has a run that waits, unless it has a ttl: with a run, it would not expire. The
-// others have a run that is worked on and one that waits.
+// family makes a thread with records below it, and below it a sub-agent's thread with a
+// sub-agent's thread of its own; the middle one has more records, as many as asked. The
+// first thread has a waiting run, unless it has a ttl: with a run it would not expire.
+// The others have a running and a waiting run each.
 func family(t *testing.T, e *statetest.Env, ttl time.Duration, more int) (ids []string) {
 	t.Helper()
 	sp := e.Space("project:shop")
@@ -29,7 +29,7 @@ func family(t *testing.T, e *statetest.Env, ttl time.Duration, more int) (ids []
 			t.Fatal(err)
 		}
 		if parent == "" {
-			ttl = 0 // of the sub-agents: they do not go by themselves
+			ttl = 0 // the sub-agents' threads do not expire by themselves
 		}
 		if _, err := document.Under(sp, thread.Key(th.ID), thread.Key(th.ID)).Put(t.Context(), "state", 1, nil); err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func family(t *testing.T, e *statetest.Env, ttl time.Duration, more int) (ids []
 	return ids
 }
 
-// left lists what is in the space of threads.
+// left lists everything in the space that belongs to threads.
 func left(t *testing.T, e *statetest.Env) string {
 	t.Helper()
 	var keys []string
@@ -83,8 +83,7 @@ func left(t *testing.T, e *statetest.Env) string {
 	return strings.Join(keys, " ")
 }
 
-// unended lists the runs that have not ended, and what is kept only while they
-// have not.
+// unended lists the runs that have not ended, and records that exist only until then.
 func unended(t *testing.T, e *statetest.Env) string {
 	t.Helper()
 	var keys []string
@@ -124,7 +123,7 @@ func TestADestroyedThreadLeavesNothingWhereverTheProcessDies(t *testing.T) {
 				case "expiry":
 					ttl = time.Minute
 				case "destroy":
-					more = 230 // than one commit deletes
+					more = 230 // more than one commit deletes
 				}
 				ids := family(t, e, ttl, more)
 				died := e.DieAt(cut)
@@ -156,12 +155,12 @@ func TestADestroyedThreadLeavesNothingWhereverTheProcessDies(t *testing.T) {
 				}
 				ts := thread.In(e.Space("project:shop"))
 				if _, err := ts.Get(t.Context(), ids[0]); err == nil && how == "destroy" && cut == (statetest.Cut{Commit: 1}) {
-					if err := destroy(); err != nil { // nothing had happened
+					if err := destroy(); err != nil { // nothing had happened yet
 						t.Fatal(err)
 					}
 				}
 				run.In(e.Space("project:shop"), nil)
-				for range 3 { // the workers are dead: their leases run out
+				for range 3 { // the workers are dead: their leases expire
 					e.Clock.Advance(2 * time.Minute)
 					if err := e.Sweep(t.Context()); err != nil {
 						t.Fatal(err)
@@ -205,7 +204,8 @@ func TestNothingIsWrittenBelowAThreadThatIsBeingDestroyed(t *testing.T) {
 			}
 			return errs
 		}
-		// They come after Destroy has listed what there is, and before it commits.
+		// They are written after Destroy has listed what exists, and before it
+		// commits.
 		e.Between("thread.destroyed", func(other *thole.Store) {
 			for what, err := range writes(other) {
 				if err != nil {
@@ -230,15 +230,14 @@ func TestNothingIsWrittenBelowAThreadThatIsBeingDestroyed(t *testing.T) {
 		if err := e.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		rec, err := e.Space("project:shop").Get(t.Context(), "run/"+waits) // as it is stored: Get would end it
+		rec, err := e.Space("project:shop").Get(t.Context(), "run/"+waits) // the stored record: Runs.Get would end the run
 		if err != nil || !strings.Contains(string(rec.Value), `"status":"cancelled"`) {
 			t.Errorf("the run that waits: got %s, %v; want it cancelled", rec.Value, err)
 		}
 	})
 }
 
-// Each of the writes comes alone, after Destroy has listed what there is and before it
-// commits.
+// Each write comes alone, after Destroy has listed what exists and before it commits.
 func TestTheFinalStateTellsOfEachThingThatWasWrittenBefore(t *testing.T) {
 	for what, write := range map[string]func(sp *thole.Space, id string) (below string, err error){
 		"a document": func(sp *thole.Space, id string) (string, error) {

@@ -10,19 +10,19 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// ErrDead is what a process sees of its store from its death on.
+// ErrDead is the error of a process's store from its death on.
 var ErrDead = fmt.Errorf("the process is dead: %w", thole.ErrClosed)
 
-// Cut is a place at which a process dies: at its n-th commit, counted from 1,
-// before that is applied or after, with the answer lost.
+// Cut is where a process dies: at its n-th commit, counted from 1, before that commit
+// is applied, or after it was applied and before it returns.
 type Cut struct {
 	Commit  int
 	Applied bool
-	Once    bool // only that commit fails; the process lives on
+	Once    bool // only that commit fails; the process continues
 }
 
-// Mortal is the backend of a process that dies when it is told to: from then on
-// whatever it reads or commits is ErrDead.
+// Mortal is the backend of a process that dies when told to: from then on its reads and
+// commits return ErrDead.
 type Mortal struct {
 	journal.Backend
 
@@ -32,7 +32,7 @@ type Mortal struct {
 	dead  bool
 }
 
-// DieAt makes the process die at cut, whose commits count from now.
+// DieAt makes the process die at cut, whose commits are counted from now.
 func (m *Mortal) DieAt(cut Cut) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,8 +78,8 @@ func (m *Mortal) List(ctx context.Context, space string, q thole.ListQuery) ([]t
 	return m.Backend.List(ctx, space, q)
 }
 
-// Mortal reopens the store in a process that dies when it is told to.
-// [Env.Reopen] starts another.
+// Mortal reopens the store in a process that dies when told to. [Env.Reopen] starts
+// another process.
 func (e *Env) Mortal() *Mortal {
 	e.t.Helper()
 	e.stop()
@@ -101,8 +101,9 @@ func (e *Env) DieAt(cut Cut) (died func() bool) {
 	return m.Died
 }
 
-// AtEachCut calls what with one place after the other at which an operation can
-// die, until one is behind its last commit: what reports whether it has died.
+// AtEachCut calls what with each place at which an operation can die, one after the
+// other, until the place is after its last commit. what reports whether the process has
+// died.
 func AtEachCut(what func(cut Cut) (died bool)) {
 	for n := 1; ; n++ {
 		what(Cut{Commit: n, Applied: true})
@@ -112,7 +113,7 @@ func AtEachCut(what func(cut Cut) (died bool)) {
 	}
 }
 
-// meddled is a backend on which something happens right before a commit.
+// meddled is a backend that calls a function right before a commit.
 type meddled struct {
 	journal.Backend
 	event string
@@ -129,9 +130,9 @@ func (m *meddled) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 	return m.Backend.Commit(ctx, batch)
 }
 
-// Between reopens the store so that do happens right before the first commit with
-// an event of the given type: after all that the commit was concluded from was
-// read. It is given the store of another process.
+// Between reopens the store so that do runs, with the store of another process, right
+// before the first commit with an event of the given type, after everything that the
+// commit depends on was read.
 func (e *Env) Between(event string, do func(other *thole.Store)) {
 	e.t.Helper()
 	e.stop()

@@ -12,8 +12,8 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// A thread's state and a document held a text; it was changed since, often enough for
-// snapshots. The erasure of their streams leaves it nowhere in the space.
+// A thread's state and a document contained a text, and were then changed often enough
+// for snapshots. The erasure of their streams leaves the text nowhere in the space.
 func TestNoSnapshotOutlivesTheErasureOfItsStream(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx, sp := t.Context(), e.Space("project:shop").As("user:1")
@@ -24,7 +24,7 @@ func TestNoSnapshotOutlivesTheErasureOfItsStream(t *testing.T) {
 			_, err := docs.Put(ctx, "state", map[string]any{"secret": "removed"}, nil)
 			must(t, "put", err)
 		}
-		// As an earlier version kept it.
+		// Earlier versions kept it here.
 		old := thread.Key(th.ID) + "/snapshot/state/" + thole.NewID("snap")
 		_, err = sp.Update(ctx, func(tx *thole.Tx) error { tx.Put(old, "canary", nil); return nil })
 		must(t, "put", err)
@@ -38,8 +38,8 @@ func TestNoSnapshotOutlivesTheErasureOfItsStream(t *testing.T) {
 	})
 }
 
-// The past of a document that only its snapshots still hold is there after the erasure
-// of something else.
+// Versions of a document that only its snapshots still contain can be read after the
+// erasure of another stream.
 func TestAnErasureLeavesThePastOfOtherDocuments(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx, sp := t.Context(), e.Space("project:shop").As("user:1")
@@ -78,7 +78,7 @@ func TestTheSnapshotsOfAThreadsStateGoWithTheThread(t *testing.T) {
 	})
 }
 
-// rewrite puts a document of some size n times, a little different each time.
+// rewrite puts a large document n times, a little different each time.
 func rewrite(t *testing.T, docs *document.Documents, name string, n int, text string) (at []thole.Position) {
 	t.Helper()
 	for i := range n {
@@ -90,7 +90,7 @@ func rewrite(t *testing.T, docs *document.Documents, name string, n int, text st
 	return at
 }
 
-// canaries returns the keys of the records that hold the text.
+// canaries returns the keys of the records that contain the text.
 func canaries(t *testing.T, sp *thole.Space) (keys []string) {
 	t.Helper()
 	for rec, err := range sp.Records(t.Context(), "") {

@@ -15,7 +15,7 @@ import (
 )
 
 // A tenant copies every record of another's space into its own, expired: leases,
-// deadlines, threads, entries. What the sweeper makes of them stays in its space.
+// deadlines, threads, entries. When the sweeper ends them, only its own space changes.
 func TestWhatExpiresInOneSpaceChangesNoOther(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx := t.Context()

@@ -30,7 +30,7 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// watched is a backend that counts its commits and keeps the keys of what they write.
+// watched is a backend that counts its commits and remembers the keys that they write.
 type watched struct {
 	journal.Backend
 	mu      sync.Mutex
@@ -56,8 +56,8 @@ func (b *watched) count() int {
 	return b.commits
 }
 
-// specimens are the records of a space in which every concept is at work, and one key
-// or two of every pattern that it wrote on the way.
+// specimens returns the records of a space in which every concept is at work, with one
+// or two keys of every pattern that was written on the way.
 func specimens(t *testing.T) (records []thole.Record, keys []string) {
 	b := &watched{Backend: memstore.New(), keys: make(map[string]bool)}
 	s, err := thole.Open(t.Context(), b, &thole.Options{Concepts: all.Concepts(), Sweep: -1})
@@ -100,7 +100,7 @@ func specimens(t *testing.T) (records []thole.Record, keys []string) {
 	if err := thread.In(sp).Destroy(t.Context(), ids[0], nil); err != nil {
 		t.Fatal(err)
 	}
-	b.keys["run/"+above.ID+"/cancelling"] = true // of a tree that takes several commits
+	b.keys["run/"+above.ID+"/cancelling"] = true // of a tree whose cancel takes several commits
 	shapes := make(map[string]int)
 	for _, key := range slices.Sorted(maps.Keys(b.keys)) {
 		if shape := anID.ReplaceAllString(key, "$1"); shapes[shape] < 2 && !thole.Reserved(key) {
@@ -130,8 +130,8 @@ func nouns(cs *thole.Concepts) (out []string) {
 	return slices.Compact(out)
 }
 
-// forgeries are keys for records of every kind that is declared: those of the patterns,
-// those of other concepts' patterns, and those that name themselves.
+// forgeries returns keys for records of every declared kind: those that match its
+// patterns, those that match other concepts' patterns, and those that name themselves.
 func forgeries(kinds []string, keys []string) []string {
 	out := make(map[string]bool)
 	ids := make(map[string]bool)
@@ -150,7 +150,7 @@ func forgeries(kinds []string, keys []string) []string {
 		out[key] = true
 		for id := range ids {
 			kind, _, _ := strings.Cut(id, "_")
-			out[regexp.MustCompile(kind+`_[0-9a-f]{32}`).ReplaceAllString(key, id)] = true // all of a kind alike: itself
+			out[regexp.MustCompile(kind+`_[0-9a-f]{32}`).ReplaceAllString(key, id)] = true // all ids of a kind alike: it names itself
 			if i := strings.LastIndexByte(key, '/'); strings.HasPrefix(key[i+1:], kind+"_") {
 				out[key[:i+1]+id] = true // each below each
 			}
@@ -174,8 +174,8 @@ func forgeries(kinds []string, keys []string) []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// values are what a forged record may hold: garbage, nothing, what another concept
-// keeps, its own name.
+// values returns what a forged record may contain: garbage, nothing, what another
+// concept writes, its own name.
 func values(records []thole.Record) map[string]func(key string) json.RawMessage {
 	of := func(v string) func(string) json.RawMessage {
 		return func(string) json.RawMessage { return json.RawMessage(v) }
@@ -204,9 +204,9 @@ func values(records []thole.Record) map[string]func(key string) json.RawMessage 
 	return out
 }
 
-// What an admin of one space may write there from outside, under the name of any
-// concept and with a time that has passed, ends or fails alone: the ttls of others are
-// kept, and nothing goes on for ever.
+// Whatever records an admin of one space commits there, under the name of any concept
+// and already expired, each ends or fails alone: the ttls of others are kept, and no
+// call runs for ever.
 func TestWhateverIsForgedTheExpiryOfOthersGoesOn(t *testing.T) {
 	effort.SlowUnderRace(t)
 	records, keys := specimens(t)
@@ -229,8 +229,8 @@ func TestWhateverIsForgedTheExpiryOfOthersGoesOn(t *testing.T) {
 	})
 }
 
-// forgeAll fills spaces with forged records and lets time go by. Unless all tests are to
-// run, it does so for some of the values only; none stand for all.
+// forgeAll fills spaces with forged records and moves the clock. Unless all tests run,
+// it does so only for some of the values; none stands for all the others.
 func forgeAll(t *testing.T, backend journal.Backend, opts *thole.Options, wait func(time.Duration), records []thole.Record, keys []string, some ...string) {
 	b := &watched{Backend: backend, keys: make(map[string]bool)}
 	opts.Concepts = all.Concepts()
@@ -248,7 +248,7 @@ func forgeAll(t *testing.T, backend journal.Backend, opts *thole.Options, wait f
 			}
 		}
 	}
-	declared := func(key string) bool { r, _ := s.Concepts().Record(key); return r != nil } // what is not is left alone
+	declared := func(key string) bool { r, _ := s.Concepts().Record(key); return r != nil } // undeclared records are left alone
 	records = slices.DeleteFunc(slices.Clone(records), func(r thole.Record) bool { return !declared(r.Key) })
 	keys = slices.DeleteFunc(forgeries(nouns(s.Concepts()), keys), func(key string) bool { return !declared(key) })
 	if len(keys) < 500 {

@@ -31,17 +31,17 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// testdata/vN.db is a store with all concepts in it, as a program of version N
-// wrote it, and testdata/vN.json what is read from it, in the shapes of today. The
-// newest version is made anew, and what is read, by
+// testdata/vN.db is a store with all concepts in it, as a program of version N wrote
+// it, and testdata/vN.json is what is read from it, in today's shapes. To write the
+// newest version again, and what is read:
 //
 //	go test ./state/statetest -run TestAnOldStoreReads -update
 //
-// but the former only while that version is not released. A later change of the shape of
-// records or events adds a version; the older ones are kept for as long as their
-// stores must be read.
+// Write the store again only as long as that version is not released. A later change of
+// the shape of records or events adds a version; the older ones are kept as long as
+// such stores must be readable.
 //
-//	v2  the owner record of a lease holds the hash of a secret
+//	v2  the owner record of a lease contains the hash of a secret
 //	v3  schema 2 of events: see [thole.Schema]
 var update = flag.Bool("update", false, "write the golden store of this version anew")
 
@@ -101,9 +101,9 @@ func TestAnOldStoreReads(t *testing.T) {
 	}
 }
 
-// TestRecordsAndEventsKeepTheirShape compares what is in the newest of them with what
-// the concepts write today. A shape that is different needs a test that the old
-// one is still read, and the golden store of a new version.
+// The newest golden store has the shapes that the concepts write today. A different
+// shape needs a test that the old one is still read, and the golden store of a new
+// version.
 func TestRecordsAndEventsKeepTheirShape(t *testing.T) {
 	sp := openGolden(t, memstore.New())
 	write(t, sp)
@@ -187,7 +187,7 @@ func shapes(t *testing.T, sp *thole.Space) string {
 	return strings.Join(slices.Sorted(maps.Keys(found)), "\n") + "\n"
 }
 
-// ids are what differs each time.
+// Ids differ each time.
 var ids = regexp.MustCompile(`[0-9a-f]{32,64}`)
 
 func nameless(s string) string { return ids.ReplaceAllString(s, "*") }

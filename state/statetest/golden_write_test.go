@@ -18,7 +18,7 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// write makes what each concept keeps: everything but times and ids is the same
+// write writes records of every concept; except for times and ids they are the same
 // each time.
 func write(t *testing.T, sp *thole.Space) {
 	t.Helper()
@@ -62,8 +62,8 @@ func write(t *testing.T, sp *thole.Space) {
 	must(nil, files.Conflict(ctx, file.Conflict{Path: "src/app.ts", Base: file.Hash([]byte("new")), Ours: file.Hash([]byte("ours")), Theirs: file.Hash([]byte("theirs")), Rejected: json.RawMessage(`["x"]`), Actor: "agent:coder"}))
 }
 
-// writeRuns leaves a run that ended well, with a tool in its turn, one that
-// failed, and a cancelled one.
+// writeRuns leaves a run that succeeded, with a tool in its turn, one that failed, and
+// a cancelled one.
 func writeRuns(t *testing.T, sp *thole.Space, threadID string) {
 	t.Helper()
 	ctx, runs := t.Context(), run.In(sp, nil)

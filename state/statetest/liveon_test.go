@@ -58,7 +58,7 @@ func TestAThreadLivesOnWhileSomethingIsWrittenBelowIt(t *testing.T) {
 			if _, err := thread.In(sp).Get(ctx, th.ID); err != nil {
 				t.Errorf("%s was written just now: %v", name, err)
 			}
-			if name == "a run" { // while one is active, it does not expire
+			if name == "a run" { // a thread with an active run does not expire
 				continue
 			}
 			e.Clock.Advance(ttl - time.Second)
@@ -75,7 +75,7 @@ func TestAThreadLivesOnWhileSomethingIsWrittenBelowIt(t *testing.T) {
 	})
 }
 
-// Many writes in a short time move the end once.
+// Of many writes in a short time, one moves the expiry.
 func TestTheEndOfAThreadMovesOnceInATenthOfItsTTL(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx, sp := t.Context(), e.Space("project:shop").As("user:1")
@@ -96,7 +96,7 @@ func TestTheEndOfAThreadMovesOnceInATenthOfItsTTL(t *testing.T) {
 	})
 }
 
-// under is what may be written of a thread, and a thing whose kind an application
+// under lists what may be written below a thread, and below a thing that an application
 // declared.
 var under = map[string]struct {
 	owner string // "thread" or "thing"
@@ -174,8 +174,8 @@ func event(kind string) func(context.Context, *thole.Space, string) error {
 	}
 }
 
-// Whoever was told that something was written finds it as long as the ttl says,
-// wherever the process died that wrote it, and with it what it belongs to.
+// What was acknowledged can be read for as long as the ttl says, together with what it
+// belongs to, wherever the process that wrote it died.
 func TestWhatWasAcknowledgedLivesOnOverACrash(t *testing.T) {
 	const ttl = 100 * time.Second
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {

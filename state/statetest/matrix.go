@@ -12,14 +12,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-// matrix counts the promises that were tested on each backend. It is one per
-// test process, as the tests that it is about are.
+// matrix counts the promises that were tested on each backend. There is one per test
+// process.
 var matrix struct {
 	sync.Mutex
 	ran map[string]int
 }
 
-// count counts the test at its end, unless it was skipped.
+// count counts the test when it ends, unless it was skipped.
 func count(t testing.TB, backend string) {
 	t.Cleanup(func() {
 		if t.Skipped() {
@@ -34,10 +34,10 @@ func count(t testing.TB, backend string) {
 	})
 }
 
-// Main is the TestMain of a package whose tests use Each. It prints how many ran
-// on each backend, in a line that begins with "matrix:"; where all tests ran, a
-// backend on which not as many did as in memory fails the package. So does a
-// goroutine that is left.
+// Main is the TestMain of a package whose tests use Each. It prints how many tests ran
+// on each backend, in a line that begins with "matrix:". If all tests ran, the package
+// fails if fewer ran on one of the backends than in memory. It also fails if a
+// goroutine is left.
 func Main(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if !report() && code == 0 {
@@ -64,7 +64,7 @@ func report() bool {
 	return false
 }
 
-// selected reports whether only some tests were asked for.
+// selected reports whether -run selects tests.
 func selected() bool {
 	return flag.Lookup("test.run").Value.String() != "" || flag.Lookup("test.skip").Value.String() != "" ||
 		flag.Lookup("test.list").Value.String() != "" || flag.Lookup("test.failfast").Value.String() == "true"

@@ -21,17 +21,17 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// life is a kind of names that come from outside: how such a name enters, and all
-// that is done later with what it named.
+// life is a kind of names from outside: how such a name is accepted, and everything
+// that is later done with what it names.
 type life struct {
 	kind  string
-	units []string // what names are made of; nil: what escapes most
+	units []string // what names are made of; nil: the characters that become longest when escaped
 	enter func(ctx context.Context, sp *thole.Space, name string) error
 	live  func(t *testing.T, e *statetest.Env, sp *thole.Space, name string)
 }
 
-// hostile escapes to much: a slash and a percent sign to three bytes each, a
-// Chinese character to nine.
+// hostile are characters that become longer when escaped: a slash and a percent sign
+// take three bytes each, a Chinese character nine.
 var hostile = []string{"a", "%", "世", "/"}
 
 func lives() []life {
@@ -74,7 +74,7 @@ func lives() []life {
 	}
 }
 
-// admitted is an error of a claim that got past the check of its names.
+// admitted returns nil for an error of a claim that came after the check of its names.
 func admitted(err error) error {
 	if errors.Is(err, thole.ErrNotFound) {
 		return nil
@@ -82,15 +82,15 @@ func admitted(err error) error {
 	return err
 }
 
-// longest returns the longest name made of unit that enters.
+// longest returns the longest name of repeated units that is accepted.
 func longest(t *testing.T, enter func(name string) error, unit string) string {
 	t.Helper()
 	if err := enter(strings.Repeat(unit, 600)); !errors.Is(err, thole.ErrTooLarge) && !errors.Is(err, thole.ErrInvalid) {
 		t.Fatalf("a name of %d bytes: got %v, want that it is refused", 600*len(unit), err)
 	}
-	low, high := 1, 600 // low enters, high does not
+	low, high := 1, 600 // low is accepted, high is not
 	if err := enter(strings.Repeat(unit, low)); err != nil {
-		if unit == "/" || unit == "%" { // no name by itself
+		if unit == "/" || unit == "%" { // not a name by itself
 			return ""
 		}
 		t.Fatalf("the name %q: %v", unit, err)
@@ -133,7 +133,7 @@ func TestWhatIsNamedByTheLongestAdmittedNameLivesToItsEnd(t *testing.T) {
 	})
 }
 
-// must fails the test for an error of what has to work.
+// must fails the test if one of errs is not nil.
 func must(t *testing.T, what string, errs ...error) {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {
@@ -141,14 +141,14 @@ func must(t *testing.T, what string, errs ...error) {
 	}
 }
 
-// later moves the clock and ends what expired.
+// later moves the clock and ends what has expired.
 func later(t *testing.T, e *statetest.Env, d time.Duration) {
 	t.Helper()
 	e.Clock.Advance(d)
 	must(t, "sweep", e.Sweep(t.Context()))
 }
 
-// nothingLeft fails for a record that the space should not have any more.
+// nothingLeft fails the test if the space has a record that should be gone.
 func nothingLeft(t *testing.T, sp *thole.Space, prefixes ...string) {
 	t.Helper()
 	for _, prefix := range prefixes {
@@ -176,11 +176,11 @@ func enterRun(ctx context.Context, sp *thole.Space, name string) error {
 	return err
 }
 
-// liveAgent takes runs of the agent through every end that a run has.
+// liveAgent brings runs of the agent to every end that a run can have.
 func liveAgent(t *testing.T, e *statetest.Env, sp *thole.Space, name string) {
 	id := newThread(t, sp, thread.CreateOptions{Assistant: name})
 	liveRuns(t, e, sp, id, run.Request{Prompt: "go"}, run.ClaimOptions{Agent: name})
-	// An agent takes locks, as whom it acts.
+	// An agent takes locks under its own name.
 	liveActor(t, e, sp, "agent:"+name)
 }
 
@@ -216,7 +216,7 @@ func liveRuns(t *testing.T, e *statetest.Env, sp *thole.Space, id string, req ru
 	must(t, "cancel a queued run", err)
 	_, err = h.Finish(ctx, run.Succeeded, "")
 	must(t, "finish", err)
-	claimed() // which dies
+	claimed() // the worker dies
 	later(t, e, time.Minute)
 	for id, want := range map[string]string{second: run.Cancelled, third: run.Crashed, fourth: run.Queued} {
 		if r, err := rs.Get(ctx, id); err != nil || r.Status != want {
@@ -252,19 +252,19 @@ func liveRuns(t *testing.T, e *statetest.Env, sp *thole.Space, id string, req ru
 	nothingLeft(t, sp, "ready/", "slot/", "thread/")
 }
 
-// liveActor lets the actor own runs and locks.
+// liveActor has the actor own runs and locks.
 func liveActor(t *testing.T, e *statetest.Env, sp *thole.Space, name string) {
 	t.Helper()
 	ctx := t.Context()
 	as := sp.As(name)
-	if thole.ActorName.Check(name) == nil { // an agent's may be longer; it owns no threads
+	if thole.ActorName.Check(name) == nil { // an agent's name may be longer; it owns no threads
 		liveOwner(t, e, as, name)
 	}
 	ls := lock.In(as)
 	for _, mode := range []lock.Mode{lock.Exclusive, lock.Intent} {
 		l, err := ls.Acquire(ctx, "l", &lock.Options{Mode: mode})
 		if mode == lock.Intent && errors.Is(err, thole.ErrTooLarge) {
-			continue // its key takes the lock's name, too, and both enter here
+			continue // its key contains the lock's name too, and both come from outside here
 		}
 		must(t, "acquire", err)
 		if mode == lock.Exclusive {
@@ -307,7 +307,7 @@ func liveModel(t *testing.T, e *statetest.Env, sp *thole.Space, name string) {
 	must(t, "finish", err)
 }
 
-// runAtWork returns a run of a thread of its own, and its worker.
+// runAtWork returns a run in a thread of its own, and its worker.
 func runAtWork(ctx context.Context, sp *thole.Space) (*run.Handle, error) {
 	th, err := thread.In(sp).Create(ctx, nil)
 	if err != nil {
@@ -443,7 +443,7 @@ func liveDocument(t *testing.T, e *statetest.Env, sp *thole.Space, name string) 
 	ctx := t.Context()
 	docs := document.In(sp)
 	var first thole.Position
-	for i := range 8 { // enough that a whole value is kept beside the patches
+	for i := range 8 { // enough for a snapshot beside the patches
 		d, err := docs.Put(ctx, name, map[string]string{"fixed": strings.Repeat("x", 6000), "v": strings.Repeat(string(rune('a'+i)), 2000)}, nil)
 		must(t, "put", err)
 		if i == 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// oddNumbers are numbers that floating point, or an engine with numbers of its
-// own, would change.
+// oddNumbers are numbers that floating point, or an engine that parses numbers, would
+// change.
 var oddNumbers = []string{
 	"1e999", "1E400", "1E+400", "-1e-999", "1.0", "1.50", "-0", "-0.0", "0e5", "1e0",
 	"9007199254740993", "-9223372036854775809", "18446744073709551616", "1000000000000000000000000000001",
@@ -24,13 +24,13 @@ var oddNumbers = []string{
 	strings.Repeat("9", journal.MaxNumberBytes),
 }
 
-// TestNumbersAreKeptDigitForDigit writes odd numbers wherever JSON goes in, and
-// reads them back, also after the store was opened anew.
+// Odd numbers are written wherever JSON is accepted, and read back, also after the
+// store was reopened.
 func TestNumbersAreKeptDigitForDigit(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx := t.Context()
 		value := json.RawMessage(`{"n":[` + strings.Join(oddNumbers, ",") + `]}`)
-		twice := json.RawMessage(`{"a":1,"a":1.0,"n":` + string(value) + `}`) // one member twice
+		twice := json.RawMessage(`{"a":1,"a":1.0,"n":` + string(value) + `}`) // one name twice
 		sp := e.Space("project:shop")
 		must := func(what string, err error) {
 			t.Helper()
@@ -101,8 +101,7 @@ func TestNumbersAreKeptDigitForDigit(t *testing.T) {
 	})
 }
 
-// TestNumbersTooLargeToComputeWithAreRefused is for what would fill the memory of
-// whoever computes with it.
+// Computing with such numbers would fill the memory.
 func TestNumbersTooLargeToComputeWithAreRefused(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx, sp := t.Context(), e.Space("project:shop")

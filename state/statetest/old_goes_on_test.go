@@ -17,7 +17,7 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// goingOn is what is done in an old store by today's program.
+// goingOn is an old store that today's program uses.
 type goingOn struct {
 	*testing.T
 	*oldStore
@@ -54,7 +54,7 @@ func (g *goingOn) same(what string, got, want any) {
 	}
 }
 
-// repeats calls again, under the same idempotency keys, what the old program did.
+// repeats calls under their idempotency keys what the old program called.
 func (g *goingOn) repeats() {
 	once := func(key string) context.Context {
 		return thole.WithIdempotencyKey(g.Context(), key, "fp-"+key)
@@ -89,7 +89,7 @@ func (g *goingOn) repeats() {
 	g.finish(h, run.Succeeded)
 }
 
-// attach returns a worker's handle by the fence that it got from the old program.
+// attach returns a worker's handle from the fence that the old program gave it.
 func (g *goingOn) attach(name string) *run.Handle {
 	g.Helper()
 	f, err := thole.ParseFence(g.notes[name+"_fence"])
@@ -120,7 +120,7 @@ func (g *goingOn) finish(h *run.Handle, want string) *run.Run {
 	return r
 }
 
-// waits answers the run that waits for a signal; another came before.
+// waits answers the run that waits for a signal; another signal came before.
 func (g *goingOn) waits() {
 	h := g.attach("waiting")
 	g.check("signal", run.In(g.sp, nil).Signal(g.Context(), h.ID(), "approve", json.RawMessage(`{"ok":true}`)))
@@ -133,7 +133,7 @@ func (g *goingOn) waits() {
 	g.finish(h, run.Succeeded)
 }
 
-// works goes on with the run that streams, calls a tool and has a child.
+// works continues the run that streams, calls a tool and has a child.
 func (g *goingOn) works() {
 	ctx, h := g.Context(), g.attach("busy")
 	child := g.attach("child")
@@ -153,7 +153,7 @@ func (g *goingOn) works() {
 	g.check("resolve an unknown one", err)
 }
 
-// queue claims what was queued, in its order, and what is ready.
+// queue claims the queued runs in their order, and the ready ones.
 func (g *goingOn) queue() {
 	for _, name := range []string{"queued_0", "queued_1", "queued_2"} {
 		h := g.claim("coder", name)
@@ -181,7 +181,7 @@ func (g *goingOn) queue() {
 	g.finish(g.attach("asked"), run.Cancelled)
 }
 
-// locks renews and gives back a lock for which two waited who are dead.
+// locks renews and releases a lock for which two dead owners waited.
 func (g *goingOn) locks() {
 	ctx, locks := g.Context(), lock.In(g.sp.As("agent:coder"))
 	f, err := thole.ParseFence(g.notes["lock_fence"])
@@ -228,7 +228,7 @@ func (g *goingOn) values() {
 	g.same("ttl", th.TTL, int64(864000))
 }
 
-// signals takes what the one before a resumed run did not.
+// signals takes what the run before a resumed one did not take.
 func (g *goingOn) signals() {
 	if g.notes["signalled_run"] == "" {
 		return
@@ -243,7 +243,7 @@ func (g *goingOn) signals() {
 	g.finish(h, run.Succeeded)
 }
 
-// ends sweeps what a crash left, at once and after a long time, and looks at what is
+// ends sweeps what a crash left, at once and after a long time, and checks what is
 // left.
 func (g *goingOn) ends() {
 	ctx := g.Context()
@@ -293,7 +293,7 @@ func (g *goingOn) ends() {
 	}
 }
 
-// events counts those of a type.
+// events counts the events of a type.
 func (g *goingOn) events(space, typ string) int {
 	g.Helper()
 	n := 0

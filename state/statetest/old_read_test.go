@@ -23,14 +23,14 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// reading is what is read from a store, in order.
+// reading collects what is read from a store, in order.
 type reading struct {
 	ctx   context.Context
 	lines strings.Builder
 	err   error
 }
 
-// add notes what was read under a name, one line of JSON each.
+// add records what was read under a name, as a line of JSON.
 func (r *reading) add(name string, v any, err error) {
 	if err != nil {
 		v = err.Error()
@@ -40,8 +40,8 @@ func (r *reading) add(name string, v any, err error) {
 	fmt.Fprintf(&r.lines, "%s\t%s\n", name, text)
 }
 
-// readStore reads everything through the concepts, as text in which the n-th id that
-// comes up is n, so that stores with the same content read the same.
+// readStore reads everything through the concepts, as text in which the n-th id is n,
+// so that stores with the same content give the same text.
 func readStore(ctx context.Context, s *thole.Store, notes map[string]string) (string, error) {
 	r := &reading{ctx: ctx}
 	names, err := s.Spaces(ctx, thole.SpacesQuery{})
@@ -175,7 +175,7 @@ func (r *reading) rest(sp *thole.Space, notes map[string]string) {
 	}
 }
 
-// What differs between stores of the same content.
+// These differ between stores of the same content.
 var individual = regexp.MustCompile(`_[0-9a-f]{32}|\b0001[0-9a-f]{8}\b`)
 
 func numbered(text string) string {

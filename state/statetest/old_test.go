@@ -27,12 +27,11 @@ import (
 	"github.com/thole-dev/thole/state/statetest"
 )
 
-// The folders of testdata that are named after a version of the program hold the same
-// content three times, as that program wrote it: in SQLite, in files and as a dump of
-// PostgreSQL. Beside each store are the ids and fences that its workers had, in
-// *.json, and want.txt is what is read from all three. It began as that program's own
-// reading, and changes only as the shapes change in which the same things are given
-// out:
+// The folders of testdata that are named after a version contain the same content three
+// times, as that version of the program wrote it: in SQLite, in files and as a dump of
+// PostgreSQL. Beside each store, *.json has the ids and fences of its workers. want.txt
+// is what is read from all three. It was first written by that version itself, and
+// changes only when the shapes change in which the same things are returned:
 //
 //	go test ./state/statetest -run TestStoresOfOldVersions -update
 //
@@ -44,7 +43,7 @@ var oldVersions = []string{"80d442c", "d6b3dc7"}
 type oldStore struct {
 	version, engine string
 	notes           map[string]string
-	clock           *statetest.Clock // as far as its program came
+	clock           *statetest.Clock // at the time at which the old program ended
 	open            func() (journal.Backend, error)
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// asBefore gives a record the value that a version without bounds on names gave
-// it: with member set to a name that is not admitted any more.
+// asBefore gives a record the value that a version without bounds on names wrote:
+// member is set to a name that is not accepted any more.
 func asBefore(t *testing.T, sp *thole.Space, key, member, name string) {
 	t.Helper()
 	_, err := sp.Update(t.Context(), func(tx *thole.Tx) error {
@@ -72,7 +72,7 @@ func TestARunWithANameThatIsTooLongEndsAndLetsTheNextOneIn(t *testing.T) {
 				}
 				if r, err := rs.Get(ctx, poisoned); err != nil {
 					t.Errorf("read the run: %v", err)
-				} else if !r.Ended() { // no worker has such a name; a person takes it out
+				} else if !r.Ended() { // no worker has such a name; a person must end it
 					_, err = rs.Cancel(ctx, poisoned, run.ByUser)
 					must(t, "take it out", err)
 				}
@@ -86,8 +86,8 @@ func TestARunWithANameThatIsTooLongEndsAndLetsTheNextOneIn(t *testing.T) {
 	})
 }
 
-// A worker that is its own asker needs no record by which it is found, so with it
-// such a run could begin.
+// A run whose worker is also its asker needs no record for finding it, so with such a
+// name it could begin.
 func TestAnActiveRunWithANameThatIsTooLongEnds(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx := t.Context()
@@ -127,7 +127,7 @@ func TestALockWhoseHoldersNameIsTooLongCanBeWaitedForAndFreed(t *testing.T) {
 		if _, err := ls.Acquire(ctx, "f", &lock.Options{Owner: "b", Wait: time.Millisecond}); !errors.As(err, new(*lock.HeldError)) {
 			t.Errorf("wait: got %v, want to hear who has it", err)
 		}
-		if err := l.Renew(ctx); !errors.Is(err, thole.ErrFenced) { // its owner record was written anew
+		if err := l.Renew(ctx); !errors.Is(err, thole.ErrFenced) { // its owner record was written again
 			t.Errorf("renew: %v", err)
 		}
 		e.Clock.Advance(time.Hour)

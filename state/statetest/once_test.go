@@ -17,14 +17,14 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// charge is what must not happen twice: a run in the thread.
+// charge starts a run in the thread, which must not happen twice.
 func charge(ctx context.Context, sp *thole.Space, thread string) error {
 	_, err := run.In(sp, nil).Start(ctx, thread, run.Request{Prompt: "charge the card"})
 	return err
 }
 
-// A call that changes nothing, or is refused, leaves no receipt; the call after it
-// keeps its own.
+// A call that changes nothing, or is refused, leaves no receipt; the next call keeps
+// its own number.
 func TestAnOperationIsDoneOnceWhateverItsFirstCallFinds(t *testing.T) {
 	first := map[string]func(context.Context, *kv.Store) error{
 		"nothing to do": func(ctx context.Context, s *kv.Store) error {
@@ -62,7 +62,7 @@ func TestAnOperationIsDoneOnceWhateverItsFirstCallFinds(t *testing.T) {
 	}
 }
 
-// The process dies after the act and before its outcome is recorded.
+// The process dies after the act, before the outcome is recorded.
 func TestAnActThatIsDoneAgainAfterACrashFindsWhatItDid(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp := e.Space("project:shop")
@@ -93,12 +93,12 @@ func TestAnActThatIsDoneAgainAfterACrashFindsWhatItDid(t *testing.T) {
 	})
 }
 
-// An operation whose inner operation is not begun again keeps its own count.
+// An operation keeps its own count if an operation within it does not begin again.
 func TestAnOperationWithinAnotherCountsAsOneCall(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp := e.Space("project:shop")
 		th := got(thread.In(sp).Create(t.Context(), nil))(t)
-		for range 2 { // the second time the decision is known and its act is left out
+		for range 2 { // the second time the decision exists and its act is skipped
 			ctx := thole.Operation(thole.WithIdempotencyKey(t.Context(), "k", "f"))
 			_, err := decision.In(sp).Do(ctx, decision.Plan{Action: "ask"}, func(ctx context.Context) (any, error) {
 				return kv.In(sp).Set(ctx, "n", "k", 1, nil)

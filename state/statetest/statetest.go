@@ -1,5 +1,5 @@
-// Package statetest gives the tests of concepts a store on every backend, with a
-// clock that they move, and counts what ran on each.
+// Package statetest gives the tests of concepts a store on every backend, with a clock
+// that they move, and counts the tests on each backend.
 package statetest
 
 import (
@@ -12,17 +12,17 @@ import (
 	"github.com/thole-dev/thole/state/all"
 )
 
-// Env is one store under test.
+// Env is a store under test.
 type Env struct {
 	*thole.Store
 	Clock *Clock
-	// Wrap, if set, is put around the backend from the next [Env.Reopen] on.
+	// Wrap, if set, wraps the backend from the next [Env.Reopen] on.
 	Wrap func(journal.Backend) journal.Backend
 	// Concepts are given to the store beside those of Thole, from the next [Env.Reopen]
 	// on.
 	Concepts []*thole.Concept
 
-	name string // of its backend
+	name string // of the backend
 	t    *testing.T
 	open opener
 }
@@ -43,17 +43,17 @@ func (c *Clock) Now() time.Time {
 	return c.now
 }
 
-// Advance moves the clock on by d.
+// Advance moves the clock forward by d.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
 
-// Each runs promise once per backend, on a fresh store whose clock stands still
-// and which sweeps only when told to. The backends are those that package effort
-// says: mem, sqlite, file, remote (a server on SQLite in this process), postgres,
-// pgbouncer and remote-postgres, or some of them.
+// Each runs promise once per backend, on a fresh store whose clock stands still and
+// which sweeps only when told to. Package effort decides which backends: mem, sqlite,
+// file, remote (a server on SQLite in this process), postgres, pgbouncer and
+// remote-postgres, or some of them.
 func Each(t *testing.T, promise func(t *testing.T, e *Env)) {
 	t.Helper()
 	on(t, backends(), func(t *testing.T, e *Env) {
@@ -95,9 +95,8 @@ func (e *Env) start() {
 	e.Store = openStore(e.t, b, e.Clock, e.Concepts...)
 }
 
-// Second opens another Store on the same data, as another process would, with a
-// clock of its own; nil opts are those of Each. It is closed at the end of the
-// test.
+// Second opens another Store on the same data, as another process would, with a clock
+// of its own; opts nil: the options of Each. It is closed at the end of the test.
 func (e *Env) Second(opts *thole.Options) *thole.Store {
 	e.t.Helper()
 	if opts == nil {
@@ -135,15 +134,15 @@ func (e *Env) stop() {
 	}
 }
 
-// Reopen closes the store and opens another on what it left.
+// Reopen closes the store and opens another one on the same data.
 func (e *Env) Reopen() {
 	e.t.Helper()
 	e.stop()
 	e.start()
 }
 
-// Beside opens another store on the same data, as a second process would, and
-// closes it when the test ends.
+// Beside opens another Store on the same data, as a second process would, and closes it
+// at the end of the test.
 func (e *Env) Beside() *thole.Store {
 	e.t.Helper()
 	other := *e

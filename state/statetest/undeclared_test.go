@@ -14,14 +14,13 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// A process that was never told of kv, lock and thread sweeps first; one that was
-// sweeps after it. Nothing is lost that the second would tell, and no value gets
-// into the journal.
+// A process without the concepts kv, lock and thread sweeps first; one that has them
+// sweeps after it. No event of the second is lost, and no value gets into the journal.
 func TestAConceptEndsAsItShouldAlthoughAProcessSweepsThatDoesNotKnowIt(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx := t.Context()
 		sp := e.Space("project:shop")
-		ignorant := e.Second(&thole.Options{Now: e.Clock.Now, Sweep: -1}) // it is given none
+		ignorant := e.Second(&thole.Options{Now: e.Clock.Now, Sweep: -1}) // it has no concepts
 		_, err := kv.In(sp).Set(ctx, "session", "key", json.RawMessage(`"the password"`), &kv.SetOptions{TTL: time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -73,8 +72,8 @@ func TestAConceptEndsAsItShouldAlthoughAProcessSweepsThatDoesNotKnowIt(t *testin
 	})
 }
 
-// One process gives a time to live to records that no program lets expire, by raw
-// commits; another one meets them and sweeps.
+// One process gives expiries, by raw commits, to records that no program lets expire;
+// another one finds them and sweeps.
 func TestWhatNeverExpiresByItselfEndsWhenAWriterGaveItATime(t *testing.T) {
 	keys := []string{
 		"blob/x", "chunk/x", "upload/x", "erased/x", "idem/x", "sent/x", "snap/x", "sweeper/x/owner",
@@ -100,7 +99,7 @@ func TestWhatNeverExpiresByItselfEndsWhenAWriterGaveItATime(t *testing.T) {
 			e.Clock.Advance(time.Minute)
 			for i, key := range keys {
 				if i%2 == 1 || strings.HasPrefix(key, "run/") || strings.HasPrefix(key, "thread/") {
-					continue // for the sweep
+					continue // the sweep does that
 				}
 				_, err := sp.Update(ctx, func(tx *thole.Tx) error {
 					tx.Delete(key)

@@ -87,7 +87,7 @@ func TestATTLThatIsTooLongIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seconds := int64(18_446_744_075) // which would be a moment, in 64 bits of nanoseconds
+	seconds := int64(18_446_744_075) // in 64 bits of nanoseconds this would overflow to a short time
 	if _, err := ts.Patch(t.Context(), th.ID, thread.Patch{TTL: &seconds}, nil); !errors.Is(err, thole.ErrInvalid) {
 		t.Errorf("patch: got %v, want ErrInvalid", err)
 	}

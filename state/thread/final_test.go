@@ -15,7 +15,7 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// overtaken runs before, once, before it commits an event of the given type.
+// overtaken calls before, once, before it commits an event of the given type.
 type overtaken struct {
 	*memstore.Store
 	typ    string
@@ -35,8 +35,8 @@ func (o *overtaken) Commit(ctx context.Context, batch []thole.Commit) ([]thole.R
 
 func (o *overtaken) Close() error { return nil }
 
-// Another process writes below the thread while the commit that ends it is on its
-// way: what was acknowledged is told.
+// Another process writes below the thread while the commit that ends it is under way:
+// the final state includes what was acknowledged.
 func TestTheFinalStateTellsAllThatWasAcknowledged(t *testing.T) {
 	b := &overtaken{Store: memstore.New(), typ: "thread.destroyed"}
 	var spaces [2]*thole.Space
@@ -135,7 +135,7 @@ func TestADestroyThatIsCalledAgainWithoutAKeyGoesOnBurying(t *testing.T) {
 	}
 }
 
-// The process that destroys a thread dies before it buries anything.
+// The process that destroys a thread dies before it deletes what is below.
 func TestNothingIsSaidInAThreadThatHasEndedAndIsNotBuriedYet(t *testing.T) {
 	b := &brittle{Store: memstore.New(), left: math.MaxInt}
 	s, err := thole.Open(t.Context(), b, &thole.Options{Concepts: []*thole.Concept{thread.Concept}, Sweep: -1})

@@ -113,7 +113,7 @@ func TestListIsLightAndSkipsWhatLiesBelow(t *testing.T) {
 			})
 		}
 		create(t, ts, &thread.CreateOptions{Parent: want[0]})
-		do(t, sp, func(tx *thole.Tx) error { // as an admin may, who commits raw records
+		do(t, sp, func(tx *thole.Tx) error { // an admin may commit raw records
 			tx.Put("thread/a", true, nil)
 			tx.Put("thread/x", "no thread", nil)
 			return nil
@@ -165,7 +165,7 @@ func TestDestroyTellsTheFinalStateAndLeavesNoRecord(t *testing.T) {
 	})
 }
 
-// final checks that the thread's last event tells its final state.
+// final checks that the thread's last event contains its final state.
 func final(t *testing.T, sp *thole.Space, id, typ string) {
 	t.Helper()
 	page, err := sp.Read(t.Context(), thole.ReadQuery{Stream: thread.Key(id), Backward: true, Limit: 1})

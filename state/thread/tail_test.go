@@ -11,9 +11,8 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// TestTheWindowInMemoryIsTheOneInTheJournal does random things to a thread,
-// reads it all the while, and compares what it then reads with what a store
-// that was just opened reads.
+// The test changes and reads a thread at random, and compares each read with what a
+// store that was just opened reads.
 func TestTheWindowInMemoryIsTheOneInTheJournal(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -51,7 +50,7 @@ func shown(t *testing.T, sp *thole.Space, id string, last int) string {
 	return string(out)
 }
 
-// worker does to a thread what users and a run do.
+// worker changes a thread as users and a run do.
 type worker struct {
 	t             *testing.T
 	sp            *thole.Space

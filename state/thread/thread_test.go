@@ -194,7 +194,7 @@ func TestPagesCoverTheHistoryOnceAndInOrder(t *testing.T) {
 			say(t, ts, id, thread.User, fmt.Sprint("q", i))
 			want = append(want, fmt.Sprint("u:q", i))
 			if i%3 == 0 {
-				// A run whose turn a message joins while it works.
+				// A message is added to a run's turn during the run.
 				run := thole.NewID("run")
 				var turn string
 				do(t, sp, func(tx *thole.Tx) (err error) {

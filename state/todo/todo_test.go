@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { statetest.Main(m) }
 
-// thread makes what this package needs of a thread: its head record.
+// thread writes what this package needs of a thread: its head record.
 func thread(t *testing.T, sp *thole.Space) string {
 	t.Helper()
 	id := thole.NewID("thrd")
@@ -109,7 +109,7 @@ func TestContendedUpdatesBySubAgentsLoseNothing(t *testing.T) {
 		if err != nil || len(list.Todos) != agents*each {
 			t.Fatalf("got %d todos, %v; want %d", len(list.Todos), err, agents*each)
 		}
-		next := map[string]int{} // by agent: each one's todos are in its order
+		next := map[string]int{} // by agent: each agent's todos are in its order
 		for _, item := range list.Todos {
 			want := fmt.Sprintf("%s-%d", item.Actor[len("agent:"):], next[item.Actor])
 			if next[item.Actor]++; item.ID != want || item.Status != todo.Completed {
