@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/thole-dev/thole/journal"
 )
@@ -84,4 +85,19 @@ func FuzzCompactJSON(f *testing.F) {
 			t.Errorf("%q: got %q, want %q, %v", data, got, want.Bytes(), err)
 		}
 	})
+}
+
+// TestEveryByteOfALongStringIsChecked looks at each byte at each place in a string that
+// is long enough to be read in steps of eight.
+func TestEveryByteOfALongStringIsChecked(t *testing.T) {
+	for at := range 20 {
+		for c := range 256 {
+			data := []byte(`"` + strings.Repeat("x", 20) + `"`)
+			data[1+at] = byte(c)
+			want := json.Valid(data) && utf8.Valid(data)
+			if err := journal.CheckJSON("value", data); (err == nil) != want {
+				t.Errorf("CheckJSON of %q = %v, want valid: %v", data, err, want)
+			}
+		}
+	}
 }
