@@ -14,7 +14,7 @@ import (
 // to exactly what it read or runs again.
 type Tx struct {
 	ctx      context.Context
-	sp       *Space // with asOf set to now, so that reads, deadlines and the commit have the same time
+	sp       Space // with asOf set to now, so that reads, deadlines and the commit have the same time
 	now      time.Time
 	cached   bool       // Get may read from memory
 	fromMem  bool       // Get has read from memory
@@ -24,6 +24,23 @@ type Tx struct {
 	sent     []string // keys of the messages that Send put
 	keep     keep     // what goes into the receipt
 	err      error
+
+	// Room for the lists above, which are this short in most updates.
+	room struct {
+		seen   [1]sighting
+		checks [1]Check
+		events [1]Event
+		writes [1]Write
+	}
+}
+
+// newTx returns the Tx of one attempt at an update of sp.
+func newTx(ctx context.Context, sp *Space, attempt int) *Tx {
+	tx := &Tx{ctx: ctx, sp: *sp, now: sp.time(), cached: attempt == 0}
+	tx.sp.asOf = &tx.now
+	tx.seen = tx.room.seen[:0]
+	tx.commit = Commit{Checks: tx.room.checks[:0], Events: tx.room.events[:0], Writes: tx.room.writes[:0]}
+	return tx
 }
 
 // sighting is a record as a Tx read it; zero if it was absent.
@@ -69,10 +86,7 @@ func (sp *Space) update(ctx context.Context, fn func(tx *Tx) error) (done, error
 	var place *ticket // our place in the queue for a contended record
 	defer func() { place.leave() }()
 	for attempt := 0; ; attempt++ {
-		then := *sp
-		now := sp.time()
-		then.asOf = &now
-		tx := &Tx{ctx: given, sp: &then, now: now, cached: attempt == 0}
+		tx := newTx(given, sp, attempt)
 		err := fn(tx)
 		if err == nil {
 			err = tx.err
@@ -112,7 +126,7 @@ func (sp *Space) update(ctx context.Context, fn func(tx *Tx) error) (done, error
 				continue // we waited, so what fn read may be stale
 			}
 		}
-		res, err := then.commitWith(ctx, tx.commit, tx.keep, tx.seen)
+		res, err := tx.sp.commitWith(ctx, tx.commit, tx.keep, tx.seen)
 		if err == nil {
 			sp.deliverNow(ctx, tx.sent)
 			return res, nil
@@ -228,12 +242,19 @@ func (tx *Tx) Now() time.Time { return tx.now }
 // put itself is returned as put: it exists, and Version is the version it replaces
 // (zero: none, or not read). A record that this Tx has deleted is absent.
 func (tx *Tx) Get(key string) (Record, error) {
+	rec, err := tx.get(key)
+	rec.Value = slices.Clone(rec.Value)
+	return rec, err
+}
+
+// get is Get without the copy of the value, which must not be changed.
+func (tx *Tx) get(key string) (Record, error) {
 	seen := slices.IndexFunc(tx.seen, func(s sighting) bool { return s.key == key })
 	if w := tx.written(key); w != nil {
 		if w.Value == nil {
 			return Record{}, nil
 		}
-		r := Record{Key: key, Value: slices.Clone(w.Value), Schema: w.Schema,
+		r := Record{Key: key, Value: w.Value, Schema: w.Schema,
 			Updated: tx.now, Expires: w.Expires, Notify: w.Notify, Pending: true}
 		if seen >= 0 {
 			r.Version = tx.seen[seen].record.Version
@@ -241,9 +262,7 @@ func (tx *Tx) Get(key string) (Record, error) {
 		return r, nil
 	}
 	if seen >= 0 {
-		r := tx.seen[seen].record
-		r.Value = slices.Clone(r.Value)
-		return r, nil
+		return tx.seen[seen].record, nil
 	}
 	var rec Record
 	var err error
@@ -266,14 +285,13 @@ func (tx *Tx) Get(key string) (Record, error) {
 	}
 	tx.seen = append(tx.seen, sighting{key, rec})
 	tx.commit.Checks = append(tx.commit.Checks, Check{Key: key, At: rec.Version})
-	rec.Value = slices.Clone(rec.Value)
 	return rec, nil
 }
 
 // Load is Get followed by Record.As: it decodes the record's value into v and reports
 // whether the record exists.
 func (tx *Tx) Load(key string, v any) (bool, error) {
-	rec, err := tx.Get(key)
+	rec, err := tx.get(key)
 	if err != nil || rec.Value == nil {
 		return false, err
 	}

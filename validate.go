@@ -32,10 +32,11 @@ func (s *Store) admit(ctx context.Context, space string) error {
 // that is not below a valid app/thread/<id>. The readers of a thread may read what is
 // below app/thread/<id>; nobody could be named as a reader of other names there.
 func checkAppName(name string) error {
-	below, ok := strings.CutPrefix(name+"/", "app/thread/")
-	if !ok {
+	below, ok := strings.CutPrefix(name, "app/thread")
+	if !ok || below != "" && below[0] != '/' {
 		return nil
 	}
+	below = strings.TrimPrefix(below, "/")
 	id, _, _ := strings.Cut(below, "/")
 	if CheckID("thrd", id) != nil {
 		return invalidf("%.80q names no thread; what an application keeps for one is below app/thread/<id>", name)

@@ -52,30 +52,34 @@ type Result struct {
 // unchanged.
 func (c *Commit) Conflict(stream func(name string) (Position, error), record func(key string) (Record, error)) (*ConflictError, error) {
 	for _, k := range c.Checks {
-		conflict := &ConflictError{Space: c.Space, Check: k}
+		var actual Position
+		var ended bool // the record has expired and its expiry is to be told
 		if k.Key == "" {
 			at, err := stream(k.Stream)
 			if err != nil {
 				return nil, err
 			}
-			conflict.Actual = at
+			actual = at
 		} else {
 			r, err := record(k.Key)
 			if err != nil {
 				return nil, err
 			}
 			expired := r.Exists() && r.Expired(c.Now)
-			conflict.Expired = expired && r.Notify
+			ended = expired && r.Notify
 			if !expired || r.Notify {
-				conflict.Actual = r.Version
+				actual = r.Version
 			}
 		}
-		if conflict.Expired || conflict.Actual != k.At {
-			return conflict, nil
+		if ended || actual != k.At {
+			return &ConflictError{Space: c.Space, Check: k, Actual: actual, Expired: ended}, nil
 		}
 	}
 	for i := range c.Writes {
 		key := c.Writes[i].Key
+		if slices.ContainsFunc(c.Checks, func(k Check) bool { return k.Key == key }) {
+			continue // the check has looked at it
+		}
 		r, err := record(key)
 		if err != nil {
 			return nil, err

@@ -50,19 +50,31 @@ func (e *Event) Redact() {
 }
 
 // As decodes a record's value into v. See [Decode].
-func (r Record) As(v any) error { return Decode("record "+r.Key, r.Value, v) }
+func (r Record) As(v any) error {
+	if err := jsonv1.Unmarshal(r.Value, v); err != nil {
+		return corrupt("record "+r.Key, err)
+	}
+	return nil
+}
 
 // As decodes an event's data into v. See [Decode].
-func (e Event) As(v any) error { return Decode("event "+e.Type+" at "+e.Position.String(), e.Data, v) }
+func (e Event) As(v any) error {
+	if err := jsonv1.Unmarshal(e.Data, v); err != nil {
+		return corrupt("event "+e.Type+" at "+e.Position.String(), err)
+	}
+	return nil
+}
 
 // Decode unmarshals stored JSON into v. If that fails it returns ErrCorrupt, with what
 // as the name of the data. It never panics.
 func Decode(what string, data json.RawMessage, v any) error {
 	if err := jsonv1.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%w: %s: %v", ErrCorrupt, what, err)
+		return corrupt(what, err)
 	}
 	return nil
 }
+
+func corrupt(what string, err error) error { return fmt.Errorf("%w: %s: %v", ErrCorrupt, what, err) }
 
 // Size returns the approximate number of bytes that e takes in a journal.
 func (e *Event) Size() int {

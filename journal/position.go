@@ -48,11 +48,8 @@ func ParsePosition(s string) (Position, error) {
 		return bad()
 	}
 	epoch, digits := s[:epochLen], s[epochLen+1:]
-	for i, c := range []byte(epoch) {
-		hexLetter := i >= generationLen && 'a' <= c && c <= 'f'
-		if !('0' <= c && c <= '9') && !hexLetter {
-			return bad()
-		}
+	if !validEpoch(epoch) {
+		return bad()
 	}
 	for _, c := range []byte(digits) {
 		if c < '0' || c > '9' {
@@ -66,12 +63,19 @@ func ParsePosition(s string) (Position, error) {
 	return Position{Epoch: epoch, Seq: seq}, nil
 }
 
+func validEpoch(epoch string) bool {
+	for i, c := range []byte(epoch) {
+		hexLetter := i >= generationLen && 'a' <= c && c <= 'f'
+		if !('0' <= c && c <= '9') && !hexLetter {
+			return false
+		}
+	}
+	return len(epoch) == epochLen
+}
+
 // Check returns ErrInvalid if p has no valid text form.
 func (p Position) Check() error {
-	if p == (Position{}) {
-		return nil
-	}
-	if _, err := ParsePosition(p.String()); err != nil || p.Epoch == "" || p.Seq > MaxSeq {
+	if p != (Position{}) && (!validEpoch(p.Epoch) || p.Seq > MaxSeq) {
 		return invalidf("position %.12q with sequence number %d is not one", p.Epoch, p.Seq)
 	}
 	return nil

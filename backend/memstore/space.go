@@ -57,9 +57,10 @@ func (sp *space) apply(c *journal.Commit) (journal.Result, error) {
 		sp.append(c.Event(i, result))
 	}
 	for i := range c.Writes {
-		sp.drop(c.Writes[i].Key)
 		if r := c.Record(i, result); r.Exists() {
 			sp.put(r)
+		} else {
+			sp.drop(r.Key)
 		}
 	}
 	return result, nil
@@ -77,7 +78,9 @@ func (sp *space) append(e journal.Event) {
 func (sp *space) put(r journal.Record) {
 	r = cloneRecord(r)
 	r.Updated, r.Expires = micro(r.Updated), micro(r.Expires)
-	sp.records.Set(r.Key, r)
+	if old, _ := sp.records.Set(r.Key, r); !old.Expires.IsZero() {
+		sp.expires.Delete(expiry{old.Expires, r.Key})
+	}
 	if !r.Expires.IsZero() {
 		sp.expires.Set(expiry{r.Expires, r.Key})
 	}

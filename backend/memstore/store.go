@@ -76,7 +76,9 @@ func (s *Store) apply(c *journal.Commit) journal.Result {
 	if err != nil {
 		return journal.Result{Err: fmt.Errorf("commit: %w", err)}
 	}
-	s.spaces.Set(c.Space, sp)
+	if !ok {
+		s.spaces.Set(c.Space, sp)
+	}
 	return result
 }
 

@@ -48,9 +48,10 @@ func (c *Records) Committed(batch []journal.Commit, results []journal.Result) {
 		}
 		commit := &batch[i]
 		for j := range commit.Writes {
-			c.remove(commit.Space, commit.Writes[j].Key)
 			if r := commit.Record(j, results[i]); r.Exists() && len(r.Value) <= maxCachedValue {
 				c.put(commit.Space, r)
+			} else {
+				c.remove(commit.Space, r.Key)
 			}
 		}
 	}
@@ -104,9 +105,12 @@ func (c *Records) put(space string, r journal.Record) {
 		m = make(map[string]journal.Record)
 		c.spaces[space] = m
 	}
+	old, replaced := m[r.Key]
+	if !replaced {
+		c.size++
+	}
 	m[r.Key] = r
-	c.size++
-	c.bytes += len(r.Key) + len(r.Value)
+	c.bytes += len(r.Key) + len(r.Value) - len(old.Key) - len(old.Value)
 }
 
 func (c *Records) remove(space, key string) {

@@ -3,6 +3,7 @@ package groupcommit
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -80,6 +81,7 @@ func (b *batcher) run() {
 	var commits []journal.Commit
 	for range b.wake {
 		for {
+			runtime.Gosched() // callers that are ready to run join this batch
 			var closed bool
 			batch, closed = b.take(batch[:0])
 			if len(batch) == 0 {
