@@ -60,8 +60,8 @@ func TestHalfASurrogatePairIsRefusedAndReadWhereItIsStored(t *testing.T) {
 	}
 }
 
-// What passes, encoding/json takes too, and compacts to the same bytes; what it takes and
-// does not pass is beyond one of our bounds.
+// encoding/json accepts what CompactJSON accepts, and compacts it to the same bytes;
+// what only encoding/json accepts exceeds one of our bounds.
 func FuzzCompactJSON(f *testing.F) {
 	for _, s := range []string{`1`, ` {"a" : [1, -2.5e3, "x\u00e9\ud83d\ude00", null, true]} `, `"\ud800"`, "[[[", `{"a":1,"a":2}`, "\"\xff\"", `"\/"`, "-0", "1e999", "[1,]"} {
 		f.Add([]byte(s))

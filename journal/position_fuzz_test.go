@@ -44,8 +44,8 @@ func compareText(a, b string) int {
 	return 0
 }
 
-// FuzzCommitJSON decodes what travels between processes and is kept in exports:
-// what is taken is written as JSON that reads the same.
+// Commits travel between processes and are kept in exports: what is decoded is encoded
+// as JSON that decodes to the same.
 func FuzzCommitJSON(f *testing.F) {
 	at := journal.Position{Epoch: "0001deadbeef", Seq: 7}
 	for _, v := range []any{

@@ -149,7 +149,7 @@ func TestGrantsGiveWhatTheySayAndNoMore(t *testing.T) {
 		}
 	}
 	old := []auth.Grant{{Space: "project:*", Access: auth.Admin}, {Space: "project:a,b", Access: auth.Admin}}
-	for _, space := range []string{"project:*", "project:a,b"} { // of an earlier version
+	for _, space := range []string{"project:*", "project:a,b"} { // an earlier version allowed them
 		if _, ok := auth.Allows(old, space, auth.Read); ok {
 			t.Errorf("%s is shown to others than those who have all spaces", space)
 		}

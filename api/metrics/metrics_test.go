@@ -31,7 +31,7 @@ func TestAMeteredBackendCountsCommitsByOutcome(t *testing.T) {
 		Checks: []thole.Check{{Key: "app/x"}},
 		Writes: []thole.Write{{Key: "app/x", Value: []byte("1")}},
 	}
-	for range 3 { // the first is applied, the others find it there
+	for range 3 { // the first is applied, the others find its receipt
 		sp.Commit(t.Context(), c)
 	}
 	w := httptest.NewRecorder()

@@ -8,8 +8,8 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 )
 
-// A record app/thread would be above what is kept for every thread, and its end
-// would delete that and tell it to the space.
+// A record app/thread would be above what applications keep for all threads, and its
+// end would delete that and disclose it to the space.
 func TestNoWriterEndsWhatIsKeptForAPrivateThread(t *testing.T) {
 	h := hide(t)
 	const space = "/v1/spaces/project:a"
@@ -36,7 +36,7 @@ func TestNoWriterEndsWhatIsKeptForAPrivateThread(t *testing.T) {
 	if err != nil || !rec.Exists() {
 		t.Errorf("the notes: got %v, %v", rec, err)
 	}
-	// What an earlier version told in app/thread is for nobody but admins.
+	// Only admins see what an earlier version emitted in app/thread.
 	if _, err := h.store.Backend().Commit(t.Context(), []thole.Commit{{
 		Space: "project:a", Now: h.store.Now(), Events: []thole.Event{{Stream: "app/thread", Type: "app.expired", Data: []byte(`"our secret"`)}},
 	}}); err != nil {

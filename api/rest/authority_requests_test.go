@@ -10,23 +10,23 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// request is a row of the authority table: an operation on an object. In path,
-// body and headers <name> stands for what the world has under that name.
+// request is a row of the authority table: an operation on an object. In path, body and
+// headers, <name> stands for what the world has under that name.
 type request struct {
-	op      string // of the route table
-	object  string // what it is about; "" is the space
+	op      string // in the route table
+	object  string // what it is about; "": the space
 	path    string
 	body    string
 	headers []string
 	stream  bool                // asks for text/event-stream
-	like    string              // the object of the row that this one must not be told apart from, by whoever may not see it
-	message func(*world) []byte // instead of body: for another store
-	before  func(*world)        // makes the world ready for it
+	like    string              // the object of the row that callers without access must not be able to tell from this one
+	message func(*world) []byte // instead of body, for operations of the backend protocol
+	before  func(*world)        // prepares the world for the request
 }
 
 func (r *request) method() string { return r.op[:strings.Index(r.op, " ")] }
 
-// row is what the table calls the request.
+// row returns the name of the request's row.
 func (r *request) row() string {
 	name := r.op
 	if r.stream {
@@ -38,8 +38,8 @@ func (r *request) row() string {
 	return name
 }
 
-// requests are valid requests for every operation, on every kind of object that
-// it may be about.
+// requests returns valid requests for every operation, on every kind of object that it
+// may be about.
 func requests() []request {
 	var all []request
 	for _, part := range [][]request{threadRequests(), spaceRequests(), commitRequests(), backendRequests(), operatorRequests()} {
@@ -48,9 +48,9 @@ func requests() []request {
 	return all
 }
 
-// threadRequests are those with a thread in the path, each for an open thread, a
-// private one and one that does not exist; for the last two also with a fence of
-// a run elsewhere, which proves nothing here.
+// threadRequests returns the requests with a thread in the path, each for an open
+// thread, a private one and one that does not exist; for the last two also with the
+// fence of a run elsewhere, which proves nothing here.
 func threadRequests() []request {
 	const quiet, busy = "", "-busy"
 	var all []request
@@ -113,7 +113,7 @@ func threadRequests() []request {
 			if !r.fenced {
 				all = append(all, one)
 			}
-			if !r.fenced && object == "private" { // what the worker of a run in it may do
+			if !r.fenced && object == "private" { // what the worker of a run in the thread may do
 				held, quiet := one, kind
 				kind = "private-busy"
 				held.object, held.like = "private, its fence", ""
@@ -135,7 +135,7 @@ func threadRequests() []request {
 	return all
 }
 
-// spaceRequests are those without a thread in the path.
+// spaceRequests returns the requests without a thread in the path.
 func spaceRequests() []request {
 	const here = "/v1/spaces/" + tableSpace
 	simple := func(op, body string, headers ...string) request {
@@ -231,7 +231,7 @@ func spaceRequests() []request {
 	return all
 }
 
-// commitRequests are what may be written by events and raw commits.
+// commitRequests returns what events and raw commits may write.
 func commitRequests() []request {
 	const here = "/v1/spaces/" + tableSpace
 	event := func(object, body string) request {
@@ -284,13 +284,13 @@ func commitRequests() []request {
 	return all
 }
 
-// kernelKeys are records that only the kernel's own code writes.
+// kernelKeys returns keys of records that only the kernel's own code writes.
 func kernelKeys() []string {
 	return []string{"outbox/out_00000000000000000000000000000000", "sent/s", "idem/i", "snap/s", "token/tok_00000000000000000000000000000000",
 		"lock/l/owner", "lock/l/beat", "run/<open-busy.run>/owner", "run/<open-busy.run>/beat"}
 }
 
-// backendRequests are what a store behind this server sends.
+// backendRequests returns what a client sends that uses this server as its backend.
 func backendRequests() []request {
 	post := func(op, object string, make func(*world) remote.Request) request {
 		path := remote.Root + "/" + op
@@ -354,7 +354,7 @@ func backendRequests() []request {
 	return all
 }
 
-// imported is the table's space with one record.
+// imported returns an import of the table's space with one record.
 func imported(key string) remote.Request {
 	at := thole.Position{Epoch: "0001aaaaaaaa", Seq: 1}
 	return remote.Request{Space: tableSpace, Chunk: journal.Chunk{
@@ -364,7 +364,7 @@ func imported(key string) remote.Request {
 	}}
 }
 
-// operatorRequests are what is served beside /v1.
+// operatorRequests returns requests outside of /v1.
 func operatorRequests() []request {
 	var all []request
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"} {

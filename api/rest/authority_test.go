@@ -18,17 +18,17 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// cell is what a holder got.
+// cell is the answer that a holder got.
 type cell struct {
 	text    string
 	status  int
-	told    string // the answer, without what tells one request from another
-	changed bool   // the store was
+	told    string // the answer, without what differs from request to request
+	changed bool   // the request changed the store
 }
 
-// The table of testdata/authority.txt says for every operation, on every kind of
-// object, what every kind of token gets. It is to be read line by line when it
-// changes. What must hold of every line is checked besides.
+// The table testdata/authority.txt says for every operation, on every kind of object,
+// what every kind of token gets. Read it line by line when it changes. Rules that must
+// hold for every line are checked separately.
 func TestEveryTokenMayDoWhatTheTableOfAuthoritySays(t *testing.T) {
 	effort.SlowUnderRace(t)
 	all := requests()
@@ -91,10 +91,9 @@ func mustCoverEveryOperation(t *testing.T, all []request) {
 	}
 }
 
-// cellOf describes an answer: its status, the code of a problem whose status does
-// not say it all, and + what the answer gives away: p content of a private
-// thread, o of something in the space that is no open thread, k tokens of the
-// kernel's records.
+// cellOf describes an answer: its status, the code of a problem if the status is not
+// enough, and + what the answer discloses: p content of a private thread, o something
+// in the space outside of open threads, k tokens in the kernel's records.
 func cellOf(w *world, r *request, got reply) cell {
 	c := cell{status: got.status, text: fmt.Sprint(got.status)}
 	var p struct {
@@ -118,8 +117,8 @@ func cellOf(w *world, r *request, got reply) cell {
 	return c
 }
 
-// namesPrivate reports whether an answer holds an id of a private thread that
-// the request did not.
+// namesPrivate reports whether an answer contains an id of a private thread that the
+// request did not contain.
 func namesPrivate(w *world, r *request, body []byte) bool {
 	request := w.resolve(r.path + r.body)
 	for name, id := range w.ids {
@@ -130,8 +129,7 @@ func namesPrivate(w *world, r *request, body []byte) bool {
 	return false
 }
 
-// told is an answer without the ids and times that differ from one request to
-// the next.
+// told returns an answer without the ids and times that differ from request to request.
 func told(w *world, got reply) string {
 	body := string(got.body)
 	for _, name := range slices.Sorted(maps.Keys(w.ids)) {
@@ -154,7 +152,7 @@ func told(w *world, got reply) string {
 	return fmt.Sprintf("%d\n%s\n%s", got.status, header.String(), body)
 }
 
-// mustHoldEverywhere checks what no golden file may say otherwise.
+// mustHoldEverywhere checks rules that hold whatever the golden file says.
 func mustHoldEverywhere(t *testing.T, all []request, table map[string]map[string]cell) {
 	t.Helper()
 	for i := range all {
@@ -191,7 +189,7 @@ func mustHoldEverywhere(t *testing.T, all []request, table map[string]map[string
 	}
 }
 
-// likeRow is the row of what r's object must not be told from.
+// likeRow returns the row of the object that must not be told from r's.
 func likeRow(r *request) string {
 	return strings.Replace(r.row(), " · "+r.object, " · "+r.like, 1)
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
-// holder is a column of the authority table: who calls.
+// holder is a column of the authority table: a kind of caller.
 type holder struct {
 	name   string
 	about  string
@@ -60,14 +60,14 @@ func holders() []holder {
 	}
 }
 
-// Texts that give away whose content an answer shows.
+// Texts that show whose content an answer contains.
 const (
 	markPrivate = "whispered" // in the private threads
 	markOther   = "elsewhere" // in the space, outside the open threads
 	markKernel  = "tok_"      // in records that only the kernel writes
 )
 
-// world is a server with a store in which everything is that requests ask for.
+// world is a server whose store contains everything that the requests need.
 type world struct {
 	t     *testing.T
 	store *thole.Store
@@ -76,7 +76,7 @@ type world struct {
 	token map[string]string // by the holder's name
 	ids   map[string]string // what <name> stands for in a request
 
-	touched bool // by more than what was asked
+	touched bool // a request changed more than it should need to
 }
 
 func newWorld(t *testing.T) *world {
@@ -178,8 +178,8 @@ func (w *world) quietThread(kind, mark string) {
 	w.ids[kind+".decision"] = w.make("POST", "/v1/spaces/"+tableSpace+"/decisions", fmt.Sprintf(in(`{"action":"<mark>","thread":%q}`), id))["id"].(string)
 }
 
-// busyThread has a run that is worked on, with a block, a signal and a decision,
-// and a run that waits.
+// busyThread has a running run, with a block, a signal and a decision, and a waiting
+// one.
 func (w *world) busyThread(kind, mark string) {
 	w.quietThread(kind, mark)
 	path := "/v1/spaces/" + tableSpace + "/threads/" + w.ids[kind]
@@ -196,8 +196,8 @@ func (w *world) busyThread(kind, mark string) {
 	w.ids["f"] = ""
 }
 
-// make sends a request that must succeed, past the network, and returns the
-// answer. It goes under the fence <f>, if there is one.
+// make sends a request that must succeed, without a network, and returns the answer. It
+// is sent under the fence <f>, if there is one.
 func (w *world) make(method, path, body string, pairs ...string) map[string]any {
 	w.t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -214,11 +214,11 @@ func (w *world) make(method, path, body string, pairs ...string) map[string]any 
 		w.t.Fatalf("%s %s: %d %s", method, path, rec.Code, rec.Body)
 	}
 	var v map[string]any
-	json.Unmarshal(rec.Body.Bytes(), &v) // nothing, after a 204
+	json.Unmarshal(rec.Body.Bytes(), &v) // after a 204 there is nothing
 	return v
 }
 
-// resolve puts what they stand for in the place of <names>.
+// resolve replaces each <name> by what it stands for.
 func (w *world) resolve(s string) string {
 	for strings.Contains(s, "<") {
 		begin := strings.Index(s, "<")
@@ -232,8 +232,8 @@ func (w *world) resolve(s string) string {
 	return s
 }
 
-// ask sends a request as a holder and reads the answer; of an event stream, what
-// had happened before it was asked for. It reports whether the store was changed.
+// ask sends a request as a holder and reads the answer; of an event stream, it reads
+// what had happened before the request. It reports whether the store was changed.
 func (w *world) ask(r *request, holder string) (got reply, changed bool) {
 	w.t.Helper()
 	before := w.heads()
@@ -274,10 +274,10 @@ func (w *world) ask(r *request, holder string) (got reply, changed bool) {
 	return reply{resp.StatusCode, resp.Header, data}, w.changedSince(before)
 }
 
-const markEnd = "the-end" // in the last events of all that a holder may watch
+const markEnd = "the-end" // in the last events of everything that a holder may watch
 
-// listen reads an event stream up to something that happens now. A holder that
-// hears nothing of it is listened to for ten heartbeats.
+// listen reads an event stream up to an event that happens now. If the holder does not
+// receive it, listen reads for ten heartbeats.
 func (w *world) listen(body io.Reader) []byte {
 	w.t.Helper()
 	w.touched = true
@@ -299,7 +299,7 @@ func (w *world) listen(body io.Reader) []byte {
 	}
 }
 
-// heads says how far each journal is.
+// heads returns the last position of each journal.
 func (w *world) heads() map[string]thole.Position {
 	w.t.Helper()
 	names, err := w.store.Spaces(w.t.Context(), thole.SpacesQuery{})

@@ -16,8 +16,8 @@ import (
 	"github.com/thole-dev/thole/backend/remote"
 )
 
-// TestAnAdminOfOneSpaceStillEndsWhatExpiredThere: the commit that ends a record
-// carries the last moment of the record's life, however long ago that was.
+// The commit that ends a record carries the last moment of the record's life, however
+// long ago that was.
 func TestAnAdminOfOneSpaceStillEndsWhatExpiredThere(t *testing.T) {
 	s := serveWithTokens(t, nil)
 	b, err := s.as("user:1", auth.Grant{Space: "project:a", Access: auth.Admin}).dial(nil)
@@ -41,8 +41,8 @@ func TestAnAdminOfOneSpaceStillEndsWhatExpiredThere(t *testing.T) {
 	}
 }
 
-// An admin makes records expire that never do by themselves; the next request, to
-// another process on the same data, meets them.
+// An admin gives an expiry to records that never expire by themselves. The next
+// request, to another process on the same data, finds them expired.
 func TestARequestGoesOnWhenWhatItNeedsWasMadeToExpire(t *testing.T) {
 	data := memstore.New()
 	open := func() *server {
@@ -76,7 +76,7 @@ func TestARequestGoesOnWhenWhatItNeedsWasMadeToExpire(t *testing.T) {
 	}
 }
 
-// To Go, the first moment of the year 1 is a time that is absent: never.
+// In Go, the first moment of the year 1 is the zero time, which means never.
 func TestATimeOfTheYear1IsNotTakenForNone(t *testing.T) {
 	s := serve(t, nil)
 	var hello remote.Hello

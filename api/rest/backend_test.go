@@ -99,7 +99,7 @@ func TestBroadcastsCrossAServer(t *testing.T) {
 		typ := "from." + strings.ReplaceAll(sender, " ", "_")
 		for name, ch := range heard {
 			giveUp := time.After(20 * time.Second)
-			for ok := false; !ok; { // broadcasts may be lost, at first above all
+			for ok := false; !ok; { // broadcasts may be lost, above all the first ones
 				if err := st.Space("project:a").Broadcast("s", typ, 1); err != nil {
 					t.Fatal(err)
 				}
@@ -159,7 +159,7 @@ func TestAStoreOnAServerNeedsAdminGrants(t *testing.T) {
 		check("spaces", tt.every, err)
 		check("watch", tt.every, b.Capabilities().Hints(ctx, func(string) { cancel() }))
 		ctx = t.Context()
-		if tt.every { // it would go on for ever
+		if tt.every { // it would not end
 			ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
 		}
 		check("receive", tt.every, b.Capabilities().ReceiveBroadcasts(ctx, func(journal.Broadcast) {}))
@@ -239,12 +239,12 @@ func TestAHeadRequestOpensNoStream(t *testing.T) {
 	s := serve(t, nil)
 	for _, path := range []string{"/v1/backend/signals", "/v1/backend/watch", "/v1/events?watch=project:a", "/v1/spaces/project:a/events"} {
 		s.do("HEAD", path, nil, "Accept", "text/event-stream")
-		s.want(200, nil, "GET", "/healthz", nil) // on the same connection: it is free
+		s.want(200, nil, "GET", "/healthz", nil) // on the same connection, which must be free
 	}
 }
 
-// A caller of another space knows the number of a change, as a proxy's log might
-// tell it, and takes the next one.
+// A caller of another space knows the number of a change, for example from a proxy's
+// log, and uses the next number.
 func TestAChangeOfAnotherCallerIsNeitherToldNorTaken(t *testing.T) {
 	s := serveWithTokens(t, nil)
 	ours := s.as("user:1", auth.Grant{Space: "project:a", Access: auth.Admin})

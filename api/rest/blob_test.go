@@ -12,7 +12,7 @@ import (
 
 func TestABlobIsStoredUnderItsHashOnly(t *testing.T) {
 	s := serve(t, nil)
-	content := strings.Repeat("0123456789", 600_000) // more than a body of JSON may have
+	content := strings.Repeat("0123456789", 600_000) // more than a JSON body may have
 	sum := sha256.Sum256([]byte(content))
 	path := "/v1/spaces/project:a/blobs/" + hex.EncodeToString(sum[:])
 	s.refuse(404, "not_found", "GET", path, nil)

@@ -16,7 +16,7 @@ func TestAnActorIsRefusedWhereTheTokenSaysWhoCalls(t *testing.T) {
 	s.want(200, nil, "GET", "/v1/spaces/project:a/threads", nil)
 }
 
-// Only the blocks that a run adds have ids of the client's choice.
+// Clients choose ids only for blocks that a run adds.
 func TestABlockIDIsKeptOrRefused(t *testing.T) {
 	s := serve(t, nil)
 	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)

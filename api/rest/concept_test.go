@@ -127,7 +127,7 @@ func TestConcurrentAppendsWithIfMatchLoseNothing(t *testing.T) {
 						tag = s.do("GET", path, nil).header.Get("ETag")
 					}
 					r := s.do("POST", path+"/messages", body, "If-Match", tag)
-					tag = r.header.Get("ETag") // of success, or the current one beside a 412
+					tag = r.header.Get("ETag") // of the new version, or the current one beside a 412
 					if r.status == 201 {
 						break
 					}

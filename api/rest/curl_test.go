@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whoever copies an example of /docs sends a request that the operation takes.
+// An example of /docs is a request that the operation accepts.
 func TestEveryOperationHasAnExample(t *testing.T) {
 	want := map[string]string{
 		"createThread": `curl -H "Authorization: Bearer $THOLE_TOKEN" -X POST --json '{"title":"Shop"}' "http://127.0.0.1:7070/v1/spaces/project:shop/threads"`,

@@ -11,8 +11,8 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// What a caller may not know lies between what they may, in more than one page of
-// it: no cursor tells of it.
+// More than a page of items that a caller may not know is between items that it may
+// know: no cursor names them.
 func TestNoCursorNamesWhatTheCallerMayNotKnow(t *testing.T) {
 	const hidden = 30
 	s := serveWithTokens(t, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// Of several stores one that is dead is named, by /readyz and beside the list of
-// spaces; the process stays ready unless it is that of the tokens.
+// /readyz and the list of spaces name the dead one of several stores; the process stays
+// ready unless that store has the tokens.
 func TestADeadStoreOfSeveralIsNamed(t *testing.T) {
 	for _, global := range []bool{false, true} {
 		dead := router.Later(thole.ErrUnavailable, func(context.Context) (journal.Backend, error) { return nil, thole.ErrUnavailable })

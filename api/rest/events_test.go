@@ -242,8 +242,8 @@ func TestMetricsCountRequestsByRoute(t *testing.T) {
 	}
 }
 
-// TestAParameterIsKnownOrRefused calls every operation with one that none has,
-// and with each of its own.
+// Every operation is called with a parameter that no operation has, and with each of
+// its own.
 func TestAParameterIsKnownOrRefused(t *testing.T) {
 	s := serve(t, nil)
 	thread := s.createThread("project:a", nil)
@@ -272,7 +272,7 @@ func TestAParameterIsKnownOrRefused(t *testing.T) {
 			}
 			for _, q := range queries {
 				if r := s.do(method, path+q, nil); q == "" && strings.Contains(path, "/backend/") || strings.HasPrefix(path, "/v1/events") {
-					continue // what they need is not given
+					continue // the requests lack what these operations need
 				} else if r.status >= 500 || (q != "" && q != "?after=") != (r.status == 400) {
 					t.Errorf("%s %s%s: %d %s", method, path, q, r.status, r.body)
 				}
@@ -287,7 +287,8 @@ func TestAParameterIsKnownOrRefused(t *testing.T) {
 	s.refuse(400, "invalid", "GET", "/v1/spaces?limit=1;cursor=%zz", nil)
 }
 
-// What a route demands its declaration says, and the other way round.
+// An operation's declaration says whether it needs a token, and the operation does what
+// it says.
 func TestTheDocumentSaysWhereATokenIsNeeded(t *testing.T) {
 	s := serve(t, nil)
 	id := s.createThread("project:a", nil)
@@ -322,7 +323,7 @@ func TestTheDocumentSaysWhereATokenIsNeeded(t *testing.T) {
 			}
 		}
 	}
-	if needed != 7 { // whatever else calls for a token panics: see [call.fence]
+	if needed != 7 { // everything else that asks for a token panics: see [call.fence]
 		t.Errorf("%d operations need a token, want 7", needed)
 	}
 }

@@ -8,8 +8,8 @@ import (
 // operations returns all operations under /v1.
 func operations() []operation { return compile(groups()) }
 
-// Operations returns the pattern of everything that the API serves, and of an
-// operation that also answers with an event stream the same with " (SSE)".
+// Operations returns the pattern of every operation of the API. If an operation also
+// answers with an event stream, its pattern is there again with " (SSE)".
 func (a *API) Operations() []string {
 	all := slices.Collect(maps.Keys(a.operators()))
 	for i := range a.table {

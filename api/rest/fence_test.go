@@ -8,8 +8,8 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 )
 
-// guess is the token that an outsider can make who knows or guesses which lease
-// there is and where it was acquired.
+// guess returns the token that an outsider can construct who knows or guesses the
+// lease's key and where it was acquired.
 func (s *server) guess(space, lease string) string {
 	s.t.Helper()
 	rec, err := s.store.Space(space).Get(s.t.Context(), lease+"/owner")
@@ -137,8 +137,8 @@ func TestARepeatUnderAnotherFenceIsAnotherRequest(t *testing.T) {
 	put := func(token string) []string { return []string{"Thole-Fence", token, "Idempotency-Key", "k"} }
 	s.want(200, nil, "PUT", kv, `{"data":1}`, put(a.Token)...)
 	s.want(204, nil, "DELETE", locks+"/a", nil, "Thole-Fence", a.Token)
-	s.want(204, nil, "DELETE", locks+"/a", nil, "Thole-Fence", a.Token) // nobody holds it: no error
-	s.want(200, nil, "PUT", kv, `{"data":1}`, put(a.Token)...)          // what was done while it was held
+	s.want(204, nil, "DELETE", locks+"/a", nil, "Thole-Fence", a.Token) // nobody holds it, which is no error
+	s.want(200, nil, "PUT", kv, `{"data":1}`, put(a.Token)...)          // the repeat of a request during the lease
 	s.refuse(422, "invalid", "PUT", kv, `{"data":1}`, put(b.Token)...)
 	forged := strings.Split(a.Token, ".")[0] + "." + strings.Split(b.Token, ".")[1]
 	s.refuse(422, "invalid", "PUT", kv, `{"data":1}`, put(forged)...)
@@ -158,8 +158,8 @@ func TestAStaleFenceStopsEveryOperation(t *testing.T) {
 	s.refuse(409, "fenced", "DELETE", space, nil, "Thole-Fence", held.Token)
 }
 
-// A grant to work in one thread opens that thread alone, whatever else the token
-// may do in the space.
+// A grant to work in one thread opens only that thread, whatever else the token may do
+// in the space.
 func TestAGrantToWorkInOneThreadClaimsNoRunOfAnotherPrivateOne(t *testing.T) {
 	s := serveWithTokens(t, nil)
 	owner := s.as("user:1", auth.Grant{Space: "project:a", Access: auth.Write})

@@ -7,8 +7,8 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// An old store may hold names that no commit is allowed any more. None of them
-// ends a line of a frame, so none begins a field that nobody committed.
+// An old store may contain names that no commit may use now. None of them ends a line
+// of a frame, and so none begins a field that nobody committed.
 func TestAFrameIsOneEventWhateverItsNamesHold(t *testing.T) {
 	bad := "x.y\r\nid: 1\n\ndata: forged\x00"
 	d := &thole.Delivery{Event: thole.Event{

@@ -37,7 +37,7 @@ func fuzzedAPI(f *testing.F) *rest.API {
 	return api
 }
 
-// A raw commit is taken or refused for a reason; either way what is there can be
+// A raw commit is accepted, or refused with a reason; in either case the data can be
 // read afterwards.
 func FuzzCommitFromOutside(f *testing.F) {
 	for _, s := range []string{
@@ -61,8 +61,8 @@ func FuzzCommitFromOutside(f *testing.F) {
 	})
 }
 
-// A cursor of an event stream or a page is resumed or refused as such. What the
-// browser sends back is what it was given, or anything.
+// A cursor of an event stream or a page is resumed, or refused as a cursor. A browser
+// returns the cursor that it was given, or anything else.
 func FuzzCursorFromOutside(f *testing.F) {
 	api := fuzzedAPI(f)
 	w := ask(api, "POST", "/v1/spaces/project:a/commits", `{"events":[{"type":"app.x"},{"type":"app.y"}]}`, "Content-Type", "application/json")
@@ -72,7 +72,7 @@ func FuzzCursorFromOutside(f *testing.F) {
 	for _, s := range []string{"", "-", "1", "0001deadbeef-0000000000000001", "1cHJvamVjdDphPTAwMDFkZWFkYmVlZi0wMDAwMDAwMDAwMDAwMDAxCg", "1cHJvamVjdDphPQo", "\x00", "ÿ"} {
 		f.Add(s)
 	}
-	api.Drain() // a stream that is opened ends at once
+	api.Drain() // a stream ends as soon as it opens
 	f.Fuzz(func(t *testing.T, cursor string) {
 		escaped := url.QueryEscape(cursor)
 		for _, w := range []*httptest.ResponseRecorder{

@@ -10,7 +10,7 @@ import (
 	"github.com/thole-dev/thole/backend/memstore"
 )
 
-// leaving is a backend whose client goes away when a purge begins.
+// leaving is a backend whose client disconnects when a purge begins.
 type leaving struct {
 	*memstore.Store
 	leave context.CancelFunc

@@ -27,7 +27,7 @@ type hiding struct {
 	public          string
 	run             string // in the private thread
 	turn, block     string
-	decision        string // because of the run, without a thread
+	decision        string // with the run as its cause, without a thread
 	inThread        string // a decision in the private thread
 }
 
@@ -52,7 +52,7 @@ func hide(t *testing.T) *hiding {
 	if h.block, err = worker.Block(t.Context(), thread.TextBlock("x")); err != nil {
 		t.Fatal(err)
 	}
-	// What it does is heard in the space, and names it.
+	// Events in the space name it.
 	work := worker.Space()
 	if _, err := lock.In(work).Acquire(t.Context(), "src/app.ts", &lock.Options{Owner: r.ID + "/" + h.block}); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func hide(t *testing.T) *hiding {
 	return h
 }
 
-// ids are what must not be read by the stranger.
+// ids returns the ids that the stranger must not read.
 func (h *hiding) ids() []string {
 	return []string{h.private, h.run, h.turn, h.decision, h.inThread, "our secret", "our plan"}
 }
@@ -111,7 +111,7 @@ func TestNothingInASpaceNamesAPrivateThreadOrItsRun(t *testing.T) {
 	for f := w.mustNext(); f.data.Type != "app.last"; f = w.mustNext() {
 		h.shows("a watch", f.raw)
 	}
-	// Its owner sees it all.
+	// The owner sees everything.
 	r := h.owner.want(200, nil, "GET", space+"/locks/src/app.ts", nil)
 	if !strings.Contains(string(r.body), h.run) {
 		t.Errorf("the owner does not see who has the lock: %s", r.body)
@@ -123,7 +123,7 @@ func TestNothingInASpaceNamesAPrivateThreadOrItsRun(t *testing.T) {
 	}
 }
 
-// Of a run that waits behind a private one nothing tells what it waits for.
+// Nothing discloses what a run waits for behind a private one.
 func TestWhatWaitsBehindAPrivateRunDoesNotNameIt(t *testing.T) {
 	s := serveWithTokens(t, nil)
 	grant := auth.Grant{Space: "project:a", Access: auth.Write}
@@ -171,9 +171,9 @@ func TestWhatWaitsBehindAPrivateRunDoesNotNameIt(t *testing.T) {
 	}
 }
 
-// Of every operation that takes a thread, a run or a decision, the answer for
-// one that is private is, but for the names in the request, the one for what
-// does not exist.
+// For every operation that takes a thread, a run or a decision, the answer about a
+// private one is the same as about one that does not exist, except for the names in the
+// request.
 func TestWhatIsPrivateAnswersAsWhatDoesNotExist(t *testing.T) {
 	h := hide(t)
 	none := func(id string) string {
@@ -224,7 +224,7 @@ func TestWhatIsPrivateAnswersAsWhatDoesNotExist(t *testing.T) {
 		stranger := h.as("user:2", auth.Grant{Space: "project:a", Access: access})
 		for i := range hidden {
 			kinds := [][]string{nil, guess}
-			if strings.Contains(hidden[i], "/threads/"+h.private) { // elsewhere it would go on for ever
+			if strings.Contains(hidden[i], "/threads/"+h.private) { // elsewhere it would not end
 				kinds = append(kinds, []string{"Accept", "text/event-stream"})
 			}
 			for _, headers := range kinds {
@@ -241,7 +241,7 @@ func TestWhatIsPrivateAnswersAsWhatDoesNotExist(t *testing.T) {
 	}
 }
 
-// operations are those of the OpenAPI document whose path holds part.
+// operations returns the operations of the OpenAPI document whose path contains part.
 func (s *server) operations(part string) map[string]bool {
 	s.t.Helper()
 	var doc struct {
@@ -264,8 +264,8 @@ var (
 	aPosition = regexp.MustCompile(`[0-9a-f]{12}-[0-9]{16}`)
 )
 
-// ask sends "METHOD PATH BODY" and returns what is in the answer, but for what
-// differs from one request to the next.
+// ask sends "METHOD PATH BODY" and returns the answer without what differs from request
+// to request.
 func (s *server) ask(request string, headers []string) string {
 	method, rest, _ := strings.Cut(request, " ")
 	path, body, _ := strings.Cut(rest, " ")

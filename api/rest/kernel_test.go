@@ -13,15 +13,15 @@ import (
 	"github.com/thole-dev/thole/journal/problem"
 )
 
-// kernelNames are keys and streams that the server acts on by itself, or that
-// say who may do what.
+// kernelNames are keys and streams that the server acts on by itself, or that say who
+// may do what.
 var kernelNames = []string{
 	"outbox/out_1", "sent/out_1", "idem/0123/0", "token/tok_1", "token", "snap/f/1", "erased", "blob/00", "chunk/00", "upload/00",
 	"sweeper/owner", "sweeper/kv/beat", "run/run_1/owner", "run/run_1/beat", "lock/a/owner", "lock/a/intent/b/beat",
 }
 
-// Only an admin of everything writes, removes, imports or checks from outside
-// what belongs to the kernel: not an admin of the space, nor one of global.
+// From outside, only an admin of all spaces writes, removes, imports or checks the
+// kernel's records: neither an admin of the space nor one of global.
 func TestOnlyAnAdminOfEverythingTouchesWhatIsTheKernels(t *testing.T) {
 	all := serveWithTokens(t, nil)
 	value := json.RawMessage("1")
@@ -74,7 +74,7 @@ func TestOnlyAnAdminOfEverythingTouchesWhatIsTheKernels(t *testing.T) {
 				check("a purge of "+name, b.Purge(t.Context(), space, thole.Purge{Streams: []string{name}}))
 			}
 		}
-		// What is imported is new.
+		// The import creates the space.
 		space := map[string]string{"*": "project:n1", "project:*": "project:n2", "project:c": "project:c", "global": "global"}[tt.grant.Space]
 		at := thole.Position{Epoch: journal.NewEpoch(1), Seq: 1}
 		err = b.Load(t.Context(), space, journal.Chunk{
@@ -93,7 +93,7 @@ func TestOnlyAnAdminOfEverythingTouchesWhatIsTheKernels(t *testing.T) {
 	}
 }
 
-// Names that only look like those of the kernel are an application's.
+// Names that only look like the kernel's belong to the application.
 func TestAnApplicationsOwnNamesAreNotTheKernels(t *testing.T) {
 	s := serveWithTokens(t, nil).as("user:1", auth.Grant{Space: "project:a", Access: auth.Write})
 	for _, name := range []string{"app/outbox/x", "app/job/owner", "app/job/7/beat", "app/token"} {

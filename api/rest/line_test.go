@@ -7,8 +7,8 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 )
 
-// In the line of an owner's runs others wait in threads that they share. What they
-// hear of it names nothing that is not for them, and the owner may end all of it.
+// In the queue of an owner's runs, others wait in threads that they share. What others
+// read names nothing that they may not know, and the owner may end all of them.
 func TestALineOfAnOwnersRunsNamesNothingToOthersAndIsTheOwners(t *testing.T) {
 	s := serveWithTokens(t, nil)
 	grant := auth.Grant{Space: "project:a", Access: auth.Write}

@@ -29,17 +29,17 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// listing is one list: how it gets longer, and how it is read.
+// listing is one list: how items are added, and how it is read.
 type listing struct {
 	name string
-	max  int                                                   // items it may have; 0: any number
+	max  int                                                   // the most items that it may have; 0: any number
 	add  func(from, to int) error                              // makes the items from…to−1
 	page func(cursor string, limit int) ([]any, string, error) // through the library; nil: only over HTTP
 	path string                                                // over HTTP; "": only through the library
-	size func(items int) int                                   // how many of them are listed; nil: all
+	size func(items int) int                                   // how many of the items are listed; nil: all
 }
 
-// items is a page's items and cursor, in the shape that listing wants.
+// items returns a page's items and cursor in the form that listing wants.
 func items[T any](all []T, next string, err error) ([]any, string, error) {
 	out := make([]any, len(all))
 	for i, v := range all {
@@ -142,8 +142,7 @@ func (l *listing) fetch(s *server, cursor string, limit int) ([]any, string, err
 	return items(p.Items, p.Next, nil)
 }
 
-// pages reads the whole list with a limit and compares what came with what is
-// there.
+// pages reads the whole list with a limit and compares the result with what exists.
 func (l *listing) pages(t *testing.T, how string, want, limit int, page func(string, int) ([]any, string, error)) {
 	t.Helper()
 	seen := make(map[string]bool)
@@ -179,7 +178,7 @@ func (l *listing) pages(t *testing.T, how string, want, limit int, page func(str
 	}
 }
 
-// each calls do for from…to−1, many at once, so that commits share a write.
+// each calls do for from…to−1, many at once, so that commits share a batch.
 func each(from, to int, do func(i int) error) error {
 	const workers = 32
 	done := make(chan error, workers)
@@ -199,7 +198,7 @@ func each(from, to int, do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// inOrder calls do for from…to−1, some in each commit.
+// inOrder calls do for from…to−1, several in each commit.
 func inOrder(ctx context.Context, sp *thole.Space, from, to int, do func(tx *thole.Tx, i int) error) error {
 	for from < to {
 		end := min(to, from+50)
@@ -272,7 +271,7 @@ func listings(t *testing.T, s *server) []listing {
 		for _, order := range []string{"asc", "desc"} {
 			all = append(all, listing{name: "events " + order, path: path + "/events?types=app.*&order=" + order, add: func(from, to int) error {
 				if order == "desc" {
-					return nil // they are there
+					return nil // they exist already
 				}
 				return inOrder(ctx, sp, from, to, func(tx *thole.Tx, i int) error { tx.Emit("app/x", "app.x", i); return nil })
 			}, size: func(n int) int {
@@ -342,7 +341,7 @@ func listings(t *testing.T, s *server) []listing {
 		}
 		all = append(all, listing{name: "messages of one turn", path: path + "/threads/" + id + "/messages", add: func(from, to int) error {
 			err := inOrder(ctx, sp, from, to, func(tx *thole.Tx, i int) error { _, err := thread.Append(tx, id, hello); return err })
-			if err == nil && from == 0 { // the run's own message is one more
+			if err == nil && from == 0 { // the run's own message counts too
 				err = h.Text(ctx, "hello")
 			}
 			return err
@@ -375,7 +374,7 @@ func listings(t *testing.T, s *server) []listing {
 				}
 			}
 			return nil
-		}}) // the library gives it whole
+		}}) // the library returns the whole list
 	}
 	for _, prefix := range []string{"", "k", "k/"} {
 		sp, path := space("values" + strconv.Itoa(len(prefix)))
@@ -481,7 +480,7 @@ func listings(t *testing.T, s *server) []listing {
 					return err
 				})
 			}
-		} else { // of those that are there
+		} else { // of those that still exist
 			l.max, l.add = 2003, func(int, int) error { return nil }
 			l.size = func(int) int { return 2003 }
 			if o.Incomplete == false {

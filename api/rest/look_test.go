@@ -19,7 +19,7 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// counting is a store that counts what is read of it.
+// counting is a store that counts what is read from it.
 type counting struct {
 	journal.Backend
 	mu           sync.Mutex
@@ -73,8 +73,8 @@ func (b *counting) Read(ctx context.Context, space string, q thole.ReadQuery) (t
 	return p, err
 }
 
-// serveCounting returns a server, and two callers who may write in project:a: the
-// owner of a private thread and a stranger.
+// serveCounting returns a server and two callers that may write in project:a: the owner
+// of a private thread, and a stranger.
 func serveCounting(t *testing.T) (b *counting, sp *thole.Space, private, public string, stranger *server) {
 	t.Helper()
 	b = &counting{Backend: memstore.New()}
@@ -90,8 +90,8 @@ func serveCounting(t *testing.T) (b *counting, sp *thole.Space, private, public 
 	return b, store.Space("project:a").As("user:1"), private, public, s.as("user:2", grant)
 }
 
-// What is hidden costs an answer a bounded amount, and the cursor, which names none
-// of it, leads to what is behind.
+// What is hidden costs each answer a bounded amount, and the cursor, which names none
+// of it, leads to what follows it.
 func TestWhatIsHiddenCostsAnAnswerABoundedAmount(t *testing.T) {
 	effort.SlowUnderRace(t)
 	for name, c := range map[string]struct{ hidden, size int }{
@@ -179,7 +179,7 @@ func TestWhatIsHiddenCostsAnAnswerABoundedAmount(t *testing.T) {
 	}
 }
 
-// bounded checks what one request read of items that have about that size each.
+// bounded checks what one request read, of items of about that size.
 func (b *counting) bounded(t *testing.T, what string, size int) {
 	t.Helper()
 	b.mu.Lock()
@@ -191,7 +191,7 @@ func (b *counting) bounded(t *testing.T, what string, size int) {
 	}
 }
 
-// Threads that are not for the caller are as many as one likes.
+// There can be any number of threads that the caller may not know.
 func TestHiddenThreadsCostAnAnswerABoundedAmount(t *testing.T) {
 	b, sp, private, public, stranger := serveCounting(t)
 	secret := map[string]bool{private: true}
@@ -229,7 +229,7 @@ func TestHiddenThreadsCostAnAnswerABoundedAmount(t *testing.T) {
 	}
 }
 
-// A text may name more ids than are looked up for an answer.
+// A text may name more ids than one answer looks up.
 func TestFewIDsAreLookedUpToMaskATextOfMany(t *testing.T) {
 	b, _, private, public, stranger := serveCounting(t)
 	var text strings.Builder

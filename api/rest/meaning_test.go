@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a request means is done or refused, never ignored. Each row once was ignored,
-// or taken for something else.
+// What a request says is done or refused, never ignored. Each row was once ignored or
+// misunderstood.
 func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 	s := serve(t, nil)
 	thread := at + "/threads/" + s.createThread("project:a", nil)
@@ -105,7 +105,7 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 	}
 }
 
-// A name that is not known is refused with those that are.
+// The refusal of an unknown name lists the known ones.
 func TestARefusalNamesWhatIsKnown(t *testing.T) {
 	s := serve(t, nil)
 	thread := at + "/threads/" + s.createThread("project:a", nil)
@@ -126,8 +126,8 @@ func TestARefusalNamesWhatIsKnown(t *testing.T) {
 	}
 }
 
-// An Idempotency-Key is for one request: with another precondition or another media
-// type it is another one.
+// An Idempotency-Key is for one request; with another precondition or media type it is
+// another request.
 func TestAKeyIsForOneMeaning(t *testing.T) {
 	s := serve(t, nil)
 	s.want(200, nil, "PUT", at+"/documents/d", `{"value":{"ops":[]}}`)
@@ -153,7 +153,7 @@ func TestABodyOfAnotherMediaTypeIsRefused(t *testing.T) {
 	}
 }
 
-// No waiting is asked for by 0, also where the default is to wait.
+// 0 means not to wait, also where the default is to wait.
 func TestAWaitOfNoSecondsOnlyLooks(t *testing.T) {
 	s := serve(t, nil)
 	thread := at + "/threads/" + s.createThread("project:a", nil)

@@ -9,17 +9,18 @@ import (
 	"github.com/thole-dev/thole/internal/effort"
 )
 
-// renews are the operations that do what they do each time they are asked, and say so:
-// see docs/decisions/0045.
+// renews are the operations that act each time they are called, and say so: see
+// decision 45.
 var renews = map[string]bool{
 	"POST /v1/spaces/{space}/threads/{thread}/runs/{run}/heartbeat": true,
 	"PUT /v1/spaces/{space}/locks/{name...}":                        true,
 	"DELETE /v1/spaces/{space}":                                     true,
 }
 
-// Every operation that changes something is sent twice at once under one key, and again
-// after other changes: it happens once, and each time gets the same answer. The requests
-// are those of the table of authority, which has one for every operation.
+// Every operation that changes something is sent twice at the same time under one key,
+// and again after other changes: it happens once, and every time the answer is the
+// same. The requests are those of the table of authority, which has one for every
+// operation.
 func TestEveryOperationHappensOncePerKeyAndKeepsItsAnswer(t *testing.T) {
 	effort.SlowUnderRace(t)
 	left := make(map[string]bool)
@@ -80,7 +81,7 @@ func (r *request) mustRepeat(w *world, first [2]reply) {
 	for _, kind := range []string{"open", "open-busy", "private", "private-busy"} {
 		path := here + "/threads/<" + kind + ">"
 		if r.method() == "DELETE" && strings.HasSuffix(w.resolve(r.path), w.resolve("/<"+kind+">")) {
-			continue // it is gone
+			continue // it no longer exists
 		}
 		w.make("PATCH", path, `{"title":"later"}`)
 		w.make("POST", path+"/messages", `{"role":"user","blocks":[{"type":"text","content":"later"}]}`)
@@ -92,7 +93,7 @@ func (r *request) mustRepeat(w *world, first [2]reply) {
 	if changed {
 		w.t.Errorf("%s, again: it changed the store", r.row())
 	}
-	if r.body == "" || strings.Contains(r.op, "/blobs/") { // which is called by its content
+	if r.body == "" || strings.Contains(r.op, "/blobs/") { // a blob is named after its content
 		return
 	}
 	other := *r

@@ -6,7 +6,7 @@ import (
 	"github.com/thole-dev/thole/api/auth"
 )
 
-// Who sees a thread is for its owner and admins to say, though others write in it.
+// Only its owner and admins decide who sees a thread, even if others write in it.
 func TestOnlyTheOwnerOrAnAdminSaysWhoSeesAThread(t *testing.T) {
 	h := hide(t)
 	const threads = "/v1/spaces/project:a/threads/"
@@ -20,14 +20,15 @@ func TestOnlyTheOwnerOrAnAdminSaysWhoSeesAThread(t *testing.T) {
 	h.stranger.want(200, nil, "GET", threads+h.public, nil)
 }
 
-// People read RUN.finished as run.finished, and app.expired is what an expiry says.
+// People take RUN.finished for run.finished, and app.expired says that something
+// expired.
 func TestNoEventThatLooksLikeTholesOwnCanBeForged(t *testing.T) {
 	h := hide(t)
 	types := []string{"RUN.finished", "Thread.created", " run.finished", "run .finished", "APP.Expired"}
 	for _, e := range h.store.Concepts().EventTypes() {
 		types = append(types, e.Type)
 	}
-	for _, noun := range []string{"agent", "credits", "memory", "task"} { // of concepts to come
+	for _, noun := range []string{"agent", "credits", "memory", "task"} { // of concepts that are planned
 		types = append(types, noun+".x")
 	}
 	for _, typ := range types {

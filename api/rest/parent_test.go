@@ -9,10 +9,10 @@ import (
 
 const threadsOfA = "/v1/spaces/project:a/threads"
 
-// family is a run that is worked on, of an owner, and who else is in the space.
+// family is a running run of an owner, and the other callers in the space.
 type family struct {
 	*server
-	owner, stranger, worker *server // the last has work
+	owner, stranger, worker *server // worker has the grant work
 	thread, run             string
 	fence                   []string
 }
@@ -54,18 +54,19 @@ func TestASubAgentOverHTTPIsBelowItsParent(t *testing.T) {
 		if c.Run.ID != child.ID {
 			t.Fatalf("%s: claimed %s, want %s", visibility, c.Run.ID, child.ID)
 		}
-		// For those who may read the parent when it is private.
+		// When the parent is private, the thread is for those who may read the
+		// parent.
 		f.owner.want(200, nil, "GET", threadsOfA+"/"+made.ID+"/runs/"+child.ID, nil)
 		f.worker.want(200, nil, "GET", threadsOfA+"/"+made.ID+"/messages", nil, f.fence...)
 		f.stranger.refuse(404, "not_found", "GET", threadsOfA+"/"+made.ID, nil)
 		f.worker.refuse(404, "not_found", "GET", threadsOfA+"/"+made.ID, nil)
-		// A sub-agent of the sub-agent, by its own worker.
+		// The sub-agent's own worker makes a sub-agent for it.
 		var deeper struct{ ID string }
 		own := []string{"Thole-Fence", c.Token}
 		f.worker.want(201, &deeper, "POST", threadsOfA, `{"parent":"`+made.ID+`"}`, own...)
 		var grandchild aRun
 		f.worker.want(201, &grandchild, "POST", threadsOfA+"/"+deeper.ID+"/runs", `{"prompt":"deeper","agent":"sub","parent":"`+child.ID+`"}`, own...)
-		// It is cancelled with the parent, and goes with it.
+		// It is cancelled and destroyed with the parent.
 		f.owner.want(200, nil, "POST", threadsOfA+"/"+f.thread+"/runs/"+f.run+"/cancel", nil)
 		for thread, id := range map[string]string{made.ID: child.ID, deeper.ID: grandchild.ID} {
 			var r struct{ Cancel *struct{ Cause string } }
@@ -95,10 +96,10 @@ func TestNobodyTiesARunToAParentWithoutARightToIt(t *testing.T) {
 	} {
 		f.of(visibility)
 		below, start := `{"parent":"`+f.thread+`"}`, `{"prompt":"sub","agent":"sub","parent":"`+f.run+`"}`
-		for _, who := range []*server{f.stranger, f.worker} { // the fence is missing
+		for _, who := range []*server{f.stranger, f.worker} { // without the fence
 			who.refuse(told.below.status, told.below.code, "POST", threadsOfA, below)
 		}
-		writer.refuse(told.below.status, told.below.code, "POST", threadsOfA, below, f.fence...) // the grant is
+		writer.refuse(told.below.status, told.below.code, "POST", threadsOfA, below, f.fence...) // without the grant
 		mine := f.stranger.createThread("project:a", nil)
 		f.stranger.refuse(told.elsewhere.status, told.elsewhere.code, "POST", threadsOfA+"/"+mine+"/runs", start)
 		f.worker.refuse(400, "invalid", "POST", threadsOfA+"/"+mine+"/runs", start, f.fence...)
@@ -115,7 +116,7 @@ func TestNobodyTiesARunToAParentWithoutARightToIt(t *testing.T) {
 		f.worker.refuse(404, "not_found", "POST", runs, start)
 		f.worker.refuse(403, "forbidden", "POST", runs, `{"prompt":"of no parent"}`, f.fence...)
 		f.worker.want(200, nil, "POST", threadsOfA+"/"+f.thread+"/runs/"+f.run+"/finish", `{"status":"succeeded"}`, f.fence...)
-		f.worker.refuse(409, "fenced", "POST", runs, start, f.fence...) // its parent has ended
+		f.worker.refuse(409, "fenced", "POST", runs, start, f.fence...) // the parent has ended
 		f.owner.refuse(409, "conflict", "POST", runs, start)
 	}
 }

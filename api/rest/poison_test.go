@@ -18,7 +18,8 @@ func TestACommitLetsOnlyRecordsBelowAppExpire(t *testing.T) {
 	s.want(201, nil, "POST", path, `{"writes":[{"key":"app/x","value":1,"expires":"2026-01-01T00:00:00Z","notify":true}]}`)
 }
 
-// What an earlier version let an admin write must not fail each later write.
+// A record that an earlier version let an admin write must not make each later write
+// fail.
 func TestAnExpiredRecordThatCannotBeReadFailsNoLaterWrite(t *testing.T) {
 	s := serve(t, nil)
 	past := time.Now().Add(-time.Hour)

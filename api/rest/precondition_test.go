@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// conditional is an operation that takes If-Match and If-None-Match. A nil make
-// stands for something that the operation itself makes.
+// conditional is an operation that takes If-Match and If-None-Match. If make is nil,
+// the operation itself makes what it changes.
 type conditional struct {
 	operation string // as the OpenAPI document has it
-	thread    bool   // make a thread; %s in the rest is its path
+	thread    bool   // first make a thread; %s in the other fields is its path
 	path      string
 	make      []string // a request that makes it: method, path, body
 	tag       string   // where to read its ETag; "": path
 	body      string
-	absent    int // status with If-Match: * when there is nothing: 412, or 404 where it must be there anyway
+	absent    int // status with If-Match: * if there is nothing: 412, or 404 if the path needs it
 	once      bool
 }
 
@@ -46,8 +46,8 @@ func conditionalOperations() []conditional {
 	}
 }
 
-// there makes what the operation changes and returns it with its paths filled
-// in, and its ETag.
+// there makes what the operation changes, and returns the operation with its paths
+// filled in, and the ETag.
 func (v conditional) there(s *server, exists bool) (conditional, string) {
 	s.t.Helper()
 	thread := at + "/threads/thrd_" + strings.Repeat("0", 32)
@@ -124,7 +124,8 @@ func TestEveryVersionedOperationDecidesItsPreconditionInTheCommit(t *testing.T) 
 			if r := v.do(s, "If-None-Match", "*"); r.status != 412 && r.status != 400 {
 				t.Errorf("If-None-Match: * on what is there: %d %s, want 412", r.status, r.body)
 			}
-			// A repeat gets the first answer, whatever its condition says by now.
+			// A repeat gets the first answer, whether or not its condition still
+			// holds.
 			for _, match := range []string{tag, "*"} {
 				if match == "*" {
 					v, _ = op.there(s, true)
@@ -152,7 +153,7 @@ func TestEveryVersionedOperationDecidesItsPreconditionInTheCommit(t *testing.T) 
 	}
 }
 
-// contend changes what always exists from many sides at once.
+// contend makes many callers change at once what always exists.
 func (v conditional) contend(s *server) {
 	var wg sync.WaitGroup
 	for range 8 {
@@ -190,8 +191,7 @@ func TestEveryOtherMutationRefusesPreconditions(t *testing.T) {
 	}
 }
 
-// TestNoMutationGoesOnUnderALeaseThatWasLost is for every operation, also one
-// that would change nothing.
+// This holds for every operation, also if it would change nothing.
 func TestNoMutationGoesOnUnderALeaseThatWasLost(t *testing.T) {
 	s := serve(t, nil)
 	thread := s.createThread("project:a", `{}`)

@@ -105,10 +105,10 @@ func TestBadInputIsAClearProblem(t *testing.T) {
 			}
 		})
 	}
-	s.want(200, nil, "GET", "/v1/spaces/project:%F0%9F%9A%A3/events", nil) // an emoji is a name like any other
+	s.want(200, nil, "GET", "/v1/spaces/project:%F0%9F%9A%A3/events", nil) // an emoji is valid in a name
 }
 
-// What a name may be is no secret: who may do nothing there is told the same.
+// Which names are valid is no secret: a caller without a grant gets the same answer.
 func TestABadNameOfASpaceIsToldBeforeTheGrant(t *testing.T) {
 	s := serveWithTokens(t, nil).as("user:1", auth.Grant{Space: "project:*", Access: auth.Work})
 	s.refuse(400, "invalid", "POST", claimPath, `{"spaces":["project:*"]}`)
@@ -173,7 +173,7 @@ func TestWithoutTokensOnlyThisMachineIsServed(t *testing.T) {
 		{"localhost:80", "", 201},
 		{"127.0.0.1", "", 201},
 		{"[::1]:8080", "", 201},
-		{"evil.example", "", 403}, // a name that was made to point here
+		{"evil.example", "", 403}, // a name that somebody made resolve to here
 		{"localhost", "https://evil.example", 403},
 		{"localhost", "https://app.example", 201},
 		{"localhost", "http://localhost", 201},
@@ -212,7 +212,7 @@ func TestTheRateOfACallerIsBounded(t *testing.T) {
 	}
 }
 
-// held lets no commit through until it is let go.
+// held blocks every commit until it is released.
 type held struct {
 	journal.Backend
 	came, letGo chan struct{}
@@ -227,8 +227,8 @@ func (h *held) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result
 	return h.Backend.Commit(ctx, batch)
 }
 
-// A client that closed its half of the connection counts as gone, but reads: it
-// must not be told of a success that nobody knows of.
+// A client that closed its half of the connection counts as disconnected, but still
+// reads: it must not be told of a success that nobody knows of.
 func TestWhoClosesHalfOfTheConnectionIsNotToldOfASuccess(t *testing.T) {
 	b := &held{memstore.New(), make(chan struct{}, 1), make(chan struct{})}
 	store, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts()})

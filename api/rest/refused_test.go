@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A client that is refused learns so at once, not when its body has come or its
-// time is up.
+// A client that is refused gets the answer at once, not after its whole body has
+// arrived or the time is up.
 func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	s := serveWithTokens(t, nil)
 	for line, status := range map[string]int{
@@ -40,7 +40,7 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	}
 }
 
-// A refused request whose body was read keeps its connection.
+// If the body of a refused request was read, its connection stays open.
 func TestARefusalAfterTheBodyKeepsTheConnection(t *testing.T) {
 	s := serve(t, nil)
 	if r := s.do("POST", "/v1/spaces/project:a/threads", `{"nothing":1}`); r.status != 400 || r.header.Get("Connection") == "close" {

@@ -60,7 +60,7 @@ func serveStore(t *testing.T, store *thole.Store, opts *rest.Options) *server {
 	return s
 }
 
-// withTokens makes opts check the tokens of a new store.
+// serveWithTokens makes opts check the tokens of a new store.
 func serveWithTokens(t *testing.T, opts *rest.Options) *server {
 	t.Helper()
 	store, err := thole.Open(context.Background(), memstore.New(), &thole.Options{Concepts: rest.Concepts()})
@@ -75,7 +75,7 @@ func serveWithTokens(t *testing.T, opts *rest.Options) *server {
 	return serveStore(t, store, &o)
 }
 
-// as returns the same server, called with a new token that has grants.
+// as returns the same server, called with a new token that has the grants.
 func (s *server) as(actor string, grants ...auth.Grant) *server {
 	s.t.Helper()
 	secret, _, err := auth.Create(s.t.Context(), s.store, auth.Token{Actor: actor, Grants: grants})
@@ -87,15 +87,15 @@ func (s *server) as(actor string, grants ...auth.Grant) *server {
 	return &c
 }
 
-// reply is what a request got.
+// reply is the answer to a request.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// do sends a request. body may be nil, a string sent as it is, or anything else
-// as JSON; headers come in pairs.
+// do sends a request. body may be nil, a string, which is sent as it is, or anything
+// else, which is sent as JSON. headers are pairs.
 func (s *server) do(method, path string, body any, headers ...string) reply {
 	s.t.Helper()
 	var r io.Reader
@@ -132,8 +132,8 @@ func (s *server) do(method, path string, body any, headers ...string) reply {
 	return reply{resp.StatusCode, resp.Header, data}
 }
 
-// want is do for a request that must get this status; the answer is read into
-// out unless that is nil.
+// want is do for a request that must get this status. It reads the answer into out
+// unless that is nil.
 func (s *server) want(status int, out any, method, path string, body any, headers ...string) reply {
 	s.t.Helper()
 	r := s.do(method, path, body, headers...)
@@ -148,7 +148,7 @@ func (s *server) want(status int, out any, method, path string, body any, header
 	return r
 }
 
-// problem reads an answer that must be one.
+// problem reads an answer that must be a problem.
 func (r reply) problem(t *testing.T) problem.Problem {
 	t.Helper()
 	var p problem.Problem
@@ -175,7 +175,7 @@ func (s *server) refuse(status int, code, method, path string, body any, headers
 	return p
 }
 
-// after is the parameter that asks for the page that a cursor leads to; "": the first.
+// after returns the parameter for the page after a cursor; "": the first page.
 func after(cursor string) string {
 	if cursor == "" {
 		return ""

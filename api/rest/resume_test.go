@@ -13,8 +13,8 @@ import (
 	"github.com/thole-dev/thole"
 )
 
-// readCut reads a stream from where cursor says, up to a number of bytes, and
-// returns the events that came whole, at most so many.
+// readCut reads at most bytes of a stream, from the cursor on, and returns at most so
+// many complete events.
 func (s *server) readCut(path, cursor string, bytes int64, most int) []frame {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -49,7 +49,7 @@ func (s *server) readCut(path, cursor string, bytes int64, most int) []frame {
 	return frames
 }
 
-// wholeLines is bufio.ScanLines without a last line that is cut short.
+// wholeLines is bufio.ScanLines that drops a last line without an end.
 func wholeLines(data []byte, atEOF bool) (int, []byte, error) {
 	advance, line, err := bufio.ScanLines(data, false)
 	if advance == 0 && atEOF {

@@ -16,7 +16,7 @@ import (
 	"github.com/thole-dev/thole/backend/sqlitestore"
 )
 
-// lasting is a request that lasts.
+// lasting is a request that takes long.
 type lasting struct {
 	what, method, path string
 	body               any // nil: an event stream
@@ -33,7 +33,7 @@ func allLasting() []lasting {
 	}
 }
 
-// open sends the request with a token of its own, and returns once it lasts.
+// open sends the request with a token of its own, and returns once it is waiting.
 func (l lasting) open(t *testing.T, s *server, token auth.Token) (ended <-chan reply) {
 	t.Helper()
 	secret, _, err := auth.Create(t.Context(), s.store, token)
@@ -72,7 +72,7 @@ func (l lasting) open(t *testing.T, s *server, token auth.Token) (ended <-chan r
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for s.store.Space("project:a").Watchers() == 0 { // those that wait watch
+	for s.store.Space("project:a").Watchers() == 0 { // requests that wait have a watch
 		select {
 		case r := <-all:
 			t.Fatalf("%s: got %d: %s", l.what, r.status, r.body)
@@ -82,14 +82,14 @@ func (l lasting) open(t *testing.T, s *server, token auth.Token) (ended <-chan r
 	return all
 }
 
-// ends waits for the end of what was open.
+// ends waits for the end of the open requests.
 func (l lasting) ends(t *testing.T, ended <-chan reply) {
 	t.Helper()
 	select {
 	case r := <-ended:
 		want := 401
 		if l.body == nil {
-			want = 200 // which was sent when it began
+			want = 200 // this status was sent when it began
 		}
 		if r.status != want {
 			t.Errorf("%s: got %d, want %d: %s", l.what, r.status, want, r.body)
@@ -143,7 +143,7 @@ func TestAStreamEndsWhenAnotherProcessRevokesItsToken(t *testing.T) {
 	l.ends(t, ended)
 }
 
-// revokeNewest revokes the token that was made last.
+// revokeNewest revokes the newest token.
 func revokeNewest(t *testing.T, store *thole.Store) {
 	t.Helper()
 	all, err := auth.List(t.Context(), store, "", 0)

@@ -10,7 +10,7 @@ import (
 	"github.com/thole-dev/thole/state/lock"
 )
 
-// What is hidden takes no room in what is shown.
+// Hidden items do not count for a page.
 func TestWhatIsHiddenKeepsNothingVisibleOffAPage(t *testing.T) {
 	s := serveWithTokens(t, nil)
 	grant := auth.Grant{Space: "project:a", Access: auth.Write}
@@ -60,7 +60,7 @@ func TestWhatIsHiddenKeepsNothingVisibleOffAPage(t *testing.T) {
 	}
 }
 
-// What everyone may read can name what is hidden, in capitals too.
+// What everybody may read must not name what is hidden, in capitals either.
 func TestWhatIsPublicDoesNotNameWhatIsHidden(t *testing.T) {
 	h := hide(t)
 	const space = "/v1/spaces/project:a"
@@ -96,7 +96,7 @@ func TestWhatIsPublicDoesNotNameWhatIsHidden(t *testing.T) {
 	}
 }
 
-// The last frame of a stream tells what run.finished tells, and no more.
+// The last frame of a stream says what run.finished says, and no more.
 func TestTheLastFrameOfAStreamDoesNotNameTheHiddenRunThatIsNext(t *testing.T) {
 	s := serveWithTokens(t, nil)
 	grant := auth.Grant{Space: "project:a", Access: auth.Write}

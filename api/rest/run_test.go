@@ -23,7 +23,7 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// aRun is what a run looks like from outside.
+// aRun is a run as clients see it.
 type aRun struct {
 	ID      string          `json:"id"`
 	Thread  string          `json:"thread"`
@@ -161,7 +161,7 @@ func TestAWorkerInAnyLanguageWaitsForASignal(t *testing.T) {
 	s.refuse(400, "invalid", "POST", one+"/wait", `{"name":"x"}`)
 }
 
-// worker works on the next run of a space as do says.
+// worker claims the next run of a space and works on it with do.
 func (s *server) worker(space string, do func(ctx context.Context, h *run.Handle) error) (done chan error) {
 	done = make(chan error, 1)
 	go func() {
@@ -219,8 +219,8 @@ func TestARunThatStreamsEndsWithComplete(t *testing.T) {
 	}
 }
 
-// A client whose connection broke before it had an id to go on from asks again
-// under its key, and misses nothing of the run, be it on its way or ended.
+// A client whose connection broke before it had received an id repeats its request
+// under its key. It misses nothing of the run, whether that is running or has ended.
 func TestARepeatedStreamOfARunBeginsBeforeTheRun(t *testing.T) {
 	s := serve(t, nil)
 	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
@@ -280,7 +280,7 @@ func TestARepeatedStreamOfARunBeginsBeforeTheRun(t *testing.T) {
 	}
 }
 
-// An edit of something else in the space is no reason to leave a run alone.
+// An edit elsewhere in the space does not end the stream of a run.
 func TestARunThatStreamsIsHeardToItsEndThoughFilesAreEdited(t *testing.T) {
 	dir := t.TempDir()
 	b, err := filestore.Open(t.Context(), dir, nil)
@@ -345,7 +345,7 @@ func TestOnlyTheConnectionThatStartedARunCancelsIt(t *testing.T) {
 		other := s.watch(path + "/events")
 		_, hangUp := s.startStreaming(path+"/runs", `{"prompt":"hi","on_disconnect":"`+policy+`"}`)
 		id := <-started
-		other.cancel() // a watcher is a watcher
+		other.cancel() // a watcher only watches
 		sp := s.store.Space("project:a")
 		poll(t, "the other watcher to go", func() bool { return sp.Watchers() <= 2 })
 		hangUp()
@@ -362,11 +362,12 @@ func TestOnlyTheConnectionThatStartedARunCancelsIt(t *testing.T) {
 	}
 }
 
-// A client whose connection broke repeats its start, perhaps before the server knows.
+// A client whose connection broke repeats its start, perhaps before the server has
+// noticed.
 func TestTheLastConnectionOfAStartDecidesAboutItsRun(t *testing.T) {
 	s := serve(t, nil)
 	sp := s.store.Space("project:a")
-	for _, order := range [][]int{{1, 0}, {0, 1}} { // the repeat goes first; the first one does
+	for _, order := range [][]int{{1, 0}, {0, 1}} { // the repeat is closed first; the first connection is
 		path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
 		started := make(chan string, 1)
 		done := s.worker("project:a", func(ctx context.Context, h *run.Handle) error {
@@ -438,7 +439,7 @@ func TestTheQueueIsListedEditedAndShortened(t *testing.T) {
 	}
 }
 
-// runner hears of runs.
+// runner receives the runs that were started.
 type runner chan string
 
 func (r runner) Queued(space, agent string) { r <- space + " " + agent }

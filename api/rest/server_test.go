@@ -48,7 +48,7 @@ func TestShutdownFinishesRequestsAndEndsStreams(t *testing.T) {
 	c.http.URL = "http://" + l.Addr().String()
 
 	w := c.watch("/v1/spaces/project:z/events")
-	// A request whose body is still on its way when the server is told to end.
+	// The body of a request is still arriving when the server is told to end.
 	conn, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)

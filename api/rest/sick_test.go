@@ -38,7 +38,7 @@ func TestNoRequestStopsTheWorkersOfASpace(t *testing.T) {
 	t.Error("the victim's run was not claimed")
 }
 
-// without is a store in which one space has died.
+// without returns a store in which one space fails.
 func without(t *testing.T, dead string) *thole.Store {
 	gone := router.Later(thole.ErrUnavailable, func(context.Context) (journal.Backend, error) { return nil, thole.ErrUnavailable })
 	b, err := router.New(router.Rule{Pattern: dead, Backend: gone}, router.Rule{Pattern: "*", Backend: memstore.New()})
@@ -72,7 +72,7 @@ func TestADeadSpaceHoldsUpNoClaimInAnother(t *testing.T) {
 	}
 	s.refuse(404, "not_found", "POST", claimPath, `{"spaces":["user:dead","project:a"],"agent":"q"}`)
 	s.refuse(503, "unavailable", "POST", claimPath, `{"spaces":["user:dead"],"agent":"q","wait_seconds":30}`)
-	// Under a key it is not known whether the run of an earlier try is there.
+	// With a key, it is not known whether an earlier try made a run there.
 	s.refuse(503, "unavailable", "POST", claimPath, `{"spaces":["project:a","user:dead"],"agent":"q"}`, "Idempotency-Key", "k")
 }
 

@@ -53,7 +53,7 @@ func (s *server) watch(path string, headers ...string) *watcher {
 		req.Header.Set("Authorization", "Bearer "+s.token)
 	}
 	for i := 0; i < len(headers); i += 2 {
-		if headers[i+1] != "" { // as browsers have it
+		if headers[i+1] != "" { // browsers set it so
 			req.Header.Set(headers[i], headers[i+1])
 		}
 	}
@@ -157,7 +157,7 @@ func TestAStreamResumesWithoutGapOrRepeat(t *testing.T) {
 		{"?after=", "", 0},
 		{"?after=" + all[3], "", 4},
 		{"", all[6], 7},
-		{"?after=" + all[3], all[6], 7}, // a browser comes back with the URL it had
+		{"?after=" + all[3], all[6], 7}, // a browser reconnects with its first URL
 	}
 	for _, tt := range tests {
 		w := s.watch("/v1/spaces/project:a/events"+tt.query, "Last-Event-ID", tt.last)
@@ -247,7 +247,7 @@ func TestAStreamWhoseSpaceIsDeletedEndsWithAnErrorEvent(t *testing.T) {
 	w := s.watch("/v1/spaces/project:a/events?after=")
 	w.mustNext()
 	s.want(204, nil, "DELETE", "/v1/spaces/project:a", nil)
-	s.addEvent("project:a", "app.n", 1) // wakes it in any case
+	s.addEvent("project:a", "app.n", 1) // it wakes in any case
 	f := w.mustNext()
 	if f.event != "error" || f.data.Code != "trimmed" || f.id != "" {
 		t.Errorf("got %s, want event: error with code trimmed", f.raw)

@@ -20,12 +20,12 @@ const root = "../.."
 
 var dotted = regexp.MustCompile(`^[a-z]+\.[a-z_]+$`) // never changed
 
-// emitted finds the types of all events and broadcasts that the project's code
-// emits: what is passed to Emit, emit or Broadcast as the type, and what an event's
-// Type is set to. A name stands for every text that its package gives it.
+// emitted finds the types of all events and broadcasts that the project's code emits:
+// what is passed to Emit, emit or Broadcast as the type, and what an event's Type is
+// set to. A name stands for every text that its package assigns to it.
 func emitted(t *testing.T) []string {
 	t.Helper()
-	types := map[string]bool{"thread.expired": true} // of sweep.go: <kind>.expired, for records with Notify and no expirer
+	types := map[string]bool{"thread.expired": true} // made in sweep.go: <kind>.expired, for records with Notify and no expirer
 	for _, dir := range goDirs(t) {
 		files := parse(t, dir)
 		texts := textsOf(files)
@@ -60,7 +60,7 @@ func emitted(t *testing.T) []string {
 	return all
 }
 
-// goDirs are the folders whose code may emit: not tests' helpers and measuring.
+// goDirs returns the folders whose code may emit, without test helpers and benchmarks.
 func goDirs(t *testing.T) []string {
 	t.Helper()
 	dirs := []string{root}
@@ -98,7 +98,7 @@ func parse(t *testing.T, dir string) []*ast.File {
 	return files
 }
 
-// texts are the texts that each name of a package is given.
+// texts are the texts that are assigned to each name of a package.
 type texts map[string][]string
 
 func textsOf(files []*ast.File) texts {
@@ -151,7 +151,7 @@ func TestWhatIsEmittedIsDeclared(t *testing.T) {
 	for _, e := range cs.EventTypes() {
 		declared = append(declared, e.Type)
 	}
-	types = append(types, "app.expired", "space.adopted") // of sweep.go, for what applications keep, and of package filestore
+	types = append(types, "app.expired", "space.adopted") // made in sweep.go for applications, and in package filestore
 	slices.Sort(types)
 	if !slices.Equal(declared, slices.Compact(types)) {
 		t.Errorf("declared are %q, emitted are %q", declared, types)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A thread becomes private while strangers watch, each with filters that keep the
-// change itself from them.
+// A thread becomes private while strangers watch it, each with filters that exclude the
+// change itself.
 func TestAWatchDoesNotHearAThreadThatBecamePrivateWhateverItsFilter(t *testing.T) {
 	h := hide(t)
 	const space = "/v1/spaces/project:a"

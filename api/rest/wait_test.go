@@ -17,7 +17,7 @@ import (
 	"github.com/thole-dev/thole/state/run"
 )
 
-// kept outlives the Store on it.
+// kept is a backend that outlives its Store.
 type kept struct{ *memstore.Store }
 
 func (kept) Close() error { return nil }
@@ -53,7 +53,7 @@ func TestARepeatedWaitOverHTTPGetsTheSignalAgain(t *testing.T) {
 	}
 	wait(s, "a", `{"arrived":true,"data":1}`)
 	wait(s, "a", `{"arrived":true,"data":1}`)
-	again := start() // another server, to which the worker comes back with a new connection
+	again := start() // another server, to which the worker reconnects
 	wait(again, "a", `{"arrived":true,"data":1}`)
 	wait(again, "b", `{"arrived":true,"data":2}`)
 	again.want(200, nil, "POST", one+"/finish", `{"status":"succeeded"}`, fence...)
@@ -61,8 +61,8 @@ func TestARepeatedWaitOverHTTPGetsTheSignalAgain(t *testing.T) {
 	again.refuse(409, "conflict", "POST", one+"/signals", `{"name":"approval"}`)
 }
 
-// A worker takes a signal and dies before it hears so, or while it waits. The one
-// that goes on in the run that resumes it uses the same keys for the same steps.
+// A worker takes a signal and dies before it gets the answer, or while it waits. The
+// worker of the run that resumes it uses the same keys for the same steps.
 func TestAWaitUnderTheSameKeyGetsTheSignalInTheRunThatResumes(t *testing.T) {
 	for _, sent := range []string{"before it waits", "when nobody waits any more"} {
 		s, later := serveWithClock(t)
@@ -100,8 +100,7 @@ func TestAWaitUnderTheSameKeyGetsTheSignalInTheRunThatResumes(t *testing.T) {
 	}
 }
 
-// What the worker hears of a run whose thread is destroyed says so, until the run
-// has ended.
+// Until the run has ended, its worker's heartbeats say that the thread is gone.
 func TestAHeartbeatSaysThatTheThreadIsGone(t *testing.T) {
 	s, later := serveWithClock(t)
 	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
@@ -111,7 +110,7 @@ func TestAHeartbeatSaysThatTheThreadIsGone(t *testing.T) {
 	one := path + "/runs/" + c.Run.ID
 	s.want(200, nil, "POST", one+"/heartbeat", nil, "Thole-Fence", c.Token)
 	s.want(204, nil, "DELETE", path, nil)
-	for range 5 { // a worker that does not listen
+	for range 5 { // the worker ignores it
 		later(20 * time.Second)
 		beat := s.do("POST", one+"/heartbeat", nil, "Thole-Fence", c.Token)
 		wait := s.do("POST", one+"/wait", `{"name":"x","wait_seconds":1}`, "Thole-Fence", c.Token)
@@ -125,7 +124,7 @@ func TestAHeartbeatSaysThatTheThreadIsGone(t *testing.T) {
 	}
 }
 
-// serveWithClock serves a new store whose time goes on only by later, which also
+// serveWithClock serves a new store whose clock is moved only by later, which also
 // sweeps.
 func serveWithClock(t *testing.T) (s *server, later func(time.Duration)) {
 	t.Helper()
@@ -145,8 +144,8 @@ func serveWithClock(t *testing.T) (s *server, later func(time.Duration)) {
 	}
 }
 
-// Requests of one worker know nothing of each other: what the run and its thread say
-// is right all the same, and asking in a loop tells nothing new.
+// The requests of a worker do not know of each other. The run and its thread are right
+// all the same, and asking in a loop emits no event.
 func TestWhatARunWaitsForOverHTTP(t *testing.T) {
 	s, later := serveWithClock(t)
 	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
@@ -208,7 +207,7 @@ func TestWhatARunWaitsForOverHTTP(t *testing.T) {
 	answers := make(chan string, 2)
 	for _, name := range []string{"a", "b"} {
 		s.want(200, nil, "POST", one+"/wait", `{"name":"`+name+`","wait_seconds":1}`, fence...)
-		go func() { // again, for longer
+		go func() { // again, and for longer
 			r := s.do("POST", one+"/wait", `{"name":"`+name+`","wait_seconds":200}`, fence...)
 			answers <- strings.TrimSpace(string(r.body))
 		}()
@@ -216,7 +215,7 @@ func TestWhatARunWaitsForOverHTTP(t *testing.T) {
 			return time.Until(waitsUntil(t, s.store, c.Run.ID)[name]) > 100*time.Second
 		})
 	}
-	later(2 * time.Second) // what was noted first is over
+	later(2 * time.Second) // the first end that was noted has passed
 	block()
 	waits("waiting", "a b")
 	for i, name := range []string{"a", "b"} {
@@ -232,7 +231,7 @@ func TestWhatARunWaitsForOverHTTP(t *testing.T) {
 	told("waiting updated waiting waiting signalled signalled")
 }
 
-// waiter is a worker at work on a run over HTTP.
+// waiter is a worker of a run over HTTP.
 type waiter struct {
 	*server
 	path, one, turn string
@@ -248,7 +247,7 @@ func serveWaiter(t *testing.T) *waiter {
 	return &waiter{s, path, path + "/runs/" + c.Run.ID, path + "/turns/" + c.Turn + "/blocks", []string{"Thole-Fence", c.Token}}
 }
 
-// goesOn writes to the thread and checks what the run waits for then.
+// goesOn writes to the thread and then checks what the run waits for.
 func (w *waiter) goesOn(status string, names ...string) {
 	w.t.Helper()
 	w.want(201, nil, "POST", w.turn, `{"type":"text","content":"on"}`, w.fence...)
@@ -259,7 +258,7 @@ func (w *waiter) goesOn(status string, names ...string) {
 	}
 }
 
-// until returns when the waits of the run end that are not over.
+// until returns the ends of the run's waits that are not over.
 func (w *waiter) until() map[string]time.Time {
 	w.t.Helper()
 	until := waitsUntil(w.t, w.store, path.Base(w.one))
@@ -267,7 +266,8 @@ func (w *waiter) until() map[string]time.Time {
 	return until
 }
 
-// waitsUntil returns when the requests end that wait for signals to the run, by name.
+// waitsUntil returns, by name, the ends of the requests that wait for signals to the
+// run.
 func waitsUntil(t *testing.T, s *thole.Store, id string) map[string]time.Time {
 	t.Helper()
 	rec, err := s.Space("project:a").Get(t.Context(), "run/"+id+"/internal")
@@ -313,7 +313,7 @@ func (w *waiter) begin(name string, seconds int) (leave func()) {
 	}
 }
 
-// left waits until the server knows that nobody waits for name.
+// left waits until the server has noticed that nobody waits for name.
 func (w *waiter) left(name string) {
 	w.t.Helper()
 	poll(w.t, "the wait for "+name+" to end", func() bool { return w.until()[name].IsZero() })

@@ -16,7 +16,7 @@ import (
 
 const claimPath = "/v1/runs/claim"
 
-// sameTwice sends a request again, as a client does that lost the answer.
+// sameTwice sends a request again, as a client that lost the answer does.
 func (s *server) sameTwice(out any, method, path string, body any, headers ...string) {
 	s.t.Helper()
 	first := s.want(200, out, method, path, body, headers...)
@@ -66,13 +66,13 @@ func TestARepeatedClaimGivesTheSameRun(t *testing.T) {
 	if c.Run.ID != run || c.Space != "project:b" || c.Request[0].Content != "hi" {
 		t.Fatalf("claimed %+v, want run %s", c, run)
 	}
-	other := start("project:a") // another space, looked at first
+	other := start("project:a") // in a space that is searched first
 	for range 2 {
 		worker.sameTwice(&c, "POST", claimPath, body, key("1")...)
 		path := "/v1/spaces/project:b/threads/" + c.Run.Thread + "/runs/" + run + "/heartbeat"
 		worker.want(200, nil, "POST", path, nil, "Thole-Fence", c.Token)
 	}
-	// With another bearer token the caller is told no secret of the first one.
+	// A caller with another bearer token does not get the first one's secret.
 	s.as("user:worker", grants...).refuse(409, "fenced", "POST", claimPath, body, key("1")...)
 	worker.refuse(422, "invalid", "POST", claimPath, `{"spaces":["project:b"]}`, key("1")...)
 	worker.want(200, &c, "POST", claimPath, body, key("2")...)
@@ -81,7 +81,7 @@ func TestARepeatedClaimGivesTheSameRun(t *testing.T) {
 	}
 	path := "/v1/spaces/project:a/threads/" + c.Run.Thread + "/runs/" + other
 	worker.want(200, nil, "POST", path+"/finish", `{"status":"succeeded"}`, "Thole-Fence", c.Token)
-	worker.sameTwice(&c, "POST", claimPath, body, key("2")...) // whose token holds no more
+	worker.sameTwice(&c, "POST", claimPath, body, key("2")...) // its token is no longer valid
 	worker.refuse(409, "fenced", "POST", path+"/heartbeat", nil, "Thole-Fence", c.Token)
 }
 
@@ -156,14 +156,14 @@ func TestAClaimIsAnsweredOrRefusedWhenADrainBegins(t *testing.T) {
 	drain := s.api.Drain
 	g.before.Store(&drain)
 	var c claimed
-	s.want(http.StatusOK, &c, "POST", claimPath, `{"spaces":["project:a"]}`) // it was on its way
+	s.want(http.StatusOK, &c, "POST", claimPath, `{"spaces":["project:a"]}`) // that claim had not returned yet
 	if c.Token == "" || c.Run.Status != "running" {
 		t.Errorf("claimed %+v", c)
 	}
 	s.refuse(http.StatusServiceUnavailable, "closed", "POST", claimPath, `{"spaces":["project:a"]}`)
 }
 
-// slowHeads answers only when the caller has stopped waiting.
+// slowHeads answers only after the caller has stopped waiting.
 type slowHeads struct{ *memstore.Store }
 
 func (s slowHeads) Heads(ctx context.Context, spaces ...string) ([]thole.Head, error) {

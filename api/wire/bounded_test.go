@@ -53,8 +53,7 @@ func (b *counted) count(all []journal.Record) {
 	b.most = max(b.most, n)
 }
 
-// big fills user:1 with n records app/000… and as many events of the most bytes
-// that a value may have.
+// big fills user:1 with n records app/000… and as many events of the largest size.
 func big(t *testing.T, b journal.Backend, n int) (keys []string) {
 	t.Helper()
 	value := json.RawMessage(`"` + strings.Repeat("x", journal.MaxValueBytes-2) + `"`)

@@ -43,7 +43,7 @@ func serve(t testing.TB, b journal.Backend) *server {
 	return s
 }
 
-// stop is idempotent.
+// stop ends the server; it is idempotent.
 func (s *server) stop() {
 	s.Config.Shutdown(context.Background())
 	s.Close()
@@ -69,9 +69,9 @@ func sqlite(t testing.TB, path string) journal.Backend {
 	return b
 }
 
-// over is a remote backend on a server on what open opens, again and again.
-// Reopening closes both and starts another server; the second instance is
-// another client.
+// over returns a remote backend on a server on the backend that open opens, always on
+// the same data. Reopening closes both and starts another server; the second instance
+// is another client.
 func over(t testing.TB, open func() journal.Backend) backendtest.Harness {
 	s := serve(t, open())
 	b := dial(t, s.URL, nil)
@@ -93,8 +93,8 @@ func overSQLite(t testing.TB) backendtest.Harness {
 	return over(t, func() journal.Backend { return sqlite(t, path) })
 }
 
-// overPostgres is one where everything is to be tested. The second instance is a
-// client of another server on the same database.
+// overPostgres returns such a backend on PostgreSQL, if everything is to be tested. The
+// second instance is a client of another server on the same database.
 func overPostgres(t testing.TB) backendtest.Harness {
 	dsn := pgtest.Start(t).Database(t)
 	open := func() journal.Backend {

@@ -9,7 +9,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// entered asks for an outcome that must be given.
+// entered asks for an outcome that must exist.
 func entered(t *testing.T, l *ledger, n number, first bool) *outcome {
 	t.Helper()
 	o, got, err := l.enter("", n, digest{}, false)
@@ -66,8 +66,8 @@ func TestTheNumberOfClientsIsBounded(t *testing.T) {
 	entered(t, l, number{"7", 2, 2}, true)
 }
 
-// What one caller does under a number takes nothing from another's, and nobody
-// gets the outcome of another request.
+// A caller's changes are its own, whatever their numbers: another caller neither blocks
+// them nor gets their outcome.
 func TestTheChangesOfOneCallerAreNobodyElses(t *testing.T) {
 	l := newLedger(time.Now)
 	ours, theirs := digest{1}, digest{2}

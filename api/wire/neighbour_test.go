@@ -14,7 +14,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// withoutUsers serves a store that has no place for the spaces of users.
+// withoutUsers serves a store that refuses the spaces of users.
 func withoutUsers(t *testing.T) *server {
 	t.Helper()
 	b, err := router.New(router.Rule{Pattern: "project:*", Backend: memstore.New()}, router.Rule{Pattern: "org:*", Backend: memstore.New()})
@@ -43,8 +43,8 @@ func TestACommitThatAServerCannotPlaceFailsNoNeighbour(t *testing.T) {
 	}
 }
 
-// An older client takes an answer of which a part is an error for success, and an
-// error without the header for one after which nothing was applied.
+// An older client takes a partly failed answer for success, and an error without the
+// header for proof that nothing was applied.
 func TestABatchOfWhichSomeWasAppliedIsToldAsUnknown(t *testing.T) {
 	s := withoutUsers(t)
 	var hello remote.Hello

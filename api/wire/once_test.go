@@ -16,24 +16,24 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// fate is what becomes of one request for a change.
+// fate is what happens to one request for a change.
 type fate int
 
 const (
 	answered   fate = iota
 	lostAnswer      // it is carried out and the answer is lost
 	lostThere       // it does not arrive
-	refused         // there is nobody who listens
+	refused         // nobody listens
 )
 
-// try is what happens to a request: its fate, and the server it goes to.
+// try is what happens to a request: its fate, and its server.
 type try struct {
 	fate fate
 	to   *server
 }
 
-// script is a transport that does to changes what is written, one try after the
-// other, and what the last one says from then on. Other requests just pass.
+// script is a transport that treats the tries of a change as listed; the last entry
+// applies to all further tries. Other requests pass.
 type script struct {
 	http http.Transport
 
@@ -71,8 +71,8 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// twoServers are two server processes on one store, a and b, and a remote
-// backend on them that goes where the script says, for so long (0: a while).
+// twoServers starts two server processes on one store, a and b, and a remote backend
+// that reaches them through the script and retries for that long (0: a while).
 func twoServers(t *testing.T, retry time.Duration) (a, b *server, s *script, client *remote.Backend) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "thole.db")
@@ -100,8 +100,8 @@ func (s *server) events(t *testing.T) int {
 	return n
 }
 
-// TestACommitWhoseRequestOrAnswerIsLostIsAppliedOnce goes through what may
-// happen to the tries of one commit that nothing guards.
+// The test covers what may happen to the tries of one commit without an idempotency
+// key.
 func TestACommitWhoseRequestOrAnswerIsLostIsAppliedOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -137,8 +137,8 @@ func TestACommitWhoseRequestOrAnswerIsLostIsAppliedOnce(t *testing.T) {
 	}
 }
 
-// TestAnIdempotencyKeyMakesEveryOutcomeKnown is the case that is unknown without
-// one: the process is gone with the answer.
+// Without a key, the outcome is unknown if the process is gone together with the
+// answer.
 func TestAnIdempotencyKeyMakesEveryOutcomeKnown(t *testing.T) {
 	for name, first := range map[string]fate{"the answer is lost": lostAnswer, "the request is lost": lostThere} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func cut(t testing.TB, target string, seed uint64) (*cutter, string) {
 	return c, "http://" + l.Addr().String()
 }
 
-// pass forwards one connection until its bytes are used up.
+// pass forwards one connection until its number of bytes is reached.
 func (c *cutter) pass(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", c.target)
@@ -83,16 +83,15 @@ func (c *cutter) pass(client net.Conn) {
 	both.Wait()
 }
 
-// TestConnectionsThatBreakAnywhereLoseAndDoubleNothing commits through a proxy
-// that breaks connections at random bytes: every commit succeeds, and is there
-// once.
+// A client commits through a proxy that breaks connections at random bytes: every
+// commit succeeds and is applied once.
 func TestConnectionsThatBreakAnywhereLoseAndDoubleNothing(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	s := serve(t, memstore.New())
 	proxy, url := cut(t, s.Listener.Addr().String(), seed)
 	var b *remote.Backend
-	for b == nil { // saying hello is not tried again
+	for b == nil { // the first request is not retried
 		b, _ = remote.Open(t.Context(), url, &remote.Options{Timeout: 5 * time.Second})
 	}
 	defer b.Close()
@@ -109,7 +108,7 @@ func TestConnectionsThatBreakAnywhereLoseAndDoubleNothing(t *testing.T) {
 					Events: []journal.Event{{Stream: stream, Type: "a.b", Data: fmt.Appendf(nil, "%d", i)}},
 				}})
 				if err == nil && results[0].Conflict != nil {
-					err = results[0].Conflict // of a commit with itself
+					err = results[0].Conflict // it conflicts with itself
 				}
 				if err != nil {
 					errs <- fmt.Errorf("worker %d, commit %d: %w", w, i, err)
@@ -128,7 +127,7 @@ func TestConnectionsThatBreakAnywhereLoseAndDoubleNothing(t *testing.T) {
 	next := make(map[string]int)
 	seq := uint64(0)
 	for q := (journal.ReadQuery{}); ; {
-		page, err := s.store.Backend().Read(t.Context(), "user:1", q) // no page would get through the proxy
+		page, err := s.store.Backend().Read(t.Context(), "user:1", q) // a page would not get through the proxy
 		if err != nil {
 			t.Fatal(err)
 		}

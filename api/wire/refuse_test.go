@@ -128,7 +128,7 @@ func TestAnImportThroughAServerBringsNothingThatNoStoreKeeps(t *testing.T) {
 				Head: journal.Head{Space: "project:c", Oldest: at(1), Last: at(3), Epochs: []journal.Epoch{{Name: "0001aaaaaaaa", First: 1, Last: 3}}},
 				Events: []journal.Event{
 					{Position: at(1), Stream: "app/s", Type: "a.b", Time: time.Now(), Data: []byte("1")},
-					{Position: at(2), Stream: "app/s", Type: "a.b", Refs: []string{""}, Data: []byte("1e999999999")}, // as earlier versions let it in
+					{Position: at(2), Stream: "app/s", Type: "a.b", Refs: []string{""}, Data: []byte("1e999999999")}, // earlier versions accepted it
 				},
 				Records: []journal.Record{{Key: "app/x", Value: []byte("1"), Version: at(3), Updated: time.Now()}},
 				Done:    true,

@@ -19,8 +19,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// withSick opens a file store in which project:sick is damaged and project:good is
-// not. Both hold a record that expires.
+// withSick opens a file store in which project:sick is damaged and project:good is not.
+// Both have a record that expires.
 func withSick(t *testing.T) journal.Backend {
 	t.Helper()
 	dir := t.TempDir()
@@ -131,8 +131,8 @@ func TestCommitsOfOthersDoNotHearOfASpaceThatIsDamaged(t *testing.T) {
 	}
 }
 
-// Watchers of other spaces hear another process, and those of the damaged one are
-// told.
+// Watchers of other spaces receive another process's commits, and watchers of the
+// damaged one get an error.
 func TestADamagedSpaceKeepsNoWatcherOfOthersInTheDark(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *thole.Store {

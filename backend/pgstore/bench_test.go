@@ -15,10 +15,10 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// BenchmarkAppend64 is 64 writers, each of which appends events of 512 bytes to
-// threads of its own, of 1,024, and waits for each: an event and the thread's
-// head, checked. Beside the Store it measures what one would write by hand: a
-// transaction per append, and one statement for all that is queued. Compare
+// BenchmarkAppend64 measures 64 writers, each of which appends events of 512 bytes to
+// its own threads, of 1,024 in all, and waits for each append: an event and the
+// thread's head, checked. Beside the Store it measures code that one would write by
+// hand: a transaction per append, and one statement for all queued appends. Compare
 // within one run.
 func BenchmarkAppend64(b *testing.B) {
 	b.Run("transaction", benchTransaction)
@@ -67,7 +67,7 @@ func benchStore(b *testing.B, dsn string) {
 	}
 	defer s.Close()
 	sp := s.Space("project:bench")
-	var last [benchThreads]journal.Position // of each thread; a writer's own
+	var last [benchThreads]journal.Position // of each thread; each has one writer
 	byWriters(b, func(n int) error {
 		thread := fmt.Sprintf("thread/thrd_%032x", n)
 		r, err := sp.Commit(context.Background(), journal.Commit{
@@ -80,7 +80,7 @@ func benchStore(b *testing.B, dsn string) {
 	})
 }
 
-// byHand makes the tables that one would make by hand.
+// byHand creates the tables for the code written by hand.
 func byHand(b *testing.B) *pgxpool.Pool {
 	pool, err := pgxpool.New(context.Background(), with(b, pgtest.Own(b).Database(b), "pool_max_conns", fmt.Sprint(benchWriters)))
 	if err != nil {

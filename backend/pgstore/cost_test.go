@@ -11,8 +11,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// TestNeitherACommitNorAPageCostsMoreInALargeSpace counts the entries of the
-// records' indexes that the server looks at, in a space of many records.
+// In a space with many records, the test counts how many entries of the records'
+// indexes the server reads.
 func TestNeitherACommitNorAPageCostsMoreInALargeSpace(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
 	func() {
@@ -56,14 +56,14 @@ func TestNeitherACommitNorAPageCostsMoreInALargeSpace(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
-		s.Close() // connections tell what they did when they end
+		s.Close() // connections report their statistics when they end
 		if n := entriesRead(t, dsn) - before; n > 10*100 {
 			t.Errorf("%s, ten times: the server looked at %d entries of indexes, want a few for each", name, n)
 		}
 	}
 }
 
-// entriesRead counts what was read of the records' indexes.
+// entriesRead returns how many entries of the records' indexes were read.
 func entriesRead(t *testing.T, dsn string) (n int) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), dsn)

@@ -16,7 +16,7 @@ func HoldHead(ctx context.Context, s *Store, space string, held chan<- struct{},
 	})
 }
 
-// MigrateTo makes what a program made that knew n versions.
+// MigrateTo migrates as a program that knows n versions.
 func MigrateTo(ctx context.Context, dsn string, n int) error {
 	return migrateAs(ctx, dsn, migrations[:n])
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// eventually calls try until it succeeds; another process is at work.
+// eventually calls try until it succeeds, which depends on another process.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; {
@@ -91,14 +91,14 @@ func TestAStoreOutlivesTheServersEnd(t *testing.T) {
 }
 
 func TestAServerThatEndsBehindAPoolerIsUnavailable(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	t.Parallel() // it mostly waits
 	server := pgtest.Own(t)
 	s := open(t, with(t, server.Pooled(t, server.Database(t)), "timeout", "3s"))
 	commit(t, s, "user:1", "s", `1`)
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // a pooler says one thing at first and another then
+	for range 3 { // a pooler's answer may change
 		if _, err := s.Heads(t.Context(), "user:1"); !errors.Is(err, journal.ErrUnavailable) {
 			t.Errorf("heads: got error %v, want ErrUnavailable", err)
 		}
@@ -190,7 +190,7 @@ func TestAStoreThatIsLetInNoMoreIsUnavailable(t *testing.T) {
 			}
 		}
 		for cut := `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '` + name + `'`; ; {
-			run(cut) // the store may connect again meanwhile
+			run(cut) // the store may reconnect meanwhile
 			if _, err := c.Exec(t.Context(), sql[0]); err == nil {
 				run(cut)
 				break

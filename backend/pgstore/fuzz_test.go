@@ -7,9 +7,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// FuzzNotification sends what anybody may who is connected to the database,
-// between the parts of a message. It must arrive all the same, and nothing that no
-// limit bounds may be kept.
+// Anybody who is connected to the database may send notifications. Whatever they send
+// between the parts of a broadcast, the broadcast must arrive, and the memory used must
+// stay bounded.
 func FuzzNotification(f *testing.F) {
 	for _, payload := range []string{"", `["user:1"]`, "=[]", `=[{"space":"user:1"}]`, "<[", "-{", ">]", "=[null]", `["`} {
 		f.Add(false, payload, payload)

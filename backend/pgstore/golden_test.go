@@ -47,7 +47,7 @@ func compare(t *testing.T, path, got string) {
 	}
 }
 
-// lines is the result of a query of one text column.
+// lines returns the result of a query of one text column.
 func lines(t *testing.T, dsn, sql string) string {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), dsn)
@@ -77,8 +77,8 @@ func TestGoldenSchemaIsWhatTheFirstMigrationMakes(t *testing.T) {
 	compare(t, golden+".schema", lines(t, dsn, schemaSQL))
 }
 
-// schemaSQL describes tables, views and functions by the catalog, in a form that
-// is the same on every version of PostgreSQL. (How a view is written is not.)
+// schemaSQL describes tables, views and functions from the catalog, in a form that is
+// the same on every version of PostgreSQL. (The text of a view's definition is not.)
 const schemaSQL = `
 SELECT line FROM (
 	SELECT 1 AS part, c.relname::text AS name, 0 AS n, format('%s %s%s', CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE c.relkind::text END,
@@ -144,8 +144,8 @@ func TestGoldenStoreReadsAndGoesOn(t *testing.T) {
 	}
 }
 
-// dumpSQL writes the rows as statements, like pg_dump, but for the row of the
-// table format, which a migration makes.
+// dumpSQL writes the rows as statements, like pg_dump, without the row of the table
+// format, which a migration writes.
 const dumpSQL = `
 SELECT pg_catalog.format('INSERT INTO thole.space (id, name, staged, oldest, last, epoch, first, epochs) OVERRIDING SYSTEM VALUE VALUES (%s, %L, %L, %L, %s, %L, %s, %L);',
 	id, name, staged, oldest, last, epoch, first, epochs) FROM (SELECT * FROM thole.space ORDER BY id) AS s
@@ -160,7 +160,7 @@ SELECT pg_catalog.format('INSERT INTO thole.record (space, key, version, updated
 
 func at(epoch string, seq uint64) journal.Position { return journal.Position{Epoch: epoch, Seq: seq} }
 
-// staged is the rest of an import of which fill loads the first event.
+// staged is the rest of an import whose first event fill loads.
 var staged = journal.Chunk{
 	Head: journal.Head{
 		Space: "user:half", Oldest: at("0001aaaaaaaa", 1), Last: at("0001aaaaaaaa", 2),
@@ -169,7 +169,7 @@ var staged = journal.Chunk{
 	Events: []journal.Event{{Position: at("0001aaaaaaaa", 2), Stream: "s", Type: "s.made", Time: time.Unix(2, 0)}},
 }
 
-// fill writes what a store may hold.
+// fill writes everything that a store may contain.
 func fill(t *testing.T, s *pgstore.Store) {
 	t.Helper()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
@@ -222,8 +222,8 @@ func fill(t *testing.T, s *pgstore.Store) {
 	}
 }
 
-// readAll is what a store shows, a line each: JSON, and beside it the bytes of
-// the value, which JSON might write in another way.
+// readAll returns what a store shows, a line each: JSON, and beside it the bytes of the
+// value, which JSON might write differently.
 func readAll(t *testing.T, s *pgstore.Store) string {
 	t.Helper()
 	var out bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// later are migrations of programs to come: one that adds, one that takes away.
+// later are migrations of future programs: one that adds, and one that takes away.
 var later = []migration{
 	{what: "count reads", sql: `ALTER TABLE thole.space ADD COLUMN reads bigint NOT NULL DEFAULT 0; CREATE TABLE thole.tag (name text)`},
 	{what: "commit in another way", breaks: true, sql: `DO $$ DECLARE f regprocedure; BEGIN
@@ -27,7 +27,7 @@ func newer(t *testing.T, dsn string, n int) error {
 	return migrateAs(t.Context(), dsn, slices.Concat(migrations, later[:n]))
 }
 
-// write commits to a space until stop is closed and returns how often it did.
+// write commits to a space until stop is closed and returns the number of commits.
 func write(s *Store, space string, stop <-chan struct{}) (n int, err error) {
 	for {
 		select {

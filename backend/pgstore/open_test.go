@@ -27,7 +27,7 @@ func execSQL(t testing.TB, dsn, sql string) {
 	}
 }
 
-// as is dsn for another user, and database, unless that is empty.
+// as returns dsn for another user and, unless it is empty, another database.
 func as(t testing.TB, dsn, user, password, database string) string {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -43,7 +43,7 @@ func as(t testing.TB, dsn, user, password, database string) string {
 	return u.String()
 }
 
-// severalHosts is dsn with a dead host before its own.
+// severalHosts returns dsn with a dead host before its own.
 func severalHosts(t testing.TB, dsn string) string {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -118,7 +118,7 @@ func TestAPoolerWithoutADirectConnectionNeedsNoOption(t *testing.T) {
 	go func() {
 		done <- pooled.Capabilities().Hints(ctx, func(string) { t.Error("a hint came through the pooler") })
 	}()
-	for range 10 { // connections of the server are shared now
+	for range 10 { // by now, clients share connections to the server
 		commit(t, other, "user:1", "a", `1`)
 		commit(t, pooled, "user:1", "a", `1`)
 		if page, err := pooled.Read(t.Context(), "user:1", journal.ReadQuery{}); err != nil || len(page.Events)%2 != 0 {
@@ -138,7 +138,7 @@ func TestCommitsAreSyncedWhereTheServersDefaultIsNot(t *testing.T) {
 	dsn := pgtest.Own(t).Database(t)
 	execSQL(t, dsn, `ALTER DATABASE `+dsn[strings.LastIndex(dsn, "/")+1:]+` SET synchronous_commit = off`)
 	s := open(t, dsn)
-	// What is in force when the transaction commits.
+	// The setting at the time of the commit.
 	execSQL(t, dsn, `CREATE TABLE public.seen (setting text);
 		CREATE FUNCTION public.look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
 		CREATE CONSTRAINT TRIGGER look AFTER INSERT ON thole.event DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.look()`)

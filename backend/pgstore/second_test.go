@@ -17,7 +17,7 @@ func TestWatchTellsOnlyOfCommitsOfOthers(t *testing.T) {
 	for range 20 {
 		commit(t, ours, "user:1", "a", `1`)
 	}
-	// The first hint may come before the watch begins, so there is more than one.
+	// There is more than one hint, since the first may come before the watch begins.
 	for limit := time.After(10 * time.Second); ; {
 		commit(t, theirs, "user:2", "a", `1`)
 		select {

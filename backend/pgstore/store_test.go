@@ -45,7 +45,7 @@ func with(t testing.TB, dsn, name, value string) string {
 	return u.String()
 }
 
-// harness is a store at dsn.
+// harness returns a harness for a store at dsn.
 func harness(t testing.TB, dsn string) backendtest.Harness {
 	s := open(t, dsn)
 	return backendtest.Harness{

@@ -39,7 +39,7 @@ func TestViewsCanBeQueriedByTimeTypeActorAndContent(t *testing.T) {
 		{`SELECT to_jsonb(e) - 'schema' FROM thole.events AS e WHERE time >= '2026-01-02' AND type = 'message.added' AND actor = 'user:42' AND data @> '{"n": 1}'`,
 			`{"space": "project:shop", "position": "` + first + `", "stream": "thread/a", "type": "message.added", "time": "2026-01-02T03:04:05.000006+00:00",
 			"actor": "user:42", "cause": "sess_1", "subject": null, "refs": ["task_1"], "data": {"n": 1.0}}`},
-		{`SELECT jsonb_agg(data) FROM thole.events WHERE refs IS NULL`, `["\"\\u0000\""]`}, // its text
+		{`SELECT jsonb_agg(data) FROM thole.events WHERE refs IS NULL`, `["\"\\u0000\""]`}, // as text
 		{`SELECT jsonb_agg(position) FROM thole.events WHERE refs ? 'task_1'`, `["` + first + `"]`},
 		{`SELECT to_jsonb(r) - 'schema' FROM thole.records AS r WHERE value ->> 'turns' = '1'`,
 			`{"space": "project:shop", "key": "thread/a", "version": "` + last + `", "updated": "2026-01-02T03:04:05.000006+00:00",
@@ -87,8 +87,8 @@ func TestAnIndexOnContentServesTheView(t *testing.T) {
 	}
 }
 
-// TestNothingIsFoundByReadingAWholeTable does every kind of work on a store of
-// some size and looks at the server's statistics.
+// A store of some size does every kind of work; then the test reads the server's
+// statistics.
 func TestNothingIsFoundByReadingAWholeTable(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
 	c, err := pgx.Connect(t.Context(), dsn)
@@ -96,7 +96,7 @@ func TestNothingIsFoundByReadingAWholeTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(t.Context())
-	scans := func() (n int) { // connections tell what they did when they end, behind the client's back
+	scans := func() (n int) { // connections report their statistics when they end, without the client
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for others := 1; others > 0; <-tick.C {

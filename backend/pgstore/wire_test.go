@@ -16,19 +16,19 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// deaf is a proxy before a server that can cut its connections, and let the next
-// one that wants to listen wait for ever.
+// deaf is a proxy before a server. It can cut its connections and leave the next LISTEN
+// unanswered.
 type deaf struct {
 	listener net.Listener
 	target   string
 
 	mu      sync.Mutex
-	silent  bool          // the next one that listens gets no answer
-	stuck   chan struct{} // closed when one got none
+	silent  bool          // leave the next LISTEN unanswered
+	stuck   chan struct{} // closed when a LISTEN was left unanswered
 	clients map[net.Conn]bool
 }
 
-// before returns a proxy to the server of dsn, and dsn through it.
+// before returns a proxy to the server of dsn, and the DSN through it.
 func before(t *testing.T, dsn string) (*deaf, string) {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -65,7 +65,7 @@ func (d *deaf) cut(silent bool) {
 	}
 }
 
-// swallow reports whether what a client says gets no answer, nor what follows.
+// swallow reports whether to drop what a client sends, and everything after it.
 func (d *deaf) swallow(said []byte) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,7 +105,7 @@ func (d *deaf) pass(client net.Conn) {
 	}
 }
 
-// hears waits until s is told of a commit of another store.
+// hears waits until s gets a hint of another store's commit.
 func hears(t *testing.T, s *pgstore.Store, other *pgstore.Store) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -136,7 +136,7 @@ func hears(t *testing.T, s *pgstore.Store, other *pgstore.Store) {
 }
 
 func TestAServerThatGoesSilentWhileAConnectionForHintsIsMadeEndsOnlyThat(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	t.Parallel() // it mostly waits
 	dsn := pgtest.Start(t).Database(t)
 	proxy, through := before(t, dsn)
 	s, other := open(t, with(t, dsn, "direct", through)), open(t, dsn)

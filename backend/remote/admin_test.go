@@ -9,7 +9,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A server of an earlier version would remove what the purge is to leave.
+// A server of an earlier version would remove what the purge must leave.
 func TestABoundedPurgeIsNotSentToAServerThatKnowsNoBound(t *testing.T) {
 	sent := 0
 	server := answers(func(r *http.Request) *http.Response {

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var at = journal.Position{Epoch: "0001aaaaaaaa", Seq: 7}
 
-// fullRequest has something in every field.
+// fullRequest returns a request with every field set.
 func fullRequest() *Request {
 	e := journal.Event{Position: at, Stream: "s", Type: "a.b", Time: time.Unix(1, 2000).UTC(), Actor: "x", Cause: "y", Subject: "z",
 		Refs: []string{"", "r"}, Schema: 3, Data: json.RawMessage(" {\"n\" : \"\xff\n\"} ")}
@@ -68,7 +68,7 @@ func TestAMessageKeepsEveryByte(t *testing.T) {
 	}
 }
 
-// To Go, a zero time is one that is absent, and so a record that stays.
+// In Go a zero time means that there is none, so the record would stay.
 func TestAnExpiryOfTheYear1IsRefused(t *testing.T) {
 	at := time.Unix(9, 0).UTC()
 	for _, zero := range []string{"0001-01-01T00:00:00Z", "0001-01-01T01:00:00+01:00"} {
@@ -140,7 +140,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 			return
 		}
 		if len(a.Page.Events) == 0 {
-			a.Page.Events = nil // none is none
+			a.Page.Events = nil // an empty list is the same as none
 		}
 		again, err := DecodeAnswer(encoded(t, a))
 		if err != nil || !bytes.Equal(encoded(t, again), encoded(t, a)) {

@@ -20,7 +20,7 @@ func (f answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f(r), nil
 }
 
-// answer is one with the given body, after which it goes on until more ends.
+// answer returns a response with the given body, which continues until more ends.
 func answer(status int, kind, body string, more context.Context) *http.Response {
 	var r io.Reader = strings.NewReader(body)
 	if more != nil {
@@ -36,7 +36,7 @@ func (w waiting) Read([]byte) (int, error) {
 	return 0, w.until.Err()
 }
 
-// watched calls Watch on a server until ctx ends and returns what it returned.
+// watched calls Watch on a server until ctx ends and returns its result.
 func watched(t *testing.T, ctx context.Context, server answers, wake func(string)) error {
 	t.Helper()
 	b, err := Open(ctx, "http://server", &Options{Transport: server})

@@ -19,8 +19,8 @@ import (
 
 var errDead = fmt.Errorf("%w: dead", journal.ErrUnavailable)
 
-// mortal is a backend that can be dead: it refuses every call, or lets it hang
-// until its context ends, a commit for an hour.
+// mortal is a backend that can be dead: it refuses every call, or blocks it until its
+// context ends, a commit for an hour.
 type mortal struct {
 	journal.Backend
 	dead, hangs atomic.Bool
@@ -81,9 +81,9 @@ func (m *mortal) Spaces(ctx context.Context, q journal.SpacesQuery) ([]string, e
 	return m.Backend.Spaces(ctx, q)
 }
 
-// Of several stores one is dead, refusing or hanging, that of the users or that
-// in which global is. The other one is opened, listed, watched and swept as ever,
-// and the dead one comes back by itself.
+// One of several stores is dead, refusing or hanging: that of users, or that of global.
+// The other one is opened, listed, watched and swept as usual, and the dead one is used
+// again once it answers.
 func TestOneDeadStoreStopsNothingInTheOthers(t *testing.T) {
 	for _, global := range []bool{false, true} {
 		for _, hangs := range []bool{false, true} {
@@ -92,7 +92,7 @@ func TestOneDeadStoreStopsNothingInTheOthers(t *testing.T) {
 					sick, healthy := &mortal{Backend: memstore.New()}, memstore.New()
 					rules := []router.Rule{{Pattern: "project:*", Backend: healthy}, {Pattern: "user:*", Backend: sick}}
 					if global {
-						slices.Reverse(rules) // global is in the first one's
+						slices.Reverse(rules) // global is in the first rule's store
 					}
 					there, err := router.New(router.Rule{Pattern: "*", Backend: healthy})
 					if err != nil {
@@ -118,7 +118,8 @@ func TestOneDeadStoreStopsNothingInTheOthers(t *testing.T) {
 					}
 					defer s.Close()
 
-					// It is listed what there is, and said what is missing.
+					// The list has what exists, and an error names what is
+					// missing.
 					names, err := s.Spaces(t.Context(), journal.SpacesQuery{})
 					var away *journal.UnreachableError
 					if !errors.As(err, &away) || !slices.Equal(away.Patterns(), []string{"user:*"}) || !errors.Is(err, journal.ErrUnavailable) {
@@ -132,7 +133,8 @@ func TestOneDeadStoreStopsNothingInTheOthers(t *testing.T) {
 						t.Errorf("heads: got %v, %v; want that of project:a", heads, err)
 					}
 
-					// What another process commits is heard, also while the dead one's spaces are watched.
+					// Commits of another process are seen, also while the dead
+					// store's spaces are watched.
 					watched, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
 					if w, err := s.Space("user:1").Watch(watched, nil); err == nil {
@@ -156,7 +158,7 @@ func TestOneDeadStoreStopsNothingInTheOthers(t *testing.T) {
 						}
 					}
 
-					// What expires there is swept, soon.
+					// Records that expire there are swept soon.
 					sp := s.Space("project:a")
 					for i := range 5 {
 						key := fmt.Sprintf("app/%d", i)
@@ -188,8 +190,8 @@ func TestOneDeadStoreStopsNothingInTheOthers(t *testing.T) {
 	}
 }
 
-// A message to a store that is dead, and many of them, wait; what expires beside
-// them does not, and they arrive when it is back.
+// Messages to a dead store, even many, wait; records that expire beside them do not,
+// and the messages are delivered when the store is back.
 func TestMessagesToADeadStoreHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sick := &mortal{Backend: memstore.New()}
@@ -232,7 +234,7 @@ func TestMessagesToADeadStoreHoldNothingUp(t *testing.T) {
 	})
 }
 
-// A store that cannot be opened is opened later, and its hints are taken up.
+// A store that cannot be opened is opened later, and then its hints are used.
 func TestAStoreThatCannotBeOpenedIsOpenedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0

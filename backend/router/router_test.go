@@ -41,7 +41,7 @@ func overMemory(t testing.TB) backendtest.Harness {
 	}
 }
 
-// overSQLite is a router over two files.
+// overSQLite returns a router over two files.
 func overSQLite(t testing.TB) backendtest.Harness {
 	dir := t.TempDir()
 	open := func(t testing.TB) journal.Backend {
@@ -187,7 +187,7 @@ func TestABackendThatFailsFailsOnlyItsOwnCommits(t *testing.T) {
 	}
 }
 
-// gated lets a batch pass for each value that is sent to the gate.
+// gated lets one batch pass for each value that is sent to the gate.
 type gated struct {
 	journal.Backend
 	gate chan struct{}
@@ -217,7 +217,7 @@ func TestCommitsOfOthersDoNotHearOfASpaceWithoutARule(t *testing.T) {
 			wg.Go(func() {
 				_, errs[i] = s.Space(name).Commit(t.Context(), journal.Commit{Events: commitTo(name)[0].Events})
 			})
-			synctest.Wait() // the first is in the backend, the others wait for each other
+			synctest.Wait() // the first is in the backend, the others wait for it
 		}
 		close(g.gate)
 		wg.Wait()
@@ -274,7 +274,7 @@ func TestRulesThatCannotHoldAreRefused(t *testing.T) {
 	}
 }
 
-// graded is a backend that declares a durability.
+// graded is a backend with a given durability.
 type graded struct {
 	journal.Backend
 	grade journal.Durability
@@ -290,8 +290,7 @@ func TestTheWeakestDurabilityIsDeclared(t *testing.T) {
 	}
 }
 
-// TestAFailingStoreFailsNoOther commits through a Store to two backends of which
-// one is closed.
+// A Store commits to two backends, one of which is closed.
 func TestAFailingStoreFailsNoOther(t *testing.T) {
 	good, bad := memstore.New(), memstore.New()
 	b := route(t, router.Rule{Pattern: "user:*", Backend: good}, router.Rule{Pattern: "project:*", Backend: bad})
@@ -319,7 +318,7 @@ func TestAFailingStoreFailsNoOther(t *testing.T) {
 	}
 }
 
-// carrier is a backend that carries broadcasts to itself.
+// carrier is a backend that passes broadcasts to itself.
 type carrier struct {
 	journal.Backend
 	broadcasts chan journal.Broadcast
@@ -361,7 +360,7 @@ func TestBroadcastsGoThroughTheStoreOfTheirSpace(t *testing.T) {
 	}
 }
 
-// stopping is a backend whose disk fails when it is told to.
+// stopping is a backend whose disk fails on demand.
 type stopping struct {
 	journal.Backend
 	failed chan error
