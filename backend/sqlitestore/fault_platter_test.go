@@ -40,7 +40,6 @@ type inode struct {
 	unsynced []change
 	sectors  int  // in which the disk writes
 	log      bool // is the write-ahead log
-	newName  bool // its first sync shall also sync the directory
 	failed   int  // how many syncs failed
 }
 
@@ -182,10 +181,6 @@ func (p *platter) sync(n *inode, failed bool) {
 		}
 	}
 	n.unsynced = nil
-	if n.newName {
-		n.newName = false
-		p.syncNames()
-	}
 }
 
 func (p *platter) syncNames() { p.synced, p.renamed = maps.Clone(p.names), nil }

@@ -24,7 +24,8 @@ func newPlatterFS(p *platter) platterFS {
 	return platterFS{VFSFilename: vfs.Find("os").(vfs.VFSFilename), platter: p, process: p.process}
 }
 
-// SyncDir makes the names in the directory durable.
+// SyncDir makes the names in the directory durable. The first sync of a new log does
+// not: see syncDir of package sqlitestore.
 func (fs platterFS) SyncDir(string) error {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -54,7 +55,6 @@ func (fs platterFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fi
 	if known == nil {
 		known = fs.newInode(base)
 		if name != nil {
-			known.newName = flags&(vfs.OPEN_WAL|vfs.OPEN_MAIN_JOURNAL) != 0
 			fs.names[base] = known
 			fs.renamed = append(fs.renamed, entry{base, known})
 		}

@@ -160,9 +160,11 @@ func (f *file) whole(c *conn) error {
 	return err
 }
 
-// syncDir makes the entries of a directory durable, above all the removal of an old
-// log, which would revert the file if it were replayed after a power loss. With a VFS
-// other than the operating system's (nil), syncDir calls its method SyncDir, if any.
+// syncDir makes the entries of a directory durable: the names of the file and its log,
+// and the removal of an old log, which would revert the file if it were replayed after
+// a power loss. The driver leaves that to the file system: where SQLite asks it to sync
+// the directory of a new log, it syncs the log. With a VFS other than the operating
+// system's (nil), syncDir calls its method SyncDir, if any.
 func syncDir(below vfs.VFS, dir string) error {
 	if below != nil {
 		if fs, ok := below.(interface{ SyncDir(dir string) error }); ok {
