@@ -4,8 +4,10 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/thole-dev/thole/backend/filestore"
 	"github.com/thole-dev/thole/internal/faultfs"
@@ -189,4 +191,25 @@ func TestASpaceThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 		}
 	}
 	disk.rename = nil
+}
+
+func TestFilesFollowWhenThereIsSpaceAgain(t *testing.T) {
+	disk := &picky{FS: faultfs.New(1)}
+	var tries atomic.Int64
+	disk.write = func(name string) error {
+		if strings.Contains(name, "/tmp/") && tries.Add(1) == 1 {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	followed := make(chan struct{})
+	disk.rename = func(to string) error {
+		if strings.Contains(to, "/records/") {
+			close(followed)
+		}
+		return nil
+	}
+	s := open(t, "/store", &filestore.Options{FS: disk, Lag: time.Microsecond})
+	put(t, s, "k", `1`)
+	<-followed // without another commit
 }

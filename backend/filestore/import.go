@@ -2,8 +2,8 @@ package filestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +13,8 @@ import (
 
 // Load implements [journal.Backend]. Until the chunk with Done, the import is a
 // separate directory under DIR/.thole/load, in the layout of a space; the last chunk
-// renames it to the directory of the space. An existing space is ErrExists.
+// renames it to the directory of the space. Each chunk is on stable storage when Load
+// returns, so that an import can go on after a crash. An existing space is ErrExists.
 func (s *Store) Load(ctx context.Context, name string, c journal.Chunk) error {
 	if err := s.importChunk(ctx, name, &c); err != nil {
 		return fmt.Errorf("load %s: %w", name, err)
@@ -72,7 +73,9 @@ func (s *Store) staged(name string, head journal.Head) (*space, error) {
 	if len(firsts) > 0 {
 		had, err := s.readHead(sp.dir, firsts[0])
 		if err == nil && had.Oldest == head.Oldest && had.Last == head.Last && slices.Equal(had.Epochs, head.Epochs) {
-			return sp, s.readStaged(sp, firsts)
+			if err := s.readStaged(sp, firsts); err != nil || len(sp.segments) > 0 {
+				return sp, err
+			}
 		}
 	}
 	if err := s.disk.removeAll(sp.dir); err != nil {
@@ -91,19 +94,33 @@ func (s *Store) staged(name string, head journal.Head) (*space, error) {
 	return sp, nil
 }
 
-// readStaged reads how far the import has come; only the newest segment says.
+// readStaged reads how far the import has come; only the newest segment says. What a
+// crash left of a chunk that was not taken is cut off by the next one.
 func (s *Store) readStaged(sp *space, firsts []uint64) error {
 	for _, first := range firsts {
 		sp.segments = append(sp.segments, segment{first: first})
 	}
-	newest := &sp.segments[len(firsts)-1]
-	path := segmentPath(sp.dir, newest.first)
-	data, err := s.disk.readFile(path)
-	if err != nil {
-		return err
+	for len(sp.segments) > 0 {
+		newest := &sp.segments[len(sp.segments)-1]
+		path := segmentPath(sp.dir, newest.first)
+		data, err := s.disk.readFile(path)
+		if err != nil {
+			return err
+		}
+		newest.size, err = scan(path, data, 0, sp.replay)
+		if newest.size > 0 {
+			if errors.Is(err, journal.ErrCorrupt) { // torn, since what was taken is durable
+				err = nil
+			}
+			return err
+		}
+		// Not even its head was written.
+		if err := s.disk.Remove(path); err != nil {
+			return err
+		}
+		sp.segments = sp.segments[:len(sp.segments)-1]
 	}
-	newest.size, err = scan(path, data, 0, sp.replay)
-	return err
+	return nil
 }
 
 // stageEvents appends the events behind the newest imported one: events come in
@@ -137,12 +154,12 @@ func (s *Store) stageEvents(sp *space, events []journal.Event) error {
 	return s.stageText(sp, text)
 }
 
+// stageText appends lines to the newest segment and makes it durable, so that no
+// segment follows one that a crash tears.
 func (s *Store) stageText(sp *space, text []byte) error {
-	if len(text) == 0 {
-		return nil
-	}
 	n := &sp.segments[len(sp.segments)-1]
-	f, err := s.disk.OpenFile(segmentPath(sp.dir, n.first), os.O_WRONLY|os.O_CREATE)
+	path := segmentPath(sp.dir, n.first)
+	f, err := s.disk.OpenFile(path, os.O_WRONLY|os.O_CREATE)
 	if err != nil {
 		return err
 	}
@@ -150,30 +167,41 @@ func (s *Store) stageText(sp *space, text []byte) error {
 	if err == nil {
 		err = f.Truncate(n.size + int64(len(text))) // a crash may have left more
 	}
+	if err == nil {
+		err = f.Sync()
+	}
 	if e := f.Close(); err == nil {
 		err = e
+	}
+	if err == nil {
+		err = s.disk.syncDirs(upTo(s.dir, filepath.Dir(path)))
 	}
 	n.size += int64(len(text))
 	return err
 }
 
 func (s *Store) stageRecords(sp *space, records []journal.Record) error {
-	return parallel(records, func(r journal.Record) error {
+	path := func(r journal.Record) string { return filepath.Join(sp.dir, "records", recordFile(r.Key)) }
+	err := parallel(records, func(r journal.Record) error {
 		r.Updated, r.Expires = micro(r.Updated), micro(r.Expires)
-		path := filepath.Join(sp.dir, "records", recordFile(r.Key))
-		if err := s.disk.mkdirAll(s.dir, filepath.Dir(path)); err != nil {
+		if err := s.disk.mkdirAll(s.dir, filepath.Dir(path(r))); err != nil {
 			return err
 		}
-		_, err := s.disk.writeFile(path, encodeRecord(&r), false)
+		_, err := s.disk.writeFile(path(r), encodeRecord(&r), true)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	var dirs []string
+	for _, r := range records {
+		dirs = append(dirs, upTo(sp.dir, filepath.Dir(path(r)))...)
+	}
+	return s.disk.syncDirs(dirs)
 }
 
 // unveil makes a complete import the space.
 func (s *Store) unveil(sp *space) error {
-	if err := s.syncTree(sp.dir); err != nil {
-		return err
-	}
 	dir := filepath.Join(s.dir, spaceDir(sp.name))
 	if err := s.disk.mkdirAll(s.dir, filepath.Dir(dir)); err != nil {
 		return err
@@ -196,28 +224,4 @@ func (s *Store) unveil(sp *space) error {
 		err = fmt.Errorf("%w: %s: the import is gone", journal.ErrCorrupt, dir)
 	}
 	return err
-}
-
-// syncTree makes everything in a directory durable.
-func (s *Store) syncTree(dir string) error {
-	entries, err := s.disk.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	err = parallel(entries, func(e fs.DirEntry) error {
-		path := filepath.Join(dir, e.Name())
-		if e.IsDir() {
-			return s.syncTree(path)
-		}
-		f, err := s.disk.OpenFile(path, os.O_RDWR)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		return f.Sync()
-	})
-	if err != nil {
-		return err
-	}
-	return s.disk.syncDirs([]string{dir})
 }

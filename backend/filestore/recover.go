@@ -173,9 +173,7 @@ func (r *recovery) readSegment(first uint64, newest bool) error {
 	}
 	sp.segments[len(sp.segments)-1].size = end
 	empty := end == 0 || newest && sp.head.Last.IsZero() // a failed first commit left only a head
-	// Bytes of a failed sync after the end of an older segment do not matter: the
-	// head of the next segment shows that no line is missing.
-	if !empty && (end == int64(len(data)) || !newest) {
+	if !empty && end == int64(len(data)) {
 		return nil
 	}
 	n := &r.note

@@ -1,0 +1,53 @@
+package filestore_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/thole-dev/thole/backend/filestore"
+	"github.com/thole-dev/thole/internal/faultfs"
+	"github.com/thole-dev/thole/journal"
+)
+
+// Whoever imports goes on with the chunk that was not taken, also after a power loss.
+func TestAnImportLosesNoChunkThatWasTaken(t *testing.T) {
+	const n = 10 // events and records in each chunk
+	at := func(seq int) journal.Position { return journal.Position{Epoch: "0001aaaaaaaa", Seq: uint64(seq)} }
+	head := journal.Head{Space: "user:1", Oldest: at(1), Last: at(2 * n), Epochs: []journal.Epoch{{Name: "0001aaaaaaaa", First: 1, Last: 2 * n}}}
+	chunk := func(first int) journal.Chunk {
+		c := journal.Chunk{Head: head, Done: first > 1}
+		for seq := first; seq < first+n; seq++ {
+			c.Events = append(c.Events, journal.Event{Position: at(seq), Stream: "s", Type: "x.made", Data: fmt.Appendf(nil, "%d", seq)})
+			c.Records = append(c.Records, journal.Record{Key: fmt.Sprint("k/", seq), Version: at(seq), Value: fmt.Appendf(nil, "%d", seq)})
+		}
+		return c
+	}
+	for seed := range uint64(200) {
+		disk := faultfs.New(seed)
+		s := open(t, "/store", &filestore.Options{FS: disk, Lag: -1, SegmentBytes: 300})
+		for _, first := range []int{1, 1 + n} {
+			disk.Fail(faultfs.Faults{faultfs.PowerLoss: 60})
+			err := s.Load(t.Context(), "user:1", chunk(first))
+			disk = disk.Crash()
+			s.Close() // without a disk
+			s = open(t, "/store", &filestore.Options{FS: disk, Lag: -1, SegmentBytes: 300})
+			if err != nil { // it is sent again
+				if err := s.Load(t.Context(), "user:1", chunk(first)); err != nil && !errors.Is(err, journal.ErrExists) {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+		}
+		page, err := s.Read(t.Context(), "user:1", journal.ReadQuery{})
+		if err != nil || len(page.Events) != 2*n {
+			t.Errorf("seed %d: got %d events, %v; want %d", seed, len(page.Events), err, 2*n)
+		}
+		records, err := s.List(t.Context(), "user:1", journal.ListQuery{})
+		if err != nil || len(records) != 2*n {
+			t.Errorf("seed %d: got %d records, %v; want %d", seed, len(records), err, 2*n)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
