@@ -206,6 +206,10 @@ func (s *Store) unveil(sp *space) error {
 	if err := s.disk.mkdirAll(s.dir, filepath.Dir(dir)); err != nil {
 		return err
 	}
+	parents := upTo(s.dir, filepath.Dir(dir))
+	if err := s.disk.syncDirs(parents); err != nil { // else a crash may move the import to where nothing leads
+		return err
+	}
 	s.mu.RLock()
 	n, _ := s.notes.Get(sp.name)
 	s.mu.RUnlock()
@@ -216,7 +220,7 @@ func (s *Store) unveil(sp *space) error {
 	if err := s.disk.Rename(sp.dir, dir); err != nil {
 		return err
 	}
-	if err := s.disk.syncDirs(append(upTo(s.dir, filepath.Dir(dir)), filepath.Dir(sp.dir))); err != nil {
+	if err := s.disk.syncDirs(append(parents, filepath.Dir(sp.dir))); err != nil {
 		return err
 	}
 	made, err := s.load(sp.name)

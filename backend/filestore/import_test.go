@@ -18,20 +18,20 @@ func TestAnImportLosesNoChunkThatWasTaken(t *testing.T) {
 	chunk := func(first int) journal.Chunk {
 		c := journal.Chunk{Head: head, Done: first > 1}
 		for seq := first; seq < first+n; seq++ {
-			c.Events = append(c.Events, journal.Event{Position: at(seq), Stream: "s", Type: "x.made", Data: fmt.Appendf(nil, "%d", seq)})
+			c.Events = append(c.Events, journal.Event{Position: at(seq), Stream: "s", Type: "x.made", Data: fmt.Appendf(nil, `"%0200d"`, seq)})
 			c.Records = append(c.Records, journal.Record{Key: fmt.Sprint("k/", seq), Version: at(seq), Value: fmt.Appendf(nil, "%d", seq)})
 		}
 		return c
 	}
-	for seed := range uint64(200) {
+	for seed := range uint64(300) {
 		disk := faultfs.New(seed)
-		s := open(t, "/store", &filestore.Options{FS: disk, Lag: -1, SegmentBytes: 300})
+		s := open(t, "/store", &filestore.Options{FS: disk, Lag: -1, SegmentBytes: 2000})
 		for _, first := range []int{1, 1 + n} {
 			disk.Fail(faultfs.Faults{faultfs.PowerLoss: 60})
 			err := s.Load(t.Context(), "user:1", chunk(first))
 			disk = disk.Crash()
 			s.Close() // without a disk
-			s = open(t, "/store", &filestore.Options{FS: disk, Lag: -1, SegmentBytes: 300})
+			s = open(t, "/store", &filestore.Options{FS: disk, Lag: -1, SegmentBytes: 2000})
 			if err != nil { // it is sent again
 				if err := s.Load(t.Context(), "user:1", chunk(first)); err != nil && !errors.Is(err, journal.ErrExists) {
 					t.Fatalf("seed %d: %v", seed, err)

@@ -126,14 +126,32 @@ func (f *FS) survive(n *node) *node {
 			data = w.apply(data)
 		case 1: // torn
 			if w.data != nil {
-				w.data = w.data[:f.rand.IntN(len(w.data)+1)]
-				data = w.apply(data)
+				data = f.tear(w, data)
 			}
 		}
 	}
 	c.data, c.durable = data, slices.Clone(data)
 	return c
 }
+
+// tear returns data with a part of the write: its beginning, or some of its sectors.
+func (f *FS) tear(w write, data []byte) []byte {
+	if f.rand.IntN(2) == 0 {
+		w.data = w.data[:f.rand.IntN(len(w.data)+1)]
+		return w.apply(data)
+	}
+	for rest := w.data; len(rest) > 0; {
+		part := write{w.offset, rest[:min(len(rest), sector-int(w.offset%sector))]}
+		if f.rand.IntN(2) == 0 {
+			data = part.apply(data)
+		}
+		rest, w.offset = rest[len(part.data):], w.offset+int64(len(part.data))
+	}
+	return data
+}
+
+// sector is how many bytes a disk writes at once.
+const sector = 512
 
 // apply returns data with the write applied. It may modify data.
 func (w write) apply(data []byte) []byte {
