@@ -33,9 +33,12 @@ type backendIn struct{ Body io.Reader }
 
 func backendFailures() []failure {
 	return []failure{
-		{journal.ErrConflict, "the server is another one than before, or the change was made already"},
-		{journal.ErrTooLarge, "the message is too large"},
-		{&statusError{http.StatusMisdirectedRequest, journal.ErrUnavailable}, "the message is for another server"},
+		{journal.ErrConflict, "the change was made already"},
+		{journal.ErrExists, "a load is into a space that exists"},
+		{journal.ErrNotFound, "there is no such space"},
+		{journal.ErrTrimmed, "a read begins after a position that is not kept"},
+		{journal.ErrTooLarge, "the message or its answer is too large"},
+		{&statusError{http.StatusMisdirectedRequest, journal.ErrConflict}, "the message is for another process of the server"},
 	}
 }
 

@@ -106,7 +106,7 @@ func (c *call) underKey() error {
 // keyed reports whether the request has an idempotency key and its operation honours
 // it.
 func (c *call) keyed() bool {
-	return c.r.Header.Get("Idempotency-Key") != "" && c.op.mutates() && !c.takes.isReader()
+	return c.r.Header.Get("Idempotency-Key") != "" && c.op.takesKey()
 }
 
 // keyOf returns the idempotency key that the caller's key stands for. A signal that a

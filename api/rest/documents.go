@@ -13,7 +13,9 @@ import (
 // patching says what a PATCH of a document takes.
 const patching = "application/merge-patch+json, application/json-patch+json, or {\"ops\": […]} with increment and append"
 
-func unfit() []failure { return []failure{{journal.ErrConflict, "a test in the patch fails"}} }
+func unfit() []failure {
+	return []failure{{journal.ErrConflict, "a test in the patch fails"}, {journal.ErrNotFound, "there is no document to which a JSON Patch or ops apply"}}
+}
 
 func documentOperations() []operation {
 	const all, item = "/v1/spaces/{space}/documents", "/v1/spaces/{space}/documents/{name...}"
@@ -21,7 +23,7 @@ func documentOperations() []operation {
 		{id: "listDocuments", method: "GET", path: all, access: read,
 			summary: "List the documents, without their values", does: does(listDocuments)},
 		{id: "getDocument", method: "GET", path: item, access: read,
-			summary: "Read a document; an absent one has exists false", does: does(getDocument), failures: pastFailures()},
+			summary: "Read a document; an absent one has exists false", does: does(getDocument)},
 		{id: "putDocument", method: "PUT", path: item, access: write,
 			summary: "Replace a document", does: does(putDocument)},
 		{id: "patchDocument", method: "PATCH", path: item, access: write,
@@ -36,7 +38,7 @@ func stateOperations() []operation {
 	const state = "/v1/spaces/{space}/threads/{thread}/state"
 	return []operation{
 		{id: "getState", method: "GET", path: state, access: read,
-			summary: "Read a thread's state", does: does(getState), failures: pastFailures()},
+			summary: "Read a thread's state", does: does(getState)},
 		{id: "putState", method: "PUT", path: state, access: write, works: true,
 			summary: "Replace a thread's state", does: does(putState)},
 		{id: "patchState", method: "PATCH", path: state, access: write, works: true,

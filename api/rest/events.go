@@ -17,18 +17,17 @@ import (
 
 func eventOperations() []operation {
 	const one = "/v1/spaces/{space}/events"
-	trimmed := failure{journal.ErrTrimmed, "the position cannot be resumed; reason says why, oldest and last say which positions are kept"}
 	full := failure{problem.ErrRateLimited, "the space has the maximum number of watchers"}
 	return []operation{
 		{id: "listEvents", method: "GET", path: one, access: read, scoped: true,
 			summary: "Read the journal, or watch it with Accept: text/event-stream",
-			does:    does(listEvents), streams: streams(watchSpace), failures: []failure{trimmed, full}},
+			does:    does(listEvents), streams: streams(watchSpace), failures: []failure{full}},
 		{id: "listThreadEvents", method: "GET", path: "/v1/spaces/{space}/threads/{thread}/events", access: read,
 			summary: "Read the thread's events, or watch them with Accept: text/event-stream",
-			does:    does(listThreadEvents), streams: streams(watchThread), failures: []failure{trimmed, full}},
+			does:    does(listThreadEvents), streams: streams(watchThread), failures: []failure{full}},
 		{id: "watchSpaces", method: "GET", path: "/v1/events", access: anyToken, status: http.StatusOK,
 			summary: "Watch several spaces over one connection (text/event-stream)",
-			does:    does(mustStream), streams: streams(watchSpaces), failures: []failure{trimmed, full, {notAcceptable(), "the client does not accept text/event-stream"}}},
+			does:    does(mustStream), streams: streams(watchSpaces), failures: []failure{full, {notAcceptable(), "the client does not accept text/event-stream"}}},
 		{id: "addEvent", method: "POST", path: one, access: write, status: 201,
 			summary: "Add an application event", does: does(addEvent)},
 		{id: "commit", method: "POST", path: "/v1/spaces/{space}/commits", access: write, status: 201,

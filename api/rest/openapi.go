@@ -94,7 +94,7 @@ func (a *API) OpenAPI() ([]byte, error) {
 			"schemas":         g.schemas.Named,
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
 			"responses": object{"Problem": object{
-				"description": "What went wrong",
+				"description": "A failure that says nothing of the operation: the server or its store cannot do anything now, or the request is not one that it takes at all",
 				"content":     object{"application/problem+json": object{"schema": problem}},
 			}},
 		},
@@ -266,7 +266,7 @@ func (g *generator) parameters(op *operation) []any {
 		params = append(params, object{"name": name, "in": in, "required": required, "description": about, "schema": schema})
 	}
 	text := object{"type": "string"}
-	if strings.Contains(op.path, "{space}") {
+	if op.inSpace() {
 		add("path", "space", true, "global, or kind:id such as project:shop", object{"type": "string", "examples": []any{"project:shop"}})
 	}
 	for _, p := range op.parameters() {
@@ -282,11 +282,11 @@ func (g *generator) parameters(op *operation) []any {
 		}
 		params = append(params, param)
 	}
-	if op.mutates() {
+	if op.takesKey() {
 		add("header", "Idempotency-Key", false, "a repeat with the same key, method, path, body and preconditions does nothing and gets the same answer, for 24 h", text)
-		if !slices.ContainsFunc(op.parameters(), func(p *param) bool { return p.Name == "Thole-Fence" }) {
-			add("header", "Thole-Fence", false, "tokens of leases that must still be held, separated by commas; else 409 fenced", text)
-		}
+	}
+	if op.inSpace() && op.does.param("header", "Thole-Fence") == nil {
+		add("header", "Thole-Fence", false, "tokens of leases that must still be held, separated by commas; else 409 fenced", text)
 	}
 	if op.version != nil && op.reads() {
 		add("header", "If-None-Match", false, "an ETag: 304 if it still holds", text)

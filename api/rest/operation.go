@@ -200,6 +200,11 @@ func (in *input) param(where, name string) *param {
 	return nil
 }
 
+// isPosition reports whether the parameter names a position, which may not be kept.
+func (p *param) isPosition() bool {
+	return p.Shape.Type == reflect.TypeFor[thole.Position]() || p.Name == "Last-Event-ID"
+}
+
 // names returns the names of the parameters in where: path, query or header.
 func (in *input) names(where string) (all []string) {
 	for _, p := range in.params {

@@ -107,6 +107,14 @@ func (op *operation) parameters() (all []*param) {
 func (op *operation) mutates() bool { return op.method != http.MethodGet }
 func (op *operation) reads() bool   { return op.method == http.MethodGet }
 
+// inSpace reports whether the operation's path names a space. Such an operation may be
+// done under leases there, which Thole-Fence names.
+func (op *operation) inSpace() bool { return strings.Contains(op.path, "{space}") }
+
+// takesKey reports whether the operation honours an idempotency key. One that stores the
+// bytes of its body may be repeated without.
+func (op *operation) takesKey() bool { return op.mutates() && !op.does.isReader() }
+
 // forWorkers reports whether the worker of a run may call the operation in the run's
 // thread although that is private.
 func (op *operation) forWorkers() bool {

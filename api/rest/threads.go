@@ -29,20 +29,15 @@ func threadOperations() []operation {
 		{id: "postMessage", method: "POST", path: one + "/messages", access: write, works: true, status: 201,
 			summary: "Post a message; the ETag is the thread's version", does: does(postMessage), failures: []failure{busy}},
 		{id: "listMessages", method: "GET", path: one + "/messages", access: read,
-			summary: "Read the conversation as messages, oldest first", does: does(listMessages), failures: pastFailures()},
+			summary: "Read the conversation as messages, oldest first", does: does(listMessages)},
 		{id: "postTurn", method: "POST", path: one + "/turns", access: write, works: true, status: 201,
 			summary: "Post a turn: a request and, if it is known, the response to it", does: does(postTurn), failures: []failure{busy}},
 		{id: "listTurns", method: "GET", path: one + "/turns", access: read,
-			summary: "Read the conversation as turns, oldest first", does: does(listTurns), failures: pastFailures()},
+			summary: "Read the conversation as turns, oldest first", does: does(listTurns)},
 		{id: "compactThread", method: "POST", path: one + "/compact", access: write,
 			summary: "Replace all turns up to one that has ended by a summary", does: does(compactThread),
 			failures: []failure{{thole.ErrConflict, "the turn has not ended"}}},
 	}
-}
-
-// pastFailures returns the failures of operations that read at an earlier position.
-func pastFailures() []failure {
-	return []failure{{thole.ErrTrimmed, "the position is no longer kept"}}
 }
 
 // threadStream returns the name of a thread's stream, which is also the key of its

@@ -176,15 +176,11 @@ func (o *operation) took(contentType string, body []byte) error {
 	return nil
 }
 
-// check reports what of an answer the document does not say. stream says that
-// only the beginning of the body was read.
+// check reports what of an answer the document does not say.
 func (o *operation) check(status int, contentType string, body []byte) error {
 	content, ok := o.responses[fmt.Sprint(status)]
-	if !ok {
-		if status < 400 {
-			return fmt.Errorf("status %d is not in the document", status)
-		}
-		content = o.responses["default"]
+	if !ok { // the default is for what says nothing of the request
+		return fmt.Errorf("status %d is not in the document: %.300s", status, body)
 	}
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	if len(content) == 0 {

@@ -18,7 +18,7 @@ const small = `{"openapi":"3.1.0","paths":{"/v1/spaces/{space}/things":{"post":{
 	"parameters":[{"name":"space","in":"path","required":true,"schema":{"type":"string"}}],
 	"requestBody":{"required":true,"content":{"application/json":{"schema":{"type":"object","required":["name"],"properties":{"name":{"type":"string"}}}}}},
 	"responses":{"201":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/Thing"}}}},
-		"default":{"$ref":"#/components/responses/Problem"}}}}},
+		"400":{"$ref":"#/components/responses/Problem"},"default":{"$ref":"#/components/responses/Problem"}}}}},
 	"components":{"schemas":{"Thing":{"type":"object","required":["id"],"properties":{"id":{"type":"string"}}}},
 		"responses":{"Problem":{"content":{"application/problem+json":{"schema":{"type":"object","required":["code"],"properties":{"code":{"enum":["invalid"]}}}}}}}}}`
 
@@ -73,9 +73,10 @@ func TestAnAnswerThatIsNotAsTheDocumentSaysIsAFailure(t *testing.T) {
 		"another type":         {201, "text/html", `{"id":"x"}`, "content type"},
 		"another shape":        {201, "application/json", `{"id":7}`, "does not fit its schema"},
 		"no JSON":              {201, "application/json", `{"id":`, "is not JSON"},
-		"a plain error":        {404, "text/plain", "no", "content type"},
+		"another error":        {409, "application/problem+json", `{"type":"t","title":"t","status":409,"code":"invalid"}`, "status 409 is not in the document"},
+		"a plain error":        {400, "text/plain", "no", "content type"},
 		"an unknown code":      {400, "application/problem+json", `{"type":"t","title":"t","status":400,"code":"odd"}`, "does not fit its schema"},
-		"another status in it": {409, "application/problem+json", problem, "not a whole problem"},
+		"another status in it": {400, "application/problem+json", `{"type":"t","title":"t","status":409,"code":"invalid"}`, "not a whole problem"},
 	} {
 		report := ask(t, c.status, c.mediaType, c.body)
 		failures := report.Failures()
