@@ -94,7 +94,7 @@ func (a *Agent) watchCrashed(ctx context.Context, sp *thole.Space, agents []stri
 		}
 		clear(left)
 		for _, d := range ds {
-			var e run.Event
+			var e run.FinishedData
 			if err := d.As(&e); err != nil {
 				return err
 			}

@@ -190,7 +190,7 @@ func streamRun(c *call, in streamRunIn) error {
 	}
 	s := &stream{c: c, feed: single{w}, privacy: []*privacy{c.private().hearing(streams)}, last: completes(r.ID)}
 	if heard {
-		s.first = eventFrame("complete", run.Event{Run: r.ID, Status: r.Status, Error: c.private().mask(r.Error)})
+		s.first = eventFrame("complete", run.FinishedData{Run: r.ID, Status: r.Status, Error: c.private().mask(r.Error)})
 	}
 	return s.run()
 }
@@ -231,8 +231,8 @@ func (c *call) endedBefore(r *run.Run, after thole.Position) (bool, error) {
 }
 
 // isEnd returns the data of the event that ends the run; nil if the event is another.
-func isEnd(e *thole.Event, id string) *run.Event {
-	var end run.Event
+func isEnd(e *thole.Event, id string) *run.FinishedData {
+	var end run.FinishedData
 	if e.Type != "run.finished" || e.As(&end) != nil || end.Run != id {
 		return nil
 	}

@@ -157,3 +157,28 @@ func TestWhatIsEmittedIsDeclared(t *testing.T) {
 		t.Errorf("declared are %q, emitted are %q", declared, types)
 	}
 }
+
+// A client that has found an event's type knows which members its data has.
+func TestEventsOfOneDataTypeHoldTheSame(t *testing.T) {
+	cs, err := thole.NewConcepts(Concepts()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := map[string][]string{}
+	for _, e := range cs.EventTypes() {
+		if data := e.GoType(); data != nil {
+			types[data.String()] = append(types[data.String()], e.Type)
+		}
+	}
+	same := map[string][]string{ // which may share a type
+		"kv.Change":      {"kv.deleted", "kv.expired", "kv.set"},
+		"lock.Change":    {"lock.acquired", "lock.expired", "lock.released"},
+		"thole.Expired":  {"app.expired", "thread.destroyed", "thread.expired"},
+		"thread.Updated": {"message.updated", "tool.completed", "tool.failed", "tool.started"},
+	}
+	for data, of := range types {
+		if slices.Sort(of); len(of) > 1 && !slices.Equal(of, same[data]) {
+			t.Errorf("%s is the data of %q", data, of)
+		}
+	}
+}

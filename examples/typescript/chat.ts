@@ -59,6 +59,9 @@ for await (const frame of frames) {
     case 'tool.started':
       console.log(' ', event.data?.block.tool?.name, JSON.stringify(event.data?.block.tool?.input))
       break
+    case 'run.waiting':
+      if (event.data?.run === run) console.log('waits for', event.data.signal)
+      break
     case 'run.finished':
       if (event.data?.run !== run) break
       console.log('\n' + event.data.status)

@@ -170,7 +170,7 @@ func (c *canceller) cancel(r *Run, rollback bool) error {
 		if !asked || rollback && !r.Cancel.Rollback {
 			r.Cancel.Rollback = rollback
 			r.put(c.tx)
-			r.emit(c.tx, "run.cancel_requested", Event{Cause: r.Cancel.Cause})
+			r.emit(c.tx, "run.cancel_requested", CancelRequestedData{Run: r.ID, Cause: r.Cancel.Cause})
 		}
 		if r.Status == Queued {
 			c.items += finishItems

@@ -16,13 +16,13 @@ var Concept = &thole.Concept{
 	About: "executions of an agent in a thread",
 	Needs: []*thole.Concept{thread.Concept},
 	Events: []thole.EventType{
-		event("run.queued", "the run was asked for (`agent model parent resumed_from`)"),
-		event("run.started", "a worker began the run and writes `turn` (`agent model parent resumed_from`)"),
-		event("run.updated", "the run's `model` was chosen, it was edited in the queue, or it stopped waiting for `signal` (`status`)"),
-		event("run.waiting", "the run waits for `signal`, perhaps besides others"),
-		event("run.signalled", "`signal` arrived (`status`); only the run gets its data"),
-		event("run.cancel_requested", "the run is asked to end, by `cause`: `user disconnect credits timeout superseded shutdown`"),
-		event("run.finished", "the run has ended, exactly once (`status turn cause error usage`); `next` is the run that is active now"),
+		event("run.queued", QueuedData{}, "the run was asked for"),
+		event("run.started", StartedData{}, "a worker began the run"),
+		event("run.updated", UpdatedData{}, "the run's model was chosen, it was edited in the queue, or it stopped waiting for `signal`"),
+		event("run.waiting", WaitingData{}, "the run waits for `signal`, perhaps besides others"),
+		event("run.signalled", SignalledData{}, "a signal arrived; only the run gets its data"),
+		event("run.cancel_requested", CancelRequestedData{}, "the run is asked to end: `user disconnect credits timeout superseded shutdown`"),
+		event("run.finished", FinishedData{}, "the run has ended, exactly once; `next` is the run that is active now"),
 	},
 	Records: []thole.RecordType{
 		{Key: "run/{run}", ID: "run", Value: Run{}, Upcast: before, Of: threadOf, Expire: expire, About: "a run"},
@@ -41,11 +41,6 @@ var Concept = &thole.Concept{
 	},
 	Leases: []thole.LeaseType{{Base: "run/{run}", Expire: expire, About: "the worker that works on the run"}},
 	Check:  check,
-}
-
-// event declares a run event; all have the same data type and stream.
-func event(typ, about string) thole.EventType {
-	return thole.EventType{Type: typ, Data: Event{}, Streams: []string{"thread/{thread}"}, Names: true, About: about}
 }
 
 // threadOf returns the key of the run's thread.

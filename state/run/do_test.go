@@ -343,7 +343,7 @@ func TestARunWaitsForASignal(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var e run.Event
+			var e run.WaitingData
 			if err := ds[0].As(&e); err != nil || e.Signal != "approval/1" {
 				t.Fatalf("waiting: got %+v (%v)", e, err)
 			}

@@ -262,7 +262,7 @@ func (h *Handle) SetModel(ctx context.Context, model string) error {
 			return none{}, err
 		}
 		r.Model = model
-		r.emit(tx, "run.updated", Event{Model: model})
+		r.emit(tx, "run.updated", UpdatedData{Run: r.ID, Model: model})
 		return none{}, r.grow(tx)
 	})
 	return err

@@ -166,7 +166,7 @@ func TestARunWaitsOnWhenFilesAreEdited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var e run.Event
+	var e run.WaitingData
 	if err := ds[0].As(&e); err != nil {
 		t.Fatal(err)
 	}

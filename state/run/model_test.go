@@ -89,7 +89,7 @@ func (b *bench) checkJournal() {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		var d run.Event
+		var d struct{ Run string }
 		if err := e.As(&d); err != nil {
 			b.t.Fatal(err)
 		}

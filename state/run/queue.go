@@ -83,7 +83,7 @@ func (rs *Runs) EditQueued(ctx context.Context, id string, e Edit, ifMatch thole
 		if err := thread.CheckBlocks(r.Request); err != nil {
 			return nil, err
 		}
-		r.emit(tx, "run.updated", Event{Model: r.Model})
+		r.emit(tx, "run.updated", UpdatedData{Run: r.ID, Model: r.Model})
 		r.Updated = tx.Now()
 		return r, r.grow(tx)
 	})

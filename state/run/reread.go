@@ -31,7 +31,7 @@ func (rs *Runs) rereadClaimed(ctx context.Context, events []thole.Event) (claime
 
 // rereadRun returns the run that a commit started or queued.
 func (rs *Runs) rereadRun(ctx context.Context, events []thole.Event) (*Run, error) {
-	var e Event
+	var e struct{ Run string } // both events name it
 	err := last(events, "run.started", &e)
 	if err != nil {
 		err = last(events, "run.queued", &e)

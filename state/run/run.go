@@ -135,24 +135,6 @@ func (e *CancelledError) Error() string {
 // Unwrap returns thole.ErrCancelled.
 func (e *CancelledError) Unwrap() error { return thole.ErrCancelled }
 
-// Event is the data of run.queued, run.started, run.waiting, run.signalled,
-// run.updated, run.cancel_requested and run.finished. Each sets only the fields that
-// it needs.
-type Event struct {
-	Run         string `json:"run"`
-	Agent       string `json:"agent,omitempty"`
-	Model       string `json:"model,omitempty"`
-	Turn        string `json:"turn,omitempty"`
-	Parent      string `json:"parent,omitempty"`
-	ResumedFrom string `json:"resumed_from,omitempty"`
-	Signal      string `json:"signal,omitempty"`
-	Status      string `json:"status,omitempty"`
-	Cause       string `json:"cause,omitempty"`
-	Error       string `json:"error,omitempty"`
-	Usage       *Usage `json:"usage,omitempty"`
-	Next        string `json:"next,omitempty"` // the run whose turn has come
-}
-
 // Options of [In]. The zero value is the default.
 type Options struct {
 	Lease      time.Duration // how long a lease lasts without renewal; default 30 s
@@ -246,11 +228,6 @@ func (r *Run) grow(tx *thole.Tx) error {
 		err = fmt.Errorf("%w: the run has %d bytes, the limit is %d; keep larger content as a blob", thole.ErrTooLarge, len(rec.Value), maxRecord)
 	}
 	return err
-}
-
-func (r *Run) emit(tx *thole.Tx, typ string, e Event) {
-	e.Run = r.ID
-	tx.Emit(r.stream(), typ, e)
 }
 
 func decode(id string, rec thole.Record) (*Run, error) {

@@ -122,7 +122,7 @@ func (rs *Runs) commitSignal(ctx context.Context, id, name string, data json.Raw
 				return err
 			}
 		}
-		r.emit(tx, "run.signalled", Event{Signal: name, Status: r.Status})
+		r.emit(tx, "run.signalled", SignalledData{Run: r.ID, Signal: name, Status: r.Status})
 		return nil
 	})
 	return err

@@ -99,7 +99,7 @@ func (s *slot) promote(tx *thole.Tx) error {
 			tx.Release(key(r.ID))
 			r.own.Slot = ""
 			r.put(tx)
-			r.emit(tx, "run.finished", Event{Status: Cancelled, Cause: BySuperseded})
+			r.emit(tx, "run.finished", FinishedData{Run: r.ID, Status: Cancelled, Cause: BySuperseded})
 			continue
 		} else if err != nil && !notFound {
 			return err
@@ -148,7 +148,7 @@ func (r *Run) begin(tx *thole.Tx) error {
 	if r.Timeout > 0 {
 		tx.Put(deadlineKey(r.ID), struct{}{}, &thole.WriteOptions{Expires: tx.Now().Add(seconds(r.Timeout))})
 	}
-	r.emit(tx, "run.started", Event{Turn: turn, Agent: r.Agent, Model: r.Model, Parent: r.Parent, ResumedFrom: r.ResumedFrom})
+	r.emit(tx, "run.started", StartedData{Run: r.ID, Turn: turn, Agent: r.Agent, Model: r.Model, Parent: r.Parent, ResumedFrom: r.ResumedFrom})
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (r *Run) finish(tx *thole.Tx, status, reason string) error {
 	if err := s.promote(tx); err != nil {
 		return err
 	}
-	e := Event{Status: status, Turn: r.Turn, Error: reason, Usage: usage, Next: s.Active}
+	e := FinishedData{Run: r.ID, Status: status, Turn: r.Turn, Error: reason, Usage: usage, Next: s.Active}
 	if r.Cancel != nil {
 		e.Cause = r.Cancel.Cause
 	}

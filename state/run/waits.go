@@ -29,7 +29,7 @@ func (r *Run) wait(tx *thole.Tx, name string, until time.Time) error {
 			return fmt.Errorf("run %s: %w: it waits for %d signals already", r.ID, thole.ErrConflict, len(r.Waits))
 		}
 		r.Waits = append(r.Waits, name)
-		r.emit(tx, "run.waiting", Event{Signal: name})
+		r.emit(tx, "run.waiting", WaitingData{Run: r.ID, Signal: name})
 	}
 	if !until.IsZero() {
 		if r.own.WaitsUntil == nil {
@@ -139,7 +139,7 @@ func (h *Handle) lapse(tx *thole.Tx) error {
 		return err
 	}
 	for _, name := range names {
-		r.emit(tx, "run.updated", Event{Signal: name, Status: r.Status})
+		r.emit(tx, "run.updated", UpdatedData{Run: r.ID, Signal: name, Status: r.Status})
 	}
 	return nil
 }

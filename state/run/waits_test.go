@@ -35,7 +35,7 @@ func (b *bench) told(id string) string {
 	b.t.Helper()
 	var out []string
 	for e, err := range b.sp.Events(b.t.Context(), thole.ReadQuery{Types: []string{"run.waiting", "run.signalled", "run.updated"}}) {
-		var d run.Event
+		var d run.SignalledData // run.waiting has no status
 		if err == nil {
 			err = e.As(&d)
 		}
