@@ -22,7 +22,7 @@ var shownAsTheyAre = map[string]string{
 	// Of a thread that the caller may know.
 	"run.Run":        "ID Thread Status Agent AskedBy Model Policy OnDisconnect ResumedFrom ResumedBy Options Turn WaitingFor Waits Signals Usage",
 	"run.Cancel":     "Cause",
-	"thread.Thread":  "ID Assistant Title Status Visibility Owner Metadata RunScope ActiveRun LastTurn TurnStatus",
+	"thread.Head":    "ID Assistant Title Status Visibility Owner Metadata RunScope ActiveRun LastTurn TurnStatus",
 	"thread.Entry":   "ID Assistant Title Status Visibility Owner",
 	"thread.Turn":    "ID Run Status",
 	"thread.Message": "ID Turn Run Role Status",

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/state/thread"
 )
 
 // root is the project's folder.
@@ -179,6 +181,21 @@ func TestEventsOfOneDataTypeHoldTheSame(t *testing.T) {
 	for data, of := range types {
 		if slices.Sort(of); len(of) > 1 && !slices.Equal(of, same[data]) {
 			t.Errorf("%s is the data of %q", data, of)
+		}
+	}
+}
+
+// A thread that is read has a version; one that was just created, in its event, has none.
+func TestMembersThatAreAlwaysThereAreRequired(t *testing.T) {
+	g := newGenerator()
+	g.given(reflect.TypeFor[thread.Thread]())
+	g.given(reflect.TypeFor[thread.Head]())
+	for schema, want := range map[string]bool{"Thread": true, "ThreadHead": false} {
+		o := g.schemas.Named[schema].(object)
+		for _, name := range []string{"updated_at", "version"} {
+			if got := slices.Contains(o["required"].([]string), name); got != want {
+				t.Errorf("%s requires %s: %v, want %v", schema, name, got, want)
+			}
 		}
 	}
 }

@@ -63,7 +63,7 @@ func endAll(ctx context.Context, sp *thole.Space, threadID string, notice thole.
 	if err := notice.As(&gone); err != nil {
 		return err
 	}
-	slot := slotKey(&thread.Thread{ID: threadID, Owner: gone.Owner, RunScope: gone.RunScope})
+	slot := slotKey(&thread.Head{ID: threadID, Owner: gone.Owner, RunScope: gone.RunScope})
 	fresh := sp.Store().Space(sp.Name())
 	var rest []string
 	done := make(map[string]bool) // after drop, a slot other than the run's own may still name it

@@ -17,7 +17,7 @@ func (rs *Runs) Queue(ctx context.Context, threadID string) ([]*Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
-	rec, err := rs.sp.Get(ctx, slotKey(t))
+	rec, err := rs.sp.Get(ctx, slotKey(&t.Head))
 	if err != nil || !rec.Exists() {
 		return []*Run{}, err
 	}

@@ -44,14 +44,14 @@ func (s *slot) next() (id string) {
 // ofOwner reports whether a run that actor asked for waits in Queue: actor is the
 // thread's owner or Thole itself, or the slot serves only this thread.
 func ofOwner(t *thread.Thread, actor string) bool {
-	return slotKey(t) == threadSlot(t.ID) || actor == t.Owner || actor == "system"
+	return slotKey(&t.Head) == threadSlot(t.ID) || actor == t.Owner || actor == "system"
 }
 
 const slotPrefix = "slot/"
 
 // slotKey returns the key of t's slot. It lies outside the thread, because the runs
 // that wait must still end when the thread is destroyed.
-func slotKey(t *thread.Thread) string {
+func slotKey(t *thread.Head) string {
 	if t.RunScope == thread.PerUser && t.Owner != "" {
 		return slotPrefix + thole.KeyPart(t.Owner, thole.MaxNameBytes-len(slotPrefix))
 	}

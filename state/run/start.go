@@ -125,7 +125,7 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	if err != nil {
 		return s, err
 	}
-	r.Thread, r.own.Slot = t.ID, slotKey(t)
+	r.Thread, r.own.Slot = t.ID, slotKey(&t.Head)
 	if r.Agent == "" {
 		r.Agent = t.Assistant
 	}

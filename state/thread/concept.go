@@ -18,7 +18,7 @@ var Concept = &thole.Concept{
 	Name:  Name,
 	About: "conversations: what was said and done, in order",
 	Events: []thole.EventType{
-		{Type: "thread.created", Data: Thread{}, Upcast: createdBefore, Streams: streams, Names: true, MayKnow: true, About: "a thread was created"},
+		{Type: "thread.created", Data: Head{}, Upcast: createdBefore, Streams: streams, Names: true, MayKnow: true, About: "a thread was created"},
 		{Type: "thread.updated", Data: Patch{}, Streams: streams, Names: true, MayKnow: true, About: "the head changed; `metadata` is a merge patch"},
 		{Type: "thread.compacted", Data: Compacted{}, Streams: streams, Names: true, About: "a summary replaces the turns up to `upto`"},
 		{Type: "thread.rewound", Data: Rewound{}, Streams: streams, Names: true, About: "these turns were removed from the thread's history"},
@@ -38,7 +38,7 @@ var Concept = &thole.Concept{
 		{Type: "tool.failed", Data: Updated{}, Upcast: toolBefore, Streams: streams, About: "the tool call failed; the block has no `tool.input`"},
 	},
 	Records: []thole.RecordType{
-		{Key: "thread/{thread}", ID: "thrd", Value: Thread{}, Upcast: headBefore, Expire: expire, LivesOn: livesOn, MayKnow: mayKnow, About: "the head of a thread"},
+		{Key: "thread/{thread}", ID: "thrd", Value: Head{}, Upcast: headBefore, Expire: expire, LivesOn: livesOn, MayKnow: mayKnow, About: "the head of a thread"},
 		{Key: "thread/{thread}/turn", Value: openTurn{}, Private: true, About: "the state of the turn that a run works on"},
 		{Key: "thread/{thread}/child/{child}", Private: true, About: "a sub-agent's thread"},
 		{Key: "thread/{thread}/snapshot/**", Private: true, About: "snapshot of an earlier version"},

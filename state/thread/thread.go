@@ -57,6 +57,13 @@ const maxTTL = int64(thole.MaxTTL / time.Second)
 
 // Thread is the head of a thread: everything but its history.
 type Thread struct {
+	Head
+	Updated time.Time      `json:"updated_at,omitzero" given:"always"`
+	Version thole.Position `json:"version,omitzero" given:"always"` // of the head record, for IfMatch
+}
+
+// Head is what a thread's record holds. It is also the data of thread.created.
+type Head struct {
 	ID         string                     `json:"id,omitempty" given:"always"`
 	Assistant  string                     `json:"assistant,omitempty"` // the agent that answers in it
 	Title      string                     `json:"title,omitempty"`
@@ -72,8 +79,6 @@ type Thread struct {
 	Turns      int                        `json:"turn_count"`
 	Messages   int                        `json:"message_count"` // so far, including those rolled back
 	Created    time.Time                  `json:"created_at"`
-	Updated    time.Time                  `json:"updated_at,omitzero"`
-	Version    thole.Position             `json:"version,omitzero"` // of the head record, for IfMatch
 
 	// The last turn; earlier ones no longer change.
 	LastTurn   string `json:"last_turn,omitempty"`
@@ -137,10 +142,10 @@ func (ts *Threads) Create(ctx context.Context, opts *CreateOptions) (*Thread, er
 
 // Create is [Threads.Create] within tx; Owner has no default.
 func Create(tx *thole.Tx, o CreateOptions) (*Thread, error) {
-	t := &Thread{
+	t := &Thread{Head: Head{
 		ID: thole.NewID("thrd"), Assistant: o.Assistant, Title: o.Title, Visibility: o.Visibility, Owner: o.Owner,
 		Metadata: o.Metadata, TTL: wholeSeconds(o.TTL), RunScope: o.RunScope, Parent: o.Parent, Status: Idle, Created: tx.Now(),
-	}
+	}}
 	if t.Visibility == "" {
 		t.Visibility = ForSpace
 	}
@@ -166,7 +171,7 @@ func Create(tx *thole.Tx, o CreateOptions) (*Thread, error) {
 		above.put(tx) // so that a concurrent Destroy of it sees this child
 	}
 	t.put(tx)
-	tx.Emit(Key(t.ID), "thread.created", t)
+	tx.Emit(Key(t.ID), "thread.created", t.Head)
 	return t, nil
 }
 
@@ -219,8 +224,8 @@ func (t *Thread) check() error {
 // put writes the head without defaults and without what the record itself holds. While a
 // run is active, the thread does not expire; its ttl counts from the run's end.
 func (t *Thread) put(tx *thole.Tx) {
-	stored := *t
-	stored.ID, stored.Updated, stored.Version = "", time.Time{}, thole.Position{}
+	stored := t.Head
+	stored.ID = ""
 	if stored.Status == Idle {
 		stored.Status = ""
 	}
@@ -239,7 +244,7 @@ func decode(id string, rec thole.Record) (*Thread, error) {
 		return nil, fmt.Errorf("thread %s: %w", id, thole.ErrNotFound)
 	}
 	var t Thread
-	if err := rec.As(&t); err != nil {
+	if err := rec.As(&t.Head); err != nil {
 		return nil, err
 	}
 	t.ID, t.Updated, t.Version = id, rec.Updated, rec.Version
