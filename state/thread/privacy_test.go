@@ -45,7 +45,7 @@ func TestAPrivateThreadIsKnownToItsOwnerAliveAndDead(t *testing.T) {
 
 		// A head of an earlier version, so large that the final state has no room for it.
 		cut := thole.NewID("thrd")
-		large, err := json.Marshal(thread.Thread{Visibility: thread.Private, Owner: "user:1", Title: strings.Repeat("x", thole.MaxValueBytes-1<<10)})
+		large, err := json.Marshal(thread.Head{Visibility: thread.Private, Owner: "user:1", Title: strings.Repeat("x", thole.MaxValueBytes-1<<10)})
 		if err != nil {
 			t.Fatal(err)
 		}
