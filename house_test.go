@@ -49,9 +49,6 @@ var exceptions = map[string][]string{
 	"state/all":           {"state/*"},                            // lists them all
 	"internal/pgtest":     {"internal/effort"},                    // whether its programs must be installed
 	"internal/servertest": {"internal/effort"},                    // how much its tests do
-	"state/run":           {"state/thread"},                       // a run belongs to a thread
-	"state/todo":          {"state/thread"},                       // a list belongs to a thread
-	"state/decision":      {"state/run"},                          // a run that is to end begins nothing
 	"state/statetest":     {"backend/*", "api/wire", "state/all"}, // stores to test concepts on
 	"agent":               {"agent/*", "state/*"},                 // its parts can be used without it,
 	"agent/edit":          {"agent/sandbox", "state/*"},
@@ -87,6 +84,7 @@ func TestImportsPointDownOnly(t *testing.T) {
 			}
 			switch imported := local(imp); {
 			case !ours(imp) || allowed(pkg, imported):
+			case first(imported) == "state" && slices.Contains(needs(pkg), imp):
 			case test && (imported == pkg || testMayImport(pkg, imported)):
 			default:
 				t.Errorf("%s imports %s", path, imported)
@@ -106,6 +104,19 @@ func allowed(pkg, imported string) bool {
 		return pkg == "."
 	}
 	return slices.Contains(mayImport[first(pkg)], first(imported)) || matches(exceptions[pkg], imported)
+}
+
+// needs returns what the concept of a package in state/ says that it needs: the imports of
+// its concept.go.
+func needs(pkg string) (imports []string) {
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(pkg, "concept.go"), nil, parser.ImportsOnly)
+	if err != nil || first(pkg) != "state" {
+		return nil // it is no concept
+	}
+	for _, spec := range file.Imports {
+		imports = append(imports, strings.Trim(spec.Path.Value, `"`))
+	}
+	return imports
 }
 
 func testMayImport(pkg, imported string) bool {

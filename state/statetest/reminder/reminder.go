@@ -1,0 +1,156 @@
+// Package reminder is the concept that CONTRIBUTING.md explains: small, and complete.
+// Tests give it to stores and servers to prove that nothing else has to know of a
+// concept; no program does.
+package reminder
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/journal"
+	"github.com/thole-dev/thole/state/thread"
+)
+
+// The types of this package's events.
+const (
+	TypeSet     = "reminder.set"     // holds a [Reminder]
+	TypeCleared = "reminder.cleared" // holds a [Cleared]
+	TypeDue     = "reminder.due"     // holds a [Reminder]
+)
+
+// Reminder is a text that comes up in a thread at a time. It is the value of its record,
+// the data of events, and what clients get.
+type Reminder struct {
+	ID     string    `json:"id"`
+	Thread string    `json:"thread"`
+	Text   string    `json:"text"`
+	Due    time.Time `json:"due_at"`
+}
+
+// Cleared is the data of reminder.cleared.
+type Cleared struct {
+	ID string `json:"id"`
+}
+
+// Reminders are the reminders of one space.
+type Reminders struct{ sp *thole.Space }
+
+// In returns the reminders of sp, whose store must have been given [Concept].
+func In(sp *thole.Space) *Reminders { return &Reminders{sp: sp.For(Name)} }
+
+func key(id string) string { return "reminder/" + id }
+
+// Set sets a reminder and returns it. A repeat under an idempotency key returns the first
+// one. Errors: ErrNotFound (the thread), ErrInvalid.
+func (rs *Reminders) Set(ctx context.Context, threadID, text string, due time.Time) (Reminder, error) {
+	ctx = thole.Call(ctx, "reminder.set", threadID)
+	if err := thole.CheckID("thrd", threadID); err != nil {
+		return Reminder{}, err
+	}
+	if text == "" {
+		return Reminder{}, fmt.Errorf("%w: a reminder needs a text", thole.ErrInvalid)
+	}
+	r := Reminder{ID: thole.NewID("rem"), Thread: threadID, Text: text, Due: due.UTC()}
+	r, _, err := thole.Update(ctx, rs.sp, func(tx *thole.Tx) (Reminder, error) {
+		head, err := tx.Get(thread.Key(threadID))
+		if err != nil {
+			return r, err
+		}
+		if !head.Exists() {
+			return r, fmt.Errorf("thread %s: %w", threadID, thole.ErrNotFound)
+		}
+		tx.Put(key(r.ID), r, &thole.WriteOptions{Expires: due})
+		tx.Emit(thread.Key(threadID), TypeSet, r)
+		return r, nil
+	})
+	return r, err
+}
+
+// Get returns a reminder. Errors: ErrNotFound, ErrInvalid for a bad id.
+func (rs *Reminders) Get(ctx context.Context, id string) (Reminder, error) {
+	if err := thole.CheckID("rem", id); err != nil {
+		return Reminder{}, err
+	}
+	rec, err := rs.sp.Get(ctx, key(id))
+	if err == nil && !rec.Exists() {
+		err = fmt.Errorf("reminder %s: %w", id, thole.ErrNotFound)
+	}
+	if err != nil {
+		return Reminder{}, err
+	}
+	var r Reminder
+	return r, rec.As(&r)
+}
+
+// Page is a part of a listing.
+type Page struct {
+	Reminders []Reminder
+	Next      string // "": there are no more
+}
+
+// List returns reminders in the order of their ids, after the given one.
+func (rs *Reminders) List(ctx context.Context, after string, limit int) (Page, error) {
+	q := thole.ListQuery{Prefix: key(""), Limit: journal.PageLimit(limit)}
+	if after != "" {
+		q.After = key(after)
+	}
+	recs, err := rs.sp.List(ctx, q)
+	if err != nil {
+		return Page{}, err
+	}
+	var page Page
+	for _, rec := range recs {
+		var r Reminder
+		if err := rec.As(&r); err != nil {
+			return Page{}, err
+		}
+		page.Reminders = append(page.Reminders, r)
+	}
+	if len(recs) == q.Limit {
+		page.Next = strings.TrimPrefix(recs[len(recs)-1].Key, key(""))
+	}
+	return page, nil
+}
+
+// Clear deletes a reminder before its time. Errors: ErrNotFound, ErrInvalid.
+func (rs *Reminders) Clear(ctx context.Context, id string) error {
+	ctx = thole.Call(ctx, "reminder.clear", id)
+	if err := thole.CheckID("rem", id); err != nil {
+		return err
+	}
+	_, _, err := thole.Update(ctx, rs.sp, func(tx *thole.Tx) (struct{}, error) {
+		var r Reminder
+		found, err := tx.Load(key(id), &r)
+		if err == nil && !found {
+			err = fmt.Errorf("reminder %s: %w", id, thole.ErrNotFound)
+		}
+		if err != nil {
+			return struct{}{}, err
+		}
+		tx.Delete(key(id))
+		tx.Emit(thread.Key(r.Thread), TypeCleared, Cleared{ID: id})
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// expire ends a reminder whose time has come. It tells the thread, unless that is gone.
+func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+	var r Reminder
+	if err := rec.As(&r); err != nil {
+		return err
+	}
+	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+		tx.Check(thole.Check{Key: rec.Key, At: rec.Version})
+		tx.Delete(rec.Key)
+		head, err := tx.Get(thread.Key(r.Thread))
+		if err == nil && head.Exists() {
+			tx.Emit(thread.Key(r.Thread), TypeDue, r)
+		}
+		return err
+	})
+	return err
+}
