@@ -109,7 +109,7 @@ func TestReadsThatFollowEachOtherRunSideBySide(t *testing.T) {
 `, func(o *Options) {
 			o.Hooks.BeforeTool = func(ctx context.Context, _ *Context, _ *Call) error {
 				both.Done()
-				both.Wait() // for ever, if the second began only after the first
+				both.Wait() // this would block for ever if the second began only after the first
 				return nil
 			}
 		})
@@ -174,7 +174,7 @@ func TestWhatAnAgentDoesInARunThatNamesNoneIsItsOwn(t *testing.T) {
 	})
 }
 
-// A prompt that is sent again under its key gives the run that it made.
+// If a prompt is sent again under its key, the result is the run of the first time.
 func TestAPromptUnderAnIdempotencyKeyMakesOneRun(t *testing.T) {
 	each(t, func(t *testing.T, e *env) {
 		a := e.agent("turns:\n  - prompt: Go\n    steps: [{text: Done.}]\n", nil)

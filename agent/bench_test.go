@@ -17,8 +17,8 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// BenchmarkCancel measures the time from the call of Cancel until the run has
-// ended and with it the last process of a command that forks twice.
+// BenchmarkCancel measures the time from the call of Cancel until the run has ended,
+// and with it the last process of a command that forks twice.
 func BenchmarkCancel(b *testing.B) {
 	ctx := b.Context()
 	backend, err := sqlitestore.Open(ctx, filepath.Join(b.TempDir(), "store.db"), nil)

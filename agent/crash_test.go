@@ -16,7 +16,7 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// recording is a model that keeps what it was asked last.
+// recording is a model that remembers its last request.
 type recording struct {
 	model.Model
 	mu   sync.Mutex
@@ -36,7 +36,7 @@ func (r *recording) asked() string {
 	return r.last
 }
 
-// What a tool's effect is, and how often it is there.
+// crashCase says what a tool's effect is, and how often it happened.
 type crashCase struct {
 	steps string // YAML, between the prompt and the last answer
 	count func(e *env) int
@@ -99,8 +99,8 @@ func (c crashCase) script() string {
 `
 }
 
-// Whatever commit a crash comes before or after, what a tool does to the world
-// is done at most once, and what the model is told of it afterwards is so.
+// Before or after whichever commit the process dies, a tool's effect happens at most
+// once, and what the model is told about it is true.
 func TestAnEffectHappensOnceWhereverTheProcessDies(t *testing.T) {
 	effort.SlowUnderRace(t)
 	for name, c := range crashCases {
@@ -125,7 +125,7 @@ func TestAnEffectHappensOnceWhereverTheProcessDies(t *testing.T) {
 	}
 }
 
-// diesAt runs the case with a crash at the n-th commit, goes on from there and
+// diesAt runs the case with a crash at the n-th commit, continues from there, and
 // reports whether there was an n-th commit.
 func (c crashCase) diesAt(t *testing.T, s *statetest.Env, n int, after bool) bool {
 	t.Helper()

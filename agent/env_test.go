@@ -65,7 +65,7 @@ func newEnv(t *testing.T, s *statetest.Env, o *sandbox.Options) *env {
 	return e
 }
 
-// agent returns an agent on the given script, which is YAML or "sample" or the
+// agent returns an agent that plays the given script, which is YAML, "sample", or the
 // name of a demo.
 func (e *env) agent(script string, change func(*Options)) *Agent {
 	e.t.Helper()
@@ -101,7 +101,7 @@ func (e *env) script(script string) model.Model {
 	return s
 }
 
-// ask runs a prompt to its end, which must be the status.
+// ask runs a prompt to its end; the run must have the status then.
 func (e *env) ask(a *Agent, prompt, status string) *run.Run {
 	e.t.Helper()
 	r, err := a.Run(e.t.Context(), e.sp, e.thread, Request{Prompt: prompt})
@@ -129,7 +129,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// background asks a prompt and returns what gives the run once it has ended.
+// background sends a prompt and returns a function that returns the run after it has
+// ended.
 func (e *env) background(a *Agent, ctx context.Context, prompt string) func() (*run.Run, error) {
 	type end struct {
 		r   *run.Run

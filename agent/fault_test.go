@@ -37,14 +37,14 @@ func TestAnAnswerThatBreaksOffIsAskedForAgainThenFailsTheRun(t *testing.T) {
 	})
 }
 
-// endpoint is a model service that answers with each of the handlers in turn,
-// and with the last one from then on; without a byte for as long as stall it has
+// endpoint is a model service that answers with each of the handlers in turn, and then
+// always with the last one. A response without a byte for the time stall counts as
 // stalled.
 func endpoint(t *testing.T, stall time.Duration, handlers ...http.HandlerFunc) model.Model {
 	t.Helper()
 	var mu sync.Mutex
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then is a client's leaving noticed
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client disconnects
 		mu.Lock()
 		h := handlers[0]
 		if len(handlers) > 1 {
@@ -266,7 +266,7 @@ func TestAgentsServeRunsThatWait(t *testing.T) {
 func TestAnInputOrResultThatIsTooLargeForAnEventEndsNoRun(t *testing.T) {
 	effort.SlowUnderRace(t)
 	each(t, func(t *testing.T, e *env) {
-		e.write("zeros.bin", strings.Repeat("\x01", 90<<10)) // six bytes each, as JSON
+		e.write("zeros.bin", strings.Repeat("\x01", 90<<10)) // each takes six bytes as JSON
 		a := e.agent(`turns:
   - prompt: Go
     steps:

@@ -17,7 +17,7 @@ import (
 	"github.com/thole-dev/thole/state/statetest"
 )
 
-// pausing is a backend that holds up whoever has just planned a decision.
+// pausing is a backend that pauses the process that has just planned a decision.
 type pausing struct {
 	journal.Backend
 	once    sync.Once
@@ -40,9 +40,9 @@ func (p *pausing) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Res
 	return results, err
 }
 
-// A worker sleeps between its plan and its edit. Another one settles what it left
-// open, with the file as it is. That must stay true when the first one wakes.
-func TestALateWorkerChangesNoFileThatWasSettled(t *testing.T) {
+// A worker is paused between its plan and its edit. Another one decides the outcome
+// from the file as it is. That must stay true when the first one continues.
+func TestALateWorkerChangesNoFileWhoseOutcomeIsDecided(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, s *statetest.Env) {
 		p := &pausing{planned: make(chan struct{}), goOn: make(chan struct{})}
 		s.Wrap = func(b journal.Backend) journal.Backend { p.Backend = b; return p }
@@ -60,7 +60,7 @@ func TestALateWorkerChangesNoFileThatWasSettled(t *testing.T) {
 		if err != nil || len(page.Items) != 1 {
 			t.Fatalf("runs %+v, %v; want one", page.Items, err)
 		}
-		old, err := runs.Get(t.Context(), page.Items[0].ID) // ends it: its lease has run out
+		old, err := runs.Get(t.Context(), page.Items[0].ID) // this ends it: its lease has expired
 		if err != nil || old.Status != run.Crashed {
 			t.Fatalf("run %+v, %v; want a crashed one", old, err)
 		}
@@ -82,7 +82,7 @@ func TestAnEditThatTookPlaceIsNotCalledFailed(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, s *statetest.Env) {
 		var e *env
 		e = newEnv(t, s, &sandbox.Options{AfterRename: func(string) {
-			// Somebody tidies up: what was put aside is gone before it is verified.
+			// Before the verification somebody removes the copy that was put aside.
 			work, err := filepath.Glob(filepath.Join(e.dir, ".thole-*"))
 			if err != nil || len(work) != 1 {
 				t.Fatalf("work files %v, %v; want one", work, err)
@@ -107,8 +107,8 @@ func TestAnEditThatTookPlaceIsNotCalledFailed(t *testing.T) {
 	})
 }
 
-// The file that a dead worker was to change is in its own directory, and only there
-// can be seen whether it did.
+// The file that a dead worker was going to change is in that worker's directory, and
+// only there can its content be checked.
 func TestAnEditIsSettledByAWorkerOfItsOwnDirectoryOnly(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, s *statetest.Env) {
 		var e *env
@@ -139,7 +139,7 @@ func TestAnEditIsSettledByAWorkerOfItsOwnDirectoryOnly(t *testing.T) {
 		}
 
 		e.dir, e.sandbox = dir, project
-		again, err := sandbox.Open(dir, nil) // as the next start of its own program
+		again, err := sandbox.Open(dir, nil) // as the next start of that worker's program would
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,8 +156,8 @@ func TestAnEditIsSettledByAWorkerOfItsOwnDirectoryOnly(t *testing.T) {
 	})
 }
 
-// While the store is away the lease cannot be renewed: by its end another may have
-// the run, and the command with it.
+// While the store does not answer, the lease cannot be renewed. After its end, another
+// worker may have the run, so the command must end.
 func TestACommandEndsWithTheLeaseOfARunWhoseStoreIsAway(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, s *statetest.Env) {
 		m := s.Mortal()

@@ -17,14 +17,14 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// A crash is simulated by closing the store under a run: nothing is recorded
-// from then on. restart is the next start of the program, after the lease of
-// the dead run ran out; it returns that run.
+// A crash is simulated by closing the store during a run: nothing is recorded from then
+// on. restart stands for the next start of the program, after the dead run's lease
+// expired; it returns that run.
 func (e *env) restart() *run.Run {
 	e.t.Helper()
 	e.Reopen()
 	e.sp = e.Space("project:button").As("user:42")
-	runs := run.In(e.sp, nil) // knows how crashed runs end
+	runs := run.In(e.sp, nil) // this ends crashed runs
 	e.Clock.Advance(time.Minute)
 	if err := e.Sweep(e.t.Context()); err != nil {
 		e.t.Fatal(err)
@@ -64,7 +64,7 @@ func (e *env) resume(a *Agent, old *run.Run) *run.Run {
 func TestARunThatCrashedAroundAnEditIsResumed(t *testing.T) {
 	for point, c := range map[string]struct {
 		decisions int  // unfinished after the crash
-		applied   bool // the effect happened before
+		applied   bool // the effect happened before the crash
 		tools     int  // blocks of the resumed turn
 	}{
 		"before intent":              {tools: 1},
@@ -184,7 +184,7 @@ func TestAnIdempotentCommandIsRunAgain(t *testing.T) {
 	})
 }
 
-// dying is a model in whose middle of an answer the store dies, once.
+// dying is a model during whose answer the store dies, once.
 type dying struct {
 	model.Model
 	once *sync.Once
@@ -255,8 +255,8 @@ func TestASubAgentsCommandWithoutOutcomeIsKnownToItsParent(t *testing.T) {
 	})
 }
 
-// The lock that a dead run left on a file is not waited for: the next run takes it
-// over, also while it is renewed for longer than the run's lease lasted.
+// The next run does not wait for the lock that a dead run holds on a file. It takes
+// over the lock, even if the lock was renewed for longer than the run's lease lasts.
 func TestAResumedRunDoesNotWaitForTheLocksOfTheDeadOne(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, s *statetest.Env) {
 		var e *env

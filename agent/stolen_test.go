@@ -17,8 +17,8 @@ import (
 	"github.com/thole-dev/thole/state/statetest"
 )
 
-// thieving is a backend under which a worker's lease is lost just before it
-// records something.
+// thieving is a backend with which a worker's lease is lost just before it records a
+// certain event.
 type thieving struct {
 	journal.Backend
 	before string // type of the event that it records
@@ -37,12 +37,12 @@ func (b *thieving) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Re
 	return b.Backend.Commit(ctx, batch)
 }
 
-// The act took place, and its worker learns that it has lost the run when it wants
-// to say so. What it knows is recorded all the same: nothing is called not done,
-// nor done again.
+// The act took place, and its worker finds out that it has lost the run when it wants
+// to record that. Its outcome is recorded all the same: nobody calls the act undone, or
+// repeats it.
 func TestTheOutcomeOfAnActIsKeptAlthoughTheLeaseWasLostMeanwhile(t *testing.T) {
 	for name, c := range crashCases {
-		if name == "Read" { // which decides nothing
+		if name == "Read" { // it makes no decision
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -63,8 +63,8 @@ func TestTheOutcomeOfAnActIsKeptAlthoughTheLeaseWasLostMeanwhile(t *testing.T) {
 	}
 }
 
-// The same, but the worker has not told the screens yet: who settles its decision
-// does.
+// The same, but before the worker could emit the event for the screens: whoever decides
+// the outcome emits it.
 func TestAChangeWhoseWorkerLostItsRunIsToldOnce(t *testing.T) {
 	for _, name := range []string{"Write", "Edit"} {
 		c := crashCases[name]
@@ -85,8 +85,8 @@ func TestAChangeWhoseWorkerLostItsRunIsToldOnce(t *testing.T) {
 }
 
 // robbed runs the script until the worker has lost its run, just before it records an
-// event of the given type, and returns where that was, another process's handle on the
-// space, and that run.
+// event of the given type. It returns the position of that, another process's handle on
+// the space, and the run.
 func robbed(t *testing.T, s *statetest.Env, before, script string) (e *env, other *thole.Space, old *run.Run) {
 	t.Helper()
 	b := &thieving{before: before}
@@ -100,7 +100,7 @@ func robbed(t *testing.T, s *statetest.Env, before, script string) (e *env, othe
 		runs := run.In(other, nil)
 		page, err := runs.List(e.t.Context(), e.thread, nil)
 		if err == nil {
-			old, err = runs.Get(e.t.Context(), page.Items[0].ID) // ends it: its lease has run out
+			old, err = runs.Get(e.t.Context(), page.Items[0].ID) // this ends it: its lease has expired
 		}
 		if err != nil || old.Status != run.Crashed {
 			e.t.Errorf("run %+v, %v; want it crashed", old, err)
@@ -115,8 +115,8 @@ func robbed(t *testing.T, s *statetest.Env, before, script string) (e *env, othe
 	return e, other, old
 }
 
-// wantOutcomes checks that the first decision that has an outcome says what came
-// of the act, and that no decision says of one that was carried out that it was not.
+// wantOutcomes checks that the first decision with an outcome says how the act ended,
+// and that no decision about an act that was carried out says otherwise.
 func (e *env) wantOutcomes(fails bool) {
 	e.t.Helper()
 	list, err := decision.In(e.sp).List(e.t.Context(), nil)

@@ -1,7 +1,6 @@
-// Package examples holds the sample that comes with the program: a small web
-// project (button/) and recorded turns of an agent that works on it
-// (script.yaml), so that the whole of Thole runs without a key and without a
-// network.
+// Package examples contains the sample that comes with the program: a small web project
+// (button/) and recorded turns of an agent that works on it (script.yaml), so that all
+// of Thole runs without a key and without a network.
 package examples
 
 import (
@@ -37,8 +36,8 @@ func Project() fs.FS {
 	return sub
 }
 
-// LayOut copies the sample project into dir, which is made if it is not there,
-// and reports true; a dir that holds anything already is left as it is.
+// LayOut copies the sample project into dir, creates dir if it does not exist, and
+// returns true. It does not change a dir that contains anything.
 func LayOut(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/thole-dev/thole/state/file"
 )
 
-// A program edits a file that a person edits as well: a change elsewhere in the file
-// is kept, one in the same place is a conflict.
+// A program edits a file that a person edits too: a person's change elsewhere in the
+// file is kept; one in the same place is a conflict.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "project")

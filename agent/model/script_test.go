@@ -40,7 +40,7 @@ turns:
     steps: [{text: Half of a sen, error: the line went dead}]
 `
 
-// chat is an agent reduced to its loop.
+// chat is the loop of an agent and nothing else.
 type chat struct {
 	t    *testing.T
 	m    Model
@@ -139,7 +139,7 @@ func TestWithoutToolHistoryTheSecondTurnFails(t *testing.T) {
 	if _, err := c.say("Create a button"); err != nil {
 		t.Fatal(err)
 	}
-	c.req.Messages = c.req.Messages[:1] // all but the prompt filtered out
+	c.req.Messages = c.req.Messages[:1] // all but the prompt removed
 	_, err := c.say("Make it blue")
 	if err == nil || !strings.Contains(err.Error(), `script:test: turn 2 (Make it blue), step 1: expected "/Write\\].*Button/" in the prompt`) {
 		t.Errorf("error = %v, want one that names turn, step and what is missing", err)
@@ -233,7 +233,7 @@ func FuzzParseScript(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, turn := range s.turns { // it plays or says why not, but never panics
+		for _, turn := range s.turns { // it plays a turn or returns an error, but never panics
 			req := Request{Messages: []Message{{User, []Block{{Type: Text, Text: turn.Prompt.text}}}}}
 			s.delay = 0
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -23,7 +23,7 @@ type vendor struct {
 	spec      string
 	greeting  []string // frames of a whole answer: "Hello" in two pieces, two tool calls
 	cutAt     int      // frames until the middle of a tool call's JSON
-	badInput  []string // a whole stream with a broken JSON as input
+	badInput  []string // a whole stream with invalid JSON as input
 	atLimit   []string // the same, because the limit of tokens was reached
 	midError  string   // an overload after the stream has begun
 	wantParts []string // of the body of the request
@@ -101,8 +101,8 @@ var vendors = map[string]vendor{
 }
 
 // eachVendor runs f with a server that answers its n-th request (from 1) with
-// answers[n-1], or the last of them. Both are in a bubble of synctest and talk
-// over pipes: a stall is then exactly that nothing more comes.
+// answers[n-1], or the last of them. Both are in a synctest bubble and talk over pipes,
+// so a stall means exactly that nothing more is sent.
 func eachVendor(t *testing.T, answers func(v vendor) []http.HandlerFunc, f func(t *testing.T, m Model, requests *atomic.Int32)) {
 	for name, v := range vendors {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func eachVendor(t *testing.T, answers func(v vendor) []http.HandlerFunc, f func(
 				var requests atomic.Int32
 				list := answers(v)
 				dial := serve(t, func(w http.ResponseWriter, r *http.Request) {
-					body, _ := io.ReadAll(r.Body) // whole, or the server does not notice that the client is gone
+					body, _ := io.ReadAll(r.Body) // completely, or the server does not notice that the client disconnects
 					r.Body = io.NopCloser(bytes.NewReader(body))
 					n := int(requests.Add(1))
 					list[min(n, len(list))-1](w, r)
@@ -167,7 +167,7 @@ func (l pipes) Accept() (net.Conn, error) {
 func (l pipes) Close() error   { l.close(); return nil }
 func (l pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// options returns those of an open model, to change them.
+// options returns the options of an open model, to change them.
 func options(m Model) *Options {
 	if m, ok := m.(*openAI); ok {
 		return &m.o
@@ -175,7 +175,7 @@ func options(m Model) *Options {
 	return &m.(*anthropicModel).o
 }
 
-// send answers with the frames of a stream.
+// send responds with the frames of a stream.
 func send(frames ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -186,7 +186,7 @@ func send(frames ...string) http.HandlerFunc {
 	}
 }
 
-// then goes on after the frames of a stream.
+// then responds with the frames of a stream and calls f.
 func then(frames []string, f func(r *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		send(frames...)(w, r)
@@ -205,7 +205,7 @@ func refuse(status int, body string, header ...string) http.HandlerFunc {
 }
 
 func hang(r *http.Request)  { <-r.Context().Done() }
-func abort(r *http.Request) { panic(http.ErrAbortHandler) } // cuts the connection
+func abort(r *http.Request) { panic(http.ErrAbortHandler) } // closes the connection
 
 var ask = Request{Messages: []Message{{Role: User, Blocks: []Block{{Type: Text, Text: "Hi"}}}}}
 
@@ -294,8 +294,8 @@ func TestLastingRefusalsAreNotTriedAgain(t *testing.T) {
 	})
 }
 
-// Broken answers, each in each way that a caller can be waiting: they are tried
-// again while nothing was yielded, and never again after.
+// Each broken response is retried as long as nothing was yielded, and never after that,
+// whichever way the caller waits.
 func TestABrokenAnswerIsATypedErrorAndNeverHalfACall(t *testing.T) {
 	faults := map[string]struct {
 		answer  func(v vendor) http.HandlerFunc
@@ -339,7 +339,7 @@ func TestABrokenAnswerIsATypedErrorAndNeverHalfACall(t *testing.T) {
 			})
 			eachVendor(t, func(v vendor) []http.HandlerFunc { return []http.HandlerFunc{fault.answer(v)} },
 				func(t *testing.T, m Model, requests *atomic.Int32) {
-					_, err := m.Generate(t.Context(), ask, nil) // with nothing to yield to, all may be repeated
+					_, err := m.Generate(t.Context(), ask, nil) // without a function to yield to, every failure may be retried
 					want := int32(4)
 					if !fault.retries {
 						want = 1

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// BenchmarkCancel measures from cancel until Exec has returned, which it does
-// after the last process of an escaping command is gone. Run it with
-// -benchtime 100x.
+// BenchmarkCancel measures the time from cancel until Exec has returned, which is after
+// the last process of an escaping command is gone. Run it with -benchtime 100x.
 func BenchmarkCancel(b *testing.B) {
 	for name, o := range map[string]*Options{"supervised": {Supervisor: supervisor}, "plain": nil} {
 		b.Run(name, func(b *testing.B) {
@@ -24,7 +23,7 @@ func BenchmarkCancel(b *testing.B) {
 			b.ReportMetric(ms(took[len(took)/2]), "p50-ms")
 			b.ReportMetric(ms(took[len(took)*99/100]), "p99-ms")
 			b.ReportMetric(ms(took[len(took)-1]), "max-ms")
-			b.ReportMetric(0, "ns/op") // the loop's own time says nothing
+			b.ReportMetric(0, "ns/op") // the time of the whole loop means nothing
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/thole-dev/thole/internal/effort"
 )
 
-// What this process knows is not for the commands that a model makes up.
+// The secrets of this process must not reach the commands that a model invents.
 func TestACommandReachesNoSecretOfThisProcess(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "leak-env")
 	outside := t.TempDir()
@@ -49,8 +49,8 @@ func TestACommandReachesNoSecretOfThisProcess(t *testing.T) {
 	}
 }
 
-// The kernel judges a signal by the thread that is first in the process: one try
-// in about 200 got through when that was the confined one.
+// The kernel judges a signal by the first thread of the process. When that was the
+// confined one, one try in about 200 succeeded.
 func TestACommandCannotSignalItsSupervisor(t *testing.T) {
 	s := open(t, &Options{Supervisor: supervisor})
 	if !s.confined.Landlock {
@@ -82,7 +82,7 @@ func TestFilesThatTheProgramInheritedDoNotReachCommands(t *testing.T) {
 	}
 }
 
-// A home that is on PATH is not open because of that.
+// A home directory on PATH stays closed.
 func TestAPathThatHoldsTheHomeIsNotReadable(t *testing.T) {
 	home := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(home, "bin"), 0o755))
@@ -105,11 +105,11 @@ func TestConfinedNamesWhatWasGranted(t *testing.T) {
 	}
 }
 
-// Root's commands pass no permission bits of other users' files.
+// Root's commands do not bypass the permission bits of other users' files.
 func TestACommandOfRootKeepsNoOverride(t *testing.T) {
 	s := open(t, &Options{Supervisor: supervisor})
 	if os.Geteuid() != 0 || !s.confined.Landlock {
-		return // there is nothing to drop, or nothing to see
+		return // there is no capability to drop, or nothing shows it
 	}
 	dir := filepath.Join(s.Dir(), "theirs")
 	must(t, os.Mkdir(dir, 0o700))
@@ -122,7 +122,7 @@ func TestACommandOfRootKeepsNoOverride(t *testing.T) {
 	if err != nil || strings.Contains(res.Output, "leak-") {
 		t.Errorf("another user's file: %v, %s", err, res.Output)
 	}
-	must(t, os.Chown(s.Dir(), 12345, 12345)) // now the project is that user's
+	must(t, os.Chown(s.Dir(), 12345, 12345)) // now the project belongs to that user
 	again, err := Open(s.Dir(), &Options{Supervisor: supervisor})
 	must(t, err)
 	defer again.Close()
@@ -165,8 +165,8 @@ func call(number, a, b, c uintptr) error {
 	return nil
 }
 
-// probe is run by a command. It asks the kernel for what commands must not get, and
-// says what it got.
+// probe is run by a command. It asks the kernel for things that commands must not get,
+// and prints what it got.
 func probe(supervisor string) {
 	pid, err := strconv.Atoi(supervisor)
 	if err != nil {
@@ -210,7 +210,7 @@ func probe(supervisor string) {
 	if err := unix.SchedSetaffinity(0, &cpus); err != nil {
 		fmt.Println("no processors of its own:", err)
 	}
-	const wrong = 1 << 30 // flags, which the kernel looks at before it asks whose process it is
+	const wrong = 1 << 30 // flags, which the kernel checks before it checks whose process it is
 	for name, move := range map[string]func(pid int) error{
 		"migrate_pages": func(pid int) error { return call(unix.SYS_MIGRATE_PAGES, uintptr(pid), 0, 0) },
 		"move_pages": func(pid int) error {
@@ -240,9 +240,10 @@ func probe(supervisor string) {
 	os.Exit(0)
 }
 
-// Landlock guards files and signals. The kernel lets a process change limits,
-// priorities and processors of all others of its user, and read that user's keys, all the same. Of
-// root's it guards the priorities by the capabilities that a command has not.
+// Landlock guards files and signals. But the kernel lets a process change limits,
+// priorities and processors of all other processes of its user, and read that user's
+// keys. It guards the priorities of root's processes with capabilities that a command
+// does not have.
 func TestACommandReachesNeitherLimitsNorPrioritiesNorKeysOfOthers(t *testing.T) {
 	if landlockVersion() == 0 {
 		t.Log("this kernel has no Landlock, and Confined says so")
@@ -262,7 +263,7 @@ func TestACommandReachesNeitherLimitsNorPrioritiesNorKeysOfOthers(t *testing.T) 
 	}
 }
 
-// tellAs is tell as another user. The program lies in the project.
+// tellAs is tell as another user. The program is in the project.
 func tellAs(t *testing.T, uid uint32, command string) string {
 	dir, err := os.MkdirTemp("/tmp", "sandbox-test-") // t.TempDir is closed to others
 	must(t, err)
@@ -305,7 +306,7 @@ func TestACommandCannotKeepItsSupervisorFromKilling(t *testing.T) {
 	}
 }
 
-// A directory that everyone may read can hold what only root may.
+// A directory that everyone may read can contain files that only root may read.
 func TestWhatOthersMayNotReadOfADirectoryIsNotGranted(t *testing.T) {
 	etc := t.TempDir()
 	must(t, os.Chmod(etc, 0o755))

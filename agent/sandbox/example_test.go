@@ -9,8 +9,8 @@ import (
 	"github.com/thole-dev/thole/agent/sandbox"
 )
 
-// A program changes a file that somebody else has changed since it was read, and
-// runs a command there.
+// A program changes a file that somebody else has changed since it was read, and runs a
+// command in its directory.
 func Example() {
 	dir, err := os.MkdirTemp("", "project")
 	if err != nil {

@@ -77,8 +77,8 @@ func TestOutputIsCappedAndStreamed(t *testing.T) {
 	}
 }
 
-// escapist returns a command whose processes try to get away, and the mark
-// by which they are found.
+// escapist returns a command whose processes try to escape, and the mark by which they
+// are found.
 func escapist() (command, mark string, processes int) {
 	mark = fmt.Sprintf("300.%09d", rand.IntN(1e9))
 	return fmt.Sprintf(`setsid sh -c 'sleep %[1]s & (setsid sleep %[1]s </dev/null >/dev/null 2>&1 &) ' & sleep %[1]s`, mark), mark, 3
@@ -126,8 +126,8 @@ func TestBackgroundProcessesDieWithTheCommand(t *testing.T) {
 	})
 }
 
-// A chain of processes, each of which forks the next and ends, does not outrun
-// its supervisor.
+// The supervisor catches a chain of processes, each of which forks the next one and
+// ends.
 func TestAChainOfForksIsKilled(t *testing.T) {
 	s := open(t, &Options{Supervisor: supervisor})
 	must(t, os.WriteFile(filepath.Join(s.Dir(), "chain"), []byte("echo >>log; setsid sh ./chain &\n"), 0o755))
@@ -139,7 +139,7 @@ func TestAChainOfForksIsKilled(t *testing.T) {
 	}
 }
 
-// wantNoChain fails if a process of the chain lives.
+// wantNoChain fails if a process of the chain is alive.
 func wantNoChain(t *testing.T) {
 	t.Helper()
 	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")

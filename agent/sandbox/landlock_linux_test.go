@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withoutLandlock runs f on a thread on which, and in what it starts, making a
-// Landlock ruleset gives errno; asking for the version does so too if all is set.
+// withoutLandlock runs f on a thread on which creating a Landlock ruleset fails with
+// errno, also in the programs that it starts. If all is set, so does asking for the
+// version.
 func withoutLandlock(errno unix.Errno, all bool, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -40,7 +41,7 @@ func withoutLandlock(errno unix.Errno, all bool, f func()) {
 	<-done
 }
 
-// tell starts this program anew, which runs command and says what came of it.
+// tell starts this program again, which runs command and prints the result.
 func tell(t *testing.T, command string) string {
 	program := exec.Command("/proc/self/exe")
 	program.Dir = t.TempDir()
@@ -52,8 +53,8 @@ func tell(t *testing.T, command string) string {
 	return string(out)
 }
 
-// A kernel without Landlock (ENOSYS), or with it turned off (EOPNOTSUPP), runs
-// commands, and the line for the user says with which rights.
+// On a kernel without Landlock (ENOSYS), or with it turned off (EOPNOTSUPP), commands
+// run, and the line for the user says with which rights.
 func TestWithoutLandlockCommandsRunAndTheUserIsTold(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "leak-env")
 	for name, errno := range map[string]unix.Errno{"absent": unix.ENOSYS, "off": unix.EOPNOTSUPP} {
@@ -73,7 +74,7 @@ func TestWithoutLandlockCommandsRunAndTheUserIsTold(t *testing.T) {
 	}
 }
 
-// A command that was promised to be confined does not run without.
+// If commands were promised to be confined, a command does not run unconfined.
 func TestACommandThatCannotBeConfinedDoesNotRun(t *testing.T) {
 	if landlockVersion() == 0 {
 		t.Log("this kernel has no Landlock, and Confined says so")
@@ -86,7 +87,7 @@ func TestACommandThatCannotBeConfinedDoesNotRun(t *testing.T) {
 	})
 }
 
-// What an older Landlock does not close, the line for the user names.
+// The line for the user names what an older Landlock does not close.
 func TestConfinedSaysWhatAnOldLandlockLeavesOpen(t *testing.T) {
 	for version, want := range map[int]string{1: "empty", 2: "empty", 3: "signal", 5: "signal", 6: "", 7: ""} {
 		s := &Sandbox{dir: filepath.Join("/", "p"), confined: confinement{Landlock: true, version: version}}

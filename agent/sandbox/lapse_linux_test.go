@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A program that is paused cannot stop its command. Another worker may do the same
-// work by now.
+// A paused program cannot stop its command, and another worker may be doing the same
+// work already.
 func TestACommandEndsWithTheLeaseOfAProgramThatIsPaused(t *testing.T) {
 	command, mark, n := escapist()
 	program := exec.Command("/proc/self/exe")

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// runAndHang is a program that runs a command and is to be killed meanwhile.
+// runAndHang is a program that runs a command and is killed meanwhile.
 func runAndHang(command string) {
 	s, err := Open(".", &Options{Supervisor: supervisor})
 	if err != nil {
@@ -40,8 +40,8 @@ func runAndHang(command string) {
 	os.Exit(1)
 }
 
-// runAndTell is a program that runs a command and says what it may reach and what
-// came of it.
+// runAndTell is a program that runs a command, and prints what the command may reach
+// and its result.
 func runAndTell(command string) {
 	s, err := Open(".", &Options{Supervisor: supervisor})
 	if err != nil {

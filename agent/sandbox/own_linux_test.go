@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What a killed program left in the directory for temporary files goes when the next
-// one starts; what a living one has there, or another user, stays.
+// What a killed program left in the directory for temporary files is removed when the
+// next one starts; what a running program, or another user, has there stays.
 func TestTheNextStartRemovesWhatAKilledProgramLeft(t *testing.T) {
 	if landlockVersion() == 0 {
 		t.Log("this kernel has no Landlock: there are no such directories")
@@ -46,7 +46,7 @@ func TestTheNextStartRemovesWhatAKilledProgramLeft(t *testing.T) {
 
 	must(t, os.WriteFile(filepath.Join(elsewhere, "lock"), nil, 0o600))
 	must(t, os.Symlink(elsewhere, filepath.Join(temp, "thole-sandbox-link")))
-	must(t, os.Mkdir(filepath.Join(temp, "thole-sandbox-old"), 0o700)) // of a version without locks
+	must(t, os.Mkdir(filepath.Join(temp, "thole-sandbox-old"), 0o700)) // left by a version without locks
 	want = append(slices.DeleteFunc(want, func(name string) bool { return name == dead[0] }), "thole-sandbox-link", "thole-sandbox-old")
 	if os.Geteuid() == 0 {
 		theirs := filepath.Join(temp, "thole-sandbox-theirs")
@@ -57,7 +57,7 @@ func TestTheNextStartRemovesWhatAKilledProgramLeft(t *testing.T) {
 	}
 	next, err := Open(t.TempDir(), &Options{Supervisor: supervisor})
 	must(t, err)
-	must(t, next.Close()) // takes its own with it
+	must(t, next.Close()) // removes its own too
 	got := left()
 	slices.Sort(got)
 	slices.Sort(want)

@@ -66,7 +66,7 @@ func TestCreateNeverOverwrites(t *testing.T) {
 	wantNoLeftovers(t, s)
 }
 
-// A person edits at the worst moments, in each way that editors write.
+// A person edits at the worst moment, in each way that editors write.
 func TestAnEditDuringReplaceIsNeverLost(t *testing.T) {
 	ways := map[string]func(path string) error{
 		"in place": func(path string) error { return os.WriteFile(path, []byte("theirs"), 0o644) },
@@ -91,7 +91,7 @@ func TestAnEditDuringReplaceIsNeverLost(t *testing.T) {
 			s.o.AfterRename = func(name string) { must(t, way(s.Dir()+"/"+name)) }
 			write(t, s, "f", "base")
 			if err := replace(s, "f", "base", "ours"); err != nil {
-				t.Fatal(err) // ours came first, theirs replaced it knowingly or not
+				t.Fatal(err) // if ours came first, theirs replaced it, whether they knew of it or not
 			}
 			wantFile(t, s, "f", "theirs")
 			wantNoLeftovers(t, s)
@@ -113,7 +113,8 @@ func TestAFileRemovedDuringReplaceStaysRemoved(t *testing.T) {
 	wantNoLeftovers(t, s)
 }
 
-// The editor opened the old file before the exchange and writes to it after.
+// The editor opened the old file before the exchange and writes to it after the
+// exchange.
 func TestAnEditThroughAnOpenFileIsNeverLost(t *testing.T) {
 	var s *Sandbox
 	var f *os.File
@@ -151,8 +152,8 @@ func TestAFileHeldOpenForWritingIsNotReplaced(t *testing.T) {
 	wantNoLeftovers(t, s)
 }
 
-// Two edits by others: one before the exchange, one before it is undone. The
-// second goes where it was written, the first is kept beside it.
+// Two edits by others: one before the exchange, one before the exchange is undone. The
+// second stays where it was written, the first is kept beside it.
 func TestASecondEditWhilePuttingBackIsKept(t *testing.T) {
 	var s *Sandbox
 	s = open(t, &Options{BeforeRename: func(name string) { write(t, s, name, "first") }})

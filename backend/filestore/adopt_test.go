@@ -48,7 +48,7 @@ func head(t testing.TB, b journal.Backend) journal.Head {
 	return heads[0]
 }
 
-// adopted returns what the newest event says, which must be an adoption.
+// adopted returns the newest event's data; the event must report an adoption.
 func adopted(t testing.TB, b journal.Backend) (a struct {
 	Reasons          []string
 	Changed, Deleted []string
@@ -75,7 +75,7 @@ func flush(t testing.TB, s *filestore.Store) {
 	}
 }
 
-// edit replaces a part of a file, as an editor does.
+// edit replaces a part of a file, as an editor would.
 func edit(t testing.TB, path, old, new string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -90,11 +90,11 @@ func edit(t testing.TB, path, old, new string) {
 	}
 }
 
-// recordsDir is where the records of user:1 are.
+// recordsDir returns the folder with the records of user:1.
 func recordsDir(dir string) string { return filepath.Join(dir, "user", "1", "records") }
 
-// each runs a test twice: the files are changed while the store is closed, and
-// while it is open.
+// each runs a test twice: the files change while the store is closed, and while it is
+// open.
 func each(t *testing.T, test func(t *testing.T, dir string, begin, again func() *filestore.Store)) {
 	for _, running := range []bool{false, true} {
 		t.Run(map[bool]string{false: "closed", true: "open"}[running], func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestACheckSeesAnEdit(t *testing.T) {
 	}
 }
 
-// copyDir copies a store's files, without what git does not see.
+// copyDir copies a store's files, without those that git ignores.
 func copyDir(t testing.TB, from, to string) {
 	t.Helper()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {

@@ -77,8 +77,8 @@ func spread(b *testing.B, goroutines, n int, do func(i int) error) {
 	wg.Wait()
 }
 
-// BenchmarkGroupedAppend is the limit beside it: that many goroutines append 512
-// bytes to a growing file through one writer, which syncs once for all that wait.
+// BenchmarkGroupedAppend measures the limit: that many goroutines append 512 bytes to a
+// growing file through one writer, which syncs once for all that wait.
 func BenchmarkGroupedAppend(b *testing.B) {
 	for _, writers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprint(writers), func(b *testing.B) {

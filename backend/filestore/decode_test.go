@@ -15,9 +15,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// FuzzLine feeds the decoder of a journal's lines what a damaged file or a person
-// may have made of one: it must say no, or give a line that is written as it was
-// read.
+// FuzzLine gives the decoder of journal lines what damage or a person may have made of
+// one: it must refuse the line, or return one that encodes to the same text.
 func FuzzLine(f *testing.F) {
 	at := journal.Position{Epoch: "0001aaaaaaaa", Seq: 7}
 	for _, l := range []*line{
@@ -66,9 +65,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzManifest writes behind the notes what a crash or a person may have: whatever is
-// no sealed note changes nothing, and one that says anything whatever must not
-// bring the store down.
+// FuzzManifest appends to the notes what a crash or a person may have written. What is
+// not a sealed note changes nothing, and no sealed note may break the store.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`"space":"user:1","era":1,"gone":true}`), true)
 	f.Add([]byte(`"space":"user:1","segment":1,"size":9,"tail":"00000000","last":"0001aaaaaaaa-0000000000000009"}`), true)
@@ -117,7 +115,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// FuzzName looks for keys whose files are confused by some file system.
+// FuzzName looks for keys whose file names some file system takes for equal.
 func FuzzName(f *testing.F) {
 	for _, key := range []string{"", "a", "A", "a/b", ".", "..", "a.json", "con", "NUL.x", "/", strings.Repeat("é", 128)} {
 		f.Add(key, "a/"+key)

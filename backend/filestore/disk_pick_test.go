@@ -14,7 +14,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// picky is a file system that fails what a test picks.
+// picky is a file system that fails the operations that a test picks.
 type picky struct {
 	filestore.FS
 	write, truncate, sync, rename, remove func(name string) error // nil: never
@@ -84,7 +84,7 @@ func (f *pickyFile) Sync() error {
 	return f.File.Sync()
 }
 
-// of fails with err what is about names that contain part.
+// of fails operations on names that contain part, with err.
 func of(part string, err error) func(string) error {
 	return func(name string) error {
 		if strings.Contains(name, part) {
@@ -116,7 +116,7 @@ func TestACommitStandsThoughItsNoteFindsNoSpace(t *testing.T) {
 		t.Errorf("head: got %d, want 3", got)
 	}
 	disk.write = nil
-	if err := b.Patrol(t.Context()); err != nil { // finds out what it was not told
+	if err := b.Patrol(t.Context()); err != nil { // notices what no note said
 		t.Fatal(err)
 	}
 	if got := head(t, b).Last.Seq; got != 3 {

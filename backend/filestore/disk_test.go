@@ -87,7 +87,7 @@ func TestWhatIsErasedIsInNoFile(t *testing.T) {
 				t.Error(err)
 			}
 			for path, data := range files(t, dir) {
-				// With its stream, an event is gone; who committed it is not.
+				// An event is gone with its stream; the commit's actor is not.
 				if name == "streams" {
 					data = bytes.ReplaceAll(data, []byte(`"actor":"`+canary+`","cause":"`+canary+`"`), nil)
 				}
@@ -99,7 +99,7 @@ func TestWhatIsErasedIsInNoFile(t *testing.T) {
 	}
 }
 
-// files returns what is in all files below a directory.
+// files returns the content of all files below a directory.
 func files(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}

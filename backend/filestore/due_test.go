@@ -14,8 +14,8 @@ import (
 // someday is when records of schedules expire, long after their commits.
 var someday = time.Unix(1e9, 0).UTC()
 
-// dueSpaces returns the spaces in which something expires by then, as a store knows
-// them after a round of its patrol.
+// dueSpaces returns the spaces with records that expire by then, as a store knows them
+// after a round of its patrol.
 func dueSpaces(ctx context.Context, s *filestore.Store) ([]string, error) {
 	if err := s.Patrol(ctx); err != nil {
 		return nil, err
@@ -32,7 +32,8 @@ func expiring(t *testing.T, s *filestore.Store, space string, now time.Time) {
 	}
 }
 
-// isDue fails if what expires in the space soon after now would never be swept.
+// isDue fails if the sweep would never find the records of the space that expire soon
+// after now.
 func isDue(t *testing.T, who string, s *filestore.Store, space string, now time.Time) {
 	t.Helper()
 	due, err := s.Spaces(t.Context(), journal.SpacesQuery{DueBy: now.Add(time.Hour)})
@@ -41,7 +42,7 @@ func isDue(t *testing.T, who string, s *filestore.Store, space string, now time.
 	}
 }
 
-// isSettled fails if the space counts as due although nothing in it is.
+// isSettled fails if the space counts as due although it has no expired record.
 func isSettled(t *testing.T, s *filestore.Store, space string, now time.Time) {
 	t.Helper()
 	if _, err := s.List(t.Context(), space, journal.ListQuery{DueBy: now}); err != nil {
@@ -52,12 +53,12 @@ func isSettled(t *testing.T, s *filestore.Store, space string, now time.Time) {
 	}
 }
 
-// Notes are not synced: the power takes the one that says that something expires.
+// Notes are not synced: a power failure loses the one that says that a record expires.
 func TestWhatExpiresIsDueAfterPowerLossThoughNobodyTouchesItsSpace(t *testing.T) {
 	for name, segment := range map[string]int64{"in the segment that was noted": 0, "in the next segment": 1} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
-			for seed := range uint64(20) { // whether a note survives is chance
+			for seed := range uint64(20) { // chance decides whether a note survives
 				disk := faultfs.New(seed)
 				opts := &filestore.Options{FS: disk, Log: quiet, Lag: -1, SegmentBytes: segment}
 				s, err := filestore.Open(t.Context(), "/store", opts)
@@ -71,7 +72,7 @@ func TestWhatExpiresIsDueAfterPowerLossThoughNobodyTouchesItsSpace(t *testing.T)
 				}
 				expiring(t, s, "user:1", now)
 				opts.FS = disk.Crash()
-				s.Close() // whether it can does not matter
+				s.Close() // it may fail
 				s = open(t, "/store", opts)
 				isDue(t, "opened again", s, "user:1", now)
 				isSettled(t, s, "user:1", now)
@@ -80,7 +81,7 @@ func TestWhatExpiresIsDueAfterPowerLossThoughNobodyTouchesItsSpace(t *testing.T)
 	}
 }
 
-// A process cannot note its last commit, and is killed.
+// A process is killed before it could note its last commit.
 func TestWhatExpiresIsDueThoughItsProcessDiedBeforeItCouldTell(t *testing.T) {
 	now := time.Now()
 	disk := faultfs.New(1)

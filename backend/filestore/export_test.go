@@ -2,7 +2,7 @@ package filestore
 
 import "context"
 
-// Patrol looks at all that a Store looks at in turn.
+// Patrol does everything that a Store checks in turn.
 func (s *Store) Patrol(ctx context.Context) error {
 	if _, _, err := s.patrol(ctx, "", ""); err != nil {
 		return err
@@ -18,7 +18,7 @@ func (s *Store) Patrol(ctx context.Context) error {
 // Stopped returns why the store stopped; nil while it runs.
 func (s *Store) Stopped() error { return s.stop.Err() }
 
-// Unsure returns how many spaces have a note that lacks something.
+// Unsure returns the number of spaces whose notes are incomplete.
 func (s *Store) Unsure() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

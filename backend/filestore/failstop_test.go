@@ -12,7 +12,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// everyCall is all that a Store can be asked for.
+// everyCall makes every call that a Store has.
 func everyCall(ctx context.Context, s *filestore.Store) map[string]func() error {
 	return map[string]func() error{
 		"commit": func() error { return tryCommit(s) },
@@ -80,7 +80,7 @@ func TestAStoreWhoseDiskFailedRefusesEverythingAndLosesNothing(t *testing.T) {
 			least := uint64(1)
 			for name, s := range map[string]*filestore.Store{"another process": other, "opened again": again} {
 				before := head(t, s).Last.Seq
-				if before != least && before != least+1 { // what became of the commit that failed is unknown
+				if before != least && before != least+1 { // the outcome of the failed commit is unknown
 					t.Errorf("%s: head: got %d, want the %d commits that were acknowledged", name, before, least)
 				}
 				least++
@@ -98,8 +98,8 @@ func TestAStoreWhoseDiskFailedRefusesEverythingAndLosesNothing(t *testing.T) {
 	}
 }
 
-// After a failed sync the page cache shows what the disk may lack. Whoever builds on
-// it writes it again first.
+// After a failed sync the page cache may show data that the disk does not have. A
+// process that builds on such data must first write it again.
 func TestWhatAFailedSyncLeftIsNotTakenForDurable(t *testing.T) {
 	for seed := range uint64(30) {
 		disk := faultfs.New(seed)
@@ -123,7 +123,7 @@ func TestWhatAFailedSyncLeftIsNotTakenForDurable(t *testing.T) {
 		}
 		want := head(t, s).Last
 		after := disk.Crash()
-		s.Close() // without a disk
+		s.Close() // there is no disk any more
 		s = open(t, "/store", &filestore.Options{FS: after, Lag: -1})
 		if got := head(t, s); got.Last != want || len(got.Epochs) != 1 {
 			t.Errorf("seed %d: head: got %+v, want %v", seed, got, want)

@@ -35,8 +35,8 @@ func (f slowFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestFilesOfRecordsLeaveCommitsTheirTimeButNoFlush looks at one flush beside
-// commits, which rests, and at another one that somebody waits for.
+// One flush, which pauses, runs beside commits; another one has a caller that waits for
+// it.
 func TestFilesOfRecordsLeaveCommitsTheirTimeButNoFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 50

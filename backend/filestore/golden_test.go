@@ -19,7 +19,7 @@ var golden = flag.String("golden", "", "write a new golden directory of the curr
 
 var goldenTime = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 
-// goldenCommit has one of everything.
+// goldenCommit uses every field.
 var goldenCommit = journal.Commit{
 	Space: "project:Golden", Now: goldenTime, Actor: "user:42", Cause: "sess_1",
 	Events: []journal.Event{
@@ -32,8 +32,8 @@ var goldenCommit = journal.Commit{
 	},
 }
 
-// TestGoldenDirectoryCanBeMade writes testdata/vN when a format is released.
-// Without the flag it makes one and throws it away.
+// TestGoldenDirectoryCanBeMade writes testdata/vN when a format is released. Without
+// the flag it writes a temporary one.
 func TestGoldenDirectoryCanBeMade(t *testing.T) {
 	path := *golden
 	if path == "" {
@@ -86,8 +86,8 @@ func TestEveryFormatOpens(t *testing.T) {
 }
 
 // makeKinds makes a store with every kind of line, and its manifest: redacted and
-// erased ones, a removed stream, a deleted record, a second segment, an edit by
-// hand, commits that became durable together, and JSON with white space.
+// erased events, a removed stream, a deleted record, a second segment, an edit by hand,
+// commits that were synced together, and JSON with white space.
 func makeKinds(t *testing.T, path string) {
 	opts := &filestore.Options{SegmentBytes: 700}
 	s := open(t, path, opts)
@@ -121,8 +121,8 @@ func makeKinds(t *testing.T, path string) {
 	s.Close()
 }
 
-// TestEveryKindOfLineOpens reads a store that an earlier program left, manifest
-// included: it is met as it was left, and goes on.
+// The test opens a store that an earlier program left, manifest included: nothing is
+// repaired or adopted, and commits go on.
 func TestEveryKindOfLineOpens(t *testing.T) {
 	if *golden != "" {
 		makeKinds(t, *golden+"-kinds")

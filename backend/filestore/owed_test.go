@@ -12,7 +12,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// holding returns the files below dir that hold text.
+// holding returns the files below dir that contain text.
 func holding(t *testing.T, disk *faultfs.FS, dir, text string) (found []string) {
 	t.Helper()
 	entries, err := disk.ReadDir(dir)
@@ -43,8 +43,8 @@ func holding(t *testing.T, disk *faultfs.FS, dir, text string) (found []string) 
 	return found
 }
 
-// The system does not let go of the files of a space: the purge says so, whoever repeats
-// it has it finished, and only then is the space not found.
+// The system does not remove the files of a space. The purge reports that, a repeat
+// finishes it, and only then is the space not found.
 func TestAPurgeThatCouldNotRemoveTheFilesIsFinishedByTheNext(t *testing.T) {
 	const canary = "canary-7f3a9c"
 	for name, again := range map[string]func(t *testing.T, s *filestore.Store, disk filestore.FS){

@@ -9,16 +9,16 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// past is what was done to a space, of which some may not have happened.
+// past is what was done to a space; some of it may not have happened.
 type past struct {
 	name  string
-	base  *model.Space // as it was found the last time; nil: it is not there
-	turns []turn       // since then
+	base  *model.Space // the last verified state; nil: there is no space
+	turns []turn       // since base
 	given map[journal.Position]string
 }
 
-// turn is one call, or two at once: what was done, in the orders in which it may
-// have been.
+// turn is one call, or two concurrent ones: their changes, in the orders that are
+// possible.
 type turn [][]deed
 
 // deed is one change of a space.
@@ -27,14 +27,14 @@ type deed struct {
 	purge  *journal.Purge
 	load   *journal.Chunk
 	sure   bool           // it was acknowledged
-	result journal.Result // of a commit that was
+	result journal.Result // of an acknowledged commit
 }
 
 func (d *deed) partly() bool {
 	return d.purge != nil && (len(d.purge.Streams) > 0 || len(d.purge.Events) > 0)
 }
 
-// do applies the deed to a world. It reports false if that cannot be how it went.
+// do applies the deed to a world. It returns false if the deed cannot have happened so.
 func (d *deed) do(w model.World, name string) bool {
 	switch {
 	case d.load != nil:
@@ -57,7 +57,7 @@ func (d *deed) do(w model.World, name string) bool {
 	return true
 }
 
-// certain returns what the space must be, if nothing is in doubt.
+// certain returns the state of the space if nothing is in doubt.
 func (p *past) certain() (model.World, bool) {
 	w := p.before()
 	for _, t := range p.turns {
@@ -80,7 +80,7 @@ func (p *past) before() model.World {
 	return model.World{p.name: p.base}.Clone()
 }
 
-// doubts counts what may or may not have happened.
+// doubts counts the changes that may or may not have happened.
 func (p *past) doubts() (n int) {
 	for _, t := range p.turns {
 		for _, order := range t {
@@ -94,7 +94,7 @@ func (p *past) doubts() (n int) {
 	return n
 }
 
-// settle finds out what happened by what is there now.
+// settle decides from the state of the space which changes happened.
 func (p *past) settle(got *model.Space) error {
 	e := explanation{past: p, got: got}
 	if !e.from(p.before(), p.turns, nil) {
@@ -107,14 +107,14 @@ func (p *past) settle(got *model.Space) error {
 	return nil
 }
 
-// explanation looks for what could have led to what is there.
+// explanation searches for changes that lead to the state of the space.
 type explanation struct {
 	*past
 	got     *model.Space
 	closest error
 }
 
-// half is a purge that may have been done in part, up to a seq.
+// half is a purge that may have been applied in part, up to a seq.
 type half struct {
 	*journal.Purge
 	upTo uint64
@@ -185,7 +185,7 @@ func (e *explanation) fits(w model.World, halves []half) bool {
 	return true
 }
 
-// give notes what a position was given to, and whether it had been before.
+// give records which commit has a position, and fails if another one had it.
 func (p *past) give(at journal.Position, to string) error {
 	if had, ok := p.given[at]; ok && had != to {
 		return fmt.Errorf("space %s: position %v was given to %s and then to %s", p.name, at, had, to)

@@ -8,7 +8,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// stale makes one of c's checks one that does not hold.
+// stale changes one of c's checks so that it does not hold.
 func (p *pair) stale(c *journal.Commit, s *model.Space) {
 	k := &c.Checks[p.rand.IntN(len(c.Checks))]
 	now := k.At
@@ -17,8 +17,8 @@ func (p *pair) stale(c *journal.Commit, s *model.Space) {
 	}
 }
 
-// race gives both offers a commit of their own under the same check, in front of the
-// others, so that exactly one of the two may be applied.
+// race puts a commit with the same check in front of both offers, so that exactly one
+// of the two may be applied.
 func (p *pair) race(ours, theirs *offer) {
 	name := pairSpaces[p.rand.IntN(len(pairSpaces))]
 	w, ok := p.past[name].certain()
@@ -40,10 +40,10 @@ func (p *pair) race(ours, theirs *offer) {
 	}
 }
 
-// raced is the record that both sides write at once.
+// raced is the record that both sides write at the same time.
 const raced = "raced/1"
 
-// won checks that a race has one winner.
+// won checks that exactly one side won a race.
 func (p *pair) won(ours, theirs *offer) error {
 	if !ours.raced || ours.err != nil || theirs.err != nil {
 		return nil

@@ -13,14 +13,14 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// offer is a batch on its way: with what it was answered.
+// offer is a batch, with its results.
 type offer struct {
 	on      *side
 	batch   []journal.Commit
 	results []journal.Result
 	err     error
-	raced   bool        // the first commit is under the same check as that of the other side
-	stale   []time.Time // of the commits whose checks do not hold
+	raced   bool        // the first commit has the same check as the other side's
+	stale   []time.Time // times of the commits whose checks do not hold
 }
 
 func (p *pair) offer(on *side, n int, checked bool) *offer {
@@ -41,7 +41,7 @@ func (p *pair) offer(on *side, n int, checked bool) *offer {
 			}
 			c.Writes = append(c.Writes, w)
 		}
-		if len(c.Events) == 0 { // a commit without events leaves a mark
+		if len(c.Events) == 0 { // a commit without events writes a record that identifies it
 			c.Writes = append(c.Writes, journal.Write{Key: fmt.Sprint("mark/", p.ids), Value: fmt.Appendf(nil, "%d", p.ids)})
 		}
 		first := !slices.ContainsFunc(o.batch, func(b journal.Commit) bool { return b.Space == c.Space })
@@ -54,7 +54,7 @@ func (p *pair) offer(on *side, n int, checked bool) *offer {
 			}
 			if s.Epoch == "" {
 				c.Checks = nil
-			} else if s.Last > 1 && p.rand.IntN(4) == 0 { // it has to fail, and the rest has to go on
+			} else if s.Last > 1 && p.rand.IntN(4) == 0 { // it must fail, and the other commits must succeed
 				p.stale(&c, s)
 				o.stale = append(o.stale, c.Now)
 			}
@@ -66,7 +66,7 @@ func (p *pair) offer(on *side, n int, checked bool) *offer {
 
 func (o *offer) make(ctx context.Context) { o.results, o.err = o.on.Commit(ctx, o.batch) }
 
-// deeds returns what the offer did to a space; ErrFull says that it did nothing.
+// deeds returns what the offer did to a space; after ErrFull, nothing.
 func (o *offer) deeds(space string) (deeds []deed) {
 	for i := range o.batch {
 		c := o.batch[i]
@@ -92,7 +92,7 @@ func (o *offer) deeds(space string) (deeds []deed) {
 	return deeds
 }
 
-// told notes what the offers were answered.
+// told records the results of the offers.
 func (p *pair) told(offers ...*offer) error {
 	for _, o := range offers {
 		p.did["batches"]++
@@ -185,7 +185,7 @@ func (p *pair) commit(s *side) error {
 	return p.limitDoubts()
 }
 
-// both commits through each side at once.
+// both commits through both sides at once.
 func (p *pair) both() error {
 	a, err := p.on(0)
 	if err != nil {
@@ -214,7 +214,7 @@ func (p *pair) both() error {
 	return p.limitDoubts()
 }
 
-// limitDoubts looks what happened before too much is in doubt.
+// limitDoubts finds out what happened before too much is in doubt.
 func (p *pair) limitDoubts() error {
 	for _, name := range pairSpaces {
 		if p.past[name].doubts() > 5 {
@@ -224,8 +224,8 @@ func (p *pair) limitDoubts() error {
 	return nil
 }
 
-// look reads a space as a side shows it: it never goes back, and shows nothing at
-// a position but what that was given to.
+// look reads a space through a side: it never goes back, and every position shows the
+// commit that was given it.
 func (p *pair) look(s *side) error {
 	p.did["looks"]++
 	name := pairSpaces[p.rand.IntN(len(pairSpaces))]
@@ -260,7 +260,7 @@ func (p *pair) look(s *side) error {
 	return nil
 }
 
-// certainly returns a space of which everything is known.
+// certainly returns a space about which nothing is in doubt.
 func (p *pair) certainly(name string) (*model.Space, error) {
 	w, ok := p.past[name].certain()
 	if !ok {
@@ -343,7 +343,7 @@ func (p *pair) load(s *side) error {
 		err := s.Purge(p.Context(), name, journal.Purge{All: true})
 		p.past[name].turns = append(p.past[name].turns, turn{{{purge: &journal.Purge{All: true}, sure: err == nil}}})
 		if err != nil {
-			s.stopped = true // files that are written beside the commits met a fault
+			s.stopped = true // a file that was written in the background met a fault
 			return p.limitDoubts()
 		}
 		p.did["spaces removed"]++
@@ -378,8 +378,8 @@ func (p *pair) load(s *side) error {
 	return p.limitDoubts()
 }
 
-// chunk makes a whole import: a space with gaps in its journal, whose beginning
-// was trimmed.
+// chunk returns a whole import: a space with gaps in its journal, whose beginning was
+// trimmed.
 func (p *pair) chunk(name string) *journal.Chunk {
 	last := 3 + p.rand.Uint64N(8)
 	epoch := journal.NewEpoch(1)
@@ -397,8 +397,8 @@ func (p *pair) chunk(name string) *journal.Chunk {
 	return c
 }
 
-// verify looks, on a disk without faults, at what is there through each side, and
-// holds it to what was acknowledged.
+// verify reads everything through both sides, on a disk without faults, and compares it
+// with what was acknowledged.
 func (p *pair) verify() error {
 	p.did["verifications"]++
 	p.disk.Fail(nil)

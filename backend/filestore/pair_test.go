@@ -18,15 +18,15 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// pairRates are how often what fails while two stores work on one directory.
+// pairRates are the probabilities of the faults when two stores work on one directory.
 var pairRates = faultfs.Faults{
 	faultfs.ShortWrite: 250, faultfs.NoSpace: 250, faultfs.WriteError: 250, faultfs.ReadError: 900,
 	faultfs.SyncError: 700, faultfs.DeleteError: 150, faultfs.CutError: 30, faultfs.RenameError: 200,
 	faultfs.Killed: 2500, faultfs.PowerLoss: 4000,
 }
 
-// howMany is how many schedules to run: THOLE_SCHEDULES, else what package effort
-// says.
+// howMany returns the number of schedules: THOLE_SCHEDULES, else package effort
+// decides.
 func howMany(t *testing.T) int {
 	text := os.Getenv("THOLE_SCHEDULES")
 	if text == "" {
@@ -39,7 +39,7 @@ func howMany(t *testing.T) int {
 	return n
 }
 
-// firstSeed is THOLE_SEED, else taken from the clock.
+// firstSeed returns THOLE_SEED, else a seed from the clock.
 func firstSeed(t *testing.T) uint64 {
 	text := os.Getenv("THOLE_SEED")
 	if text == "" {
@@ -52,9 +52,8 @@ func firstSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// TestTwoStoresLoseNothingUnderFaults lets two stores work on one directory at
-// once, each a process of its own that may be killed, on a disk with faults of
-// every kind.
+// Two stores work on one directory at the same time, each as a process of its own that
+// may be killed, on a disk with faults of every kind.
 func TestTwoStoresLoseNothingUnderFaults(t *testing.T) {
 	seed, n := firstSeed(t), howMany(t)
 	fired, did := map[faultfs.Kind]int{}, map[string]int{}
@@ -92,7 +91,7 @@ func tallied[K ~string](counts map[K]int) string {
 	return text[min(2, len(text)):]
 }
 
-// pair is random work on two stores over one directory, and what must be there.
+// pair is random work on two stores over one directory, and the expected content.
 type pair struct {
 	*testing.T
 	seed  uint64
@@ -102,8 +101,8 @@ type pair struct {
 	past  map[string]*past // by space
 	ids   int
 	did   map[string]int
-	said  bytes.Buffer // by the stores
-	voice *slog.Logger // of both of them, which may speak at once
+	said  bytes.Buffer // the log of the stores
+	voice *slog.Logger // of both stores, which may log at the same time
 	done  []string     // the latest steps
 }
 
@@ -112,8 +111,8 @@ type side struct {
 	*filestore.Store
 	name    string
 	process *faultfs.Process
-	seen    map[string]journal.Position // how far it showed a space
-	stopped bool                        // it said that it writes nothing any more
+	seen    map[string]journal.Position // how far it has shown each space
+	stopped bool                        // it reported that it has stopped
 }
 
 var pairSpaces = []string{"user:1", "user:2", "project:shop", "global"}
@@ -129,7 +128,7 @@ func newPair(t *testing.T, seed uint64) *pair {
 	return p
 }
 
-// run works until enough was done, and looks at what is there now and then.
+// run does random work, and verifies the content now and then.
 func (p *pair) run() error {
 	defer p.closeAll()
 	for range 3 {
@@ -146,7 +145,7 @@ func (p *pair) run() error {
 			p.lose()
 		case 1:
 			p.closeAll()
-		} // else both go on with what they have in memory
+		} // else both continue with what they have in memory
 	}
 	p.lose()
 	return p.verify()
@@ -165,7 +164,7 @@ func (p *pair) log(format string, args ...any) {
 	p.done = p.done[max(0, len(p.done)-40):]
 }
 
-// on returns a side that is open, with or without faults meanwhile.
+// on returns an open side, with or without faults.
 func (p *pair) on(i int) (*side, error) {
 	if err := p.alive(); err != nil {
 		return nil, err
@@ -177,7 +176,7 @@ func (p *pair) on(i int) (*side, error) {
 		s := &side{name: string("AB"[i]), process: p.disk.Process(), seen: map[string]journal.Position{}}
 		lag := time.Duration(-1)
 		if p.rand.IntN(3) == 0 {
-			lag = time.Microsecond // files are written beside the commits
+			lag = time.Microsecond // files are written in the background
 		}
 		var err error
 		s.Store, err = filestore.Open(p.Context(), "/store", &filestore.Options{FS: s.process, Log: p.voice, Lag: lag, SegmentBytes: 700})
@@ -197,7 +196,7 @@ func (p *pair) on(i int) (*side, error) {
 	}
 }
 
-// alive drops the sides that were killed, and goes on with what a crash left.
+// alive drops the sides that were killed and restarts them with what the crash left.
 func (p *pair) alive() error {
 	for i, s := range p.sides {
 		if s != nil && s.process.Dead() {
@@ -219,7 +218,7 @@ func (p *pair) lose() {
 	p.closeAll()
 }
 
-// close closes a side; whether it could does not matter.
+// close closes a side; it may fail.
 func (p *pair) close(i int) {
 	if s := p.sides[i]; s != nil {
 		p.log("%s: close: %v", s.name, s.Close())
@@ -229,7 +228,7 @@ func (p *pair) close(i int) {
 
 func (p *pair) closeAll() { p.close(0); p.close(1) }
 
-// step does one thing on one of the sides, or one on each at once.
+// step does one thing on one of the sides, or one on each at the same time.
 func (p *pair) step() error {
 	i := p.rand.IntN(2)
 	p.disk.Fail(pairRates)
@@ -240,7 +239,7 @@ func (p *pair) step() error {
 	if err != nil {
 		return err
 	}
-	if s.Stopped() != nil && p.rand.IntN(2) == 0 { // else it is used on
+	if s.Stopped() != nil && p.rand.IntN(2) == 0 { // else it is used further
 		p.did["stores that stopped"]++
 		p.close(i)
 		return nil

@@ -15,7 +15,7 @@ import (
 func TestAStoreInANewFolderIsForItsOwnerAlone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	fill(t, dir, "project:a")
-	fill(t, dir, "project:b") // the folder is there now
+	fill(t, dir, "project:b") // now the folder exists
 	wantRights(t, dir, 0o700, 0o600, nil)
 }
 
@@ -72,7 +72,7 @@ func fill(t *testing.T, dir, space string) {
 func wantRights(t *testing.T, dir string, forDirs, forFiles fs.FileMode, except map[string]fs.FileMode) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		return // a file's mode says nothing there
+		return // file modes mean nothing there
 	}
 	files := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

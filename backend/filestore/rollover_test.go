@@ -10,8 +10,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// twoOnPicky opens two stores over one directory, whose journals go on in a new
-// file with every commit. Only the disk of the first one fails.
+// twoOnPicky opens two stores over one directory, whose journals begin a new file with
+// every commit. Only the first one's disk fails.
 func twoOnPicky(t *testing.T) (ours, theirs *filestore.Store, disk *picky) {
 	t.Helper()
 	shared := faultfs.New(1)
@@ -46,12 +46,12 @@ func texts(t *testing.T, s *filestore.Store) (all []string) {
 	return all
 }
 
-// A process that commits when another one began a new segment, and could not tell
-// it, must not write over that segment.
+// A process began a new segment and could not note it. Another one that commits then
+// must not overwrite that segment.
 func TestASegmentThatNobodyToldOfIsNotWrittenOver(t *testing.T) {
 	ours, theirs, disk := twoOnPicky(t)
 	note(t, ours, "first")
-	if got := texts(t, theirs); !slices.Equal(got, []string{`"first"`}) { // it has the space in memory
+	if got := texts(t, theirs); !slices.Equal(got, []string{`"first"`}) { // now it has the space in memory
 		t.Fatalf("journal: got %s", got)
 	}
 	disk.write = of("manifest", syscall.ENOSPC)
@@ -72,8 +72,8 @@ func TestASegmentThatNobodyToldOfIsNotWrittenOver(t *testing.T) {
 	}
 }
 
-// A process that dies between a commit that creates a space and its note about it
-// leaves a space that others list, and not only those that look for it by name.
+// A process dies between a commit that creates a space and its note about it: the space
+// is listed by others, even by those that do not know its name.
 func TestASpaceIsListedWhoseMakerCouldNotTellOfIt(t *testing.T) {
 	ours, theirs, disk := twoOnPicky(t)
 	told := 0

@@ -24,14 +24,14 @@ import (
 
 var _ filestore.FS = (*faultfs.FS)(nil)
 
-// rates are how often what fails while a schedule runs.
+// rates are the probabilities of the faults in a schedule.
 var rates = faultfs.Faults{
 	faultfs.ShortWrite: 150, faultfs.NoSpace: 150, faultfs.WriteError: 200,
 	faultfs.ReadError: 600, faultfs.SyncError: 200, faultfs.PowerLoss: 800,
 }
 
-// TestNothingAcknowledgedIsLostUnderFaults runs random work on a disk with random
-// faults, crashes included, and looks at what is left.
+// The test runs random work on a disk with random faults, including crashes, and
+// verifies what is left.
 func TestNothingAcknowledgedIsLostUnderFaults(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("THOLE_SEED"); text != "" {
@@ -70,7 +70,7 @@ func TestNothingAcknowledgedIsLostUnderFaults(t *testing.T) {
 	}
 }
 
-// schedule is random work on one store, and what must be found of it.
+// schedule is random work on one store, and the expected content.
 type schedule struct {
 	*testing.T
 	seed         uint64
@@ -78,21 +78,21 @@ type schedule struct {
 	disk         *faultfs.FS
 	store        *filestore.Store
 	id           int
-	stopped      bool // the store said that it writes nothing any more
+	stopped      bool // the store reported that it has stopped
 	spaces       map[string]*expected
 	acknowledged int
-	expiring     int          // records found in spaces that were due
-	unsure       int          // notes that lacked something
-	log          bytes.Buffer // what the stores said
+	expiring     int          // expiring records in spaces that were due
+	unsure       int          // incomplete notes
+	log          bytes.Buffer // the log of the stores
 }
 
-// expected is what a space must hold, and what it may.
+// expected is what a space must contain, and what it may contain.
 type expected struct {
 	commits map[int]known
 	doubt   map[int]journal.Commit // their outcome is unknown
 }
 
-// known is a commit that was acknowledged, or found.
+// known is a commit that was acknowledged or found.
 type known struct {
 	commit journal.Commit
 	last   journal.Position
@@ -104,8 +104,7 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 	}
 }
 
-// round opens the store, works on it under faults until it has enough, and looks
-// at what is left.
+// round opens the store, works on it under faults, and verifies what is left.
 func (r *schedule) round() {
 	if r.Failed() {
 		return
@@ -128,7 +127,7 @@ func (r *schedule) round() {
 func (r *schedule) open() bool {
 	lag := time.Duration(-1)
 	if r.rand.IntN(3) == 0 {
-		lag = time.Microsecond // files are written beside the commits
+		lag = time.Microsecond // files are written in the background
 	}
 	s, err := filestore.Open(r.Context(), "/store", &filestore.Options{FS: r.disk, Log: slog.New(slog.NewTextHandler(&r.log, nil)), Lag: lag, SegmentBytes: 2000})
 	if err != nil {
@@ -145,7 +144,7 @@ func (r *schedule) stop(crash bool) {
 		r.disk = old.Crash()
 	}
 	if r.store != nil {
-		r.store.Close() // whether it could does not matter
+		r.store.Close() // it may fail
 		r.store = nil
 	}
 	if _, err := r.disk.Stat("/"); errors.Is(err, faultfs.ErrCrashed) {
@@ -189,7 +188,7 @@ func (r *schedule) space(name string) *expected {
 	return e
 }
 
-// commit commits a batch, each commit with events that tell which one it is.
+// commit commits a batch; the events of each commit identify it.
 func (r *schedule) commit() {
 	batch := make([]journal.Commit, 1+r.rand.IntN(4))
 	ids := make([]int, len(batch))
@@ -219,7 +218,7 @@ func (r *schedule) commit() {
 	r.stopped = r.stopped || err != nil && strings.Contains(err.Error(), "stopped, because its disk failed")
 	for i, id := range ids {
 		e := r.space(batch[i].Space)
-		if errors.Is(err, journal.ErrFull) { // nothing of it was applied, or will be
+		if errors.Is(err, journal.ErrFull) { // nothing of it is applied, now or later
 			continue
 		} else if err != nil {
 			e.doubt[id] = batch[i]
@@ -230,7 +229,7 @@ func (r *schedule) commit() {
 	}
 }
 
-// read looks for torn reads: what can be read is as some commit made it.
+// read looks for torn reads: whatever can be read was written by one commit.
 func (r *schedule) read() {
 	name := fmt.Sprint("user:", r.rand.IntN(3))
 	records, err := r.store.List(r.Context(), name, journal.ListQuery{})
@@ -259,7 +258,7 @@ func (r *schedule) read() {
 	}
 }
 
-// readable fails if an error of a read says that something is damaged.
+// readable fails if the error of a read reports damage.
 func (r *schedule) readable(err error) {
 	var path *fs.PathError
 	if errors.Is(err, journal.ErrCorrupt) && !errors.As(err, &path) {
@@ -284,7 +283,7 @@ func (r *schedule) wrote(space string, id int, rec journal.Record) bool {
 	})
 }
 
-// erase redacts an event, which writes journals anew and must lose nothing else.
+// erase redacts an event, which rewrites journals and must lose nothing else.
 func (r *schedule) erase() {
 	name := fmt.Sprint("user:", r.rand.IntN(3))
 	heads, err := r.store.Heads(r.Context(), name)
@@ -296,15 +295,15 @@ func (r *schedule) erase() {
 	r.store.Purge(r.Context(), name, journal.Purge{Events: []journal.Position{at}})
 }
 
-// verify opens the store on a disk that works and holds it to what was
-// acknowledged. What was in doubt is known afterwards.
+// verify opens the store on a working disk and compares it with what was acknowledged.
+// Afterwards nothing is in doubt.
 func (r *schedule) verify() {
 	if !r.open() {
 		_, err := filestore.Open(r.Context(), "/store", &filestore.Options{FS: r.disk, Log: quiet})
 		r.Errorf("open after recovery: got %v", err)
 		return
 	}
-	due, err := dueSpaces(r.Context(), r.store) // before anything else looks at a space
+	due, err := dueSpaces(r.Context(), r.store) // before anything else reads a space
 	if err != nil {
 		r.Errorf("spaces that are due after recovery: got %v", err)
 	}
@@ -364,7 +363,7 @@ func (r *schedule) verifySpace(name string, e *expected) {
 	}
 }
 
-// verifyDue fails if something expires in a space that did not count as due.
+// verifyDue fails if a record expires in a space that was not due.
 func (r *schedule) verifyDue(name string, due []string) {
 	expiring, err := r.store.List(r.Context(), name, journal.ListQuery{DueBy: someday})
 	if err != nil {
@@ -376,10 +375,10 @@ func (r *schedule) verifyDue(name string, due []string) {
 	r.expiring += len(expiring)
 }
 
-// verifyJournal finds each event's commit: those that were acknowledged at their
-// positions, of those in doubt all or nothing.
+// verifyJournal finds each event's commit: acknowledged commits at their positions,
+// those in doubt complete or not at all.
 func (r *schedule) verifyJournal(name string, e *expected, events []journal.Event) {
-	byTime := map[int][]journal.Event{} // redaction leaves the time, which is the id
+	byTime := map[int][]journal.Event{} // redaction keeps the time, which identifies the commit
 	for i, ev := range events {
 		if ev.Position.Seq != uint64(i+1) {
 			r.Errorf("%s: event %d has seq %d", name, i, ev.Position.Seq)

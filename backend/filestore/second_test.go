@@ -11,7 +11,7 @@ import (
 	"github.com/thole-dev/thole/internal/faultfs"
 )
 
-// slowNotes is a disk on which something happens before each note is written.
+// slowNotes is a disk that calls a function before each note is written.
 type slowNotes struct {
 	*faultfs.FS
 	before func()
@@ -42,7 +42,7 @@ func TestWhatOneStoreShowsTheOthersShowToo(t *testing.T) {
 	ours := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
 	theirs := open(t, "/store", &filestore.Options{FS: plain, Lag: -1})
 	put(t, ours, "k", `"old"`)
-	value(t, theirs, "k") // what it knows once it can read without the lock
+	value(t, theirs, "k") // what it has read, and can now read without the lock
 
 	shown := make(chan string, 1)
 	disk.before = func() {

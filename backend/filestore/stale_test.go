@@ -10,8 +10,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// While one process writes the file of a record, another deletes the record and
-// its file, and cannot leave a note of that.
+// While one process writes a record's file, another one deletes the record and its
+// file, but cannot write its note.
 func TestNoFileIsPutBackToWhatAnotherProcessReplaced(t *testing.T) {
 	plain := faultfs.New(1)
 	ours, theirs := &picky{FS: plain}, &picky{FS: plain}
@@ -53,7 +53,7 @@ func TestNoFileIsPutBackToWhatAnotherProcessReplaced(t *testing.T) {
 	}
 }
 
-// stuck is a disk that removes no journal.
+// stuck is a disk that does not remove journals.
 type stuck struct {
 	*picky
 	on bool
@@ -66,13 +66,13 @@ func (d *stuck) Remove(name string) error {
 	return d.picky.Remove(name)
 }
 
-// The head of a journal whose first commit failed stays on a disk that does not
-// remove it.
+// On a disk that does not remove journals, the head of a journal stays whose first
+// commit failed.
 func TestAJournalWithoutACommitIsNoSpace(t *testing.T) {
 	disk := &stuck{picky: &picky{FS: faultfs.New(1)}}
 	s := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
 	disk.on = true
-	disk.write = of("journal", syscall.ENOSPC) // behind the head
+	disk.write = of("journal", syscall.ENOSPC) // after the head
 	if err := tryCommit(s); err == nil {
 		t.Fatal("commit on a full disk: got no error")
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quiet makes a store say nothing about what it repairs and adopts.
+// quiet keeps a store from logging repairs and adoptions.
 var quiet = slog.New(slog.DiscardHandler)
 
 // open opens the store in dir and closes it at the end of the test.
@@ -38,7 +38,7 @@ func open(t testing.TB, dir string, o *filestore.Options) *filestore.Store {
 	return s
 }
 
-// harness is a fresh store with those options.
+// harness returns a fresh store with those options.
 func harness(o filestore.Options) backendtest.Opener {
 	return func(t testing.TB) backendtest.Harness {
 		dir := filepath.Join(t.TempDir(), "store")
@@ -60,7 +60,7 @@ func TestItKeepsTheContractOfBackends(t *testing.T) {
 	backendtest.Run(t, harness(filestore.Options{}))
 }
 
-// Here files are written all the time, and a segment holds few commits.
+// With these options, files are written all the time, and a segment holds few commits.
 func TestItKeepsTheContractWithSmallSegmentsAndNoLag(t *testing.T) {
 	effort.AllOnly(t)
 	effort.SlowUnderRace(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// thread returns a commit as an append to a thread makes it: a check of the
-// stream, an event of about 450 bytes and the head record rewritten.
+// thread returns a commit like that of an append to a thread: a check of the stream, an
+// event of about 450 bytes and the rewritten head record.
 func thread(n int, at journal.Position) journal.Commit {
 	stream := fmt.Sprintf("thread/thrd_%032x", n)
 	data := `{"role":"user","content":"` + strings.Repeat("All work and no play. ", 19) + `"}`
@@ -57,7 +57,7 @@ func fill(b testing.TB, s *sqlitestore.Store, rounds int, last []journal.Positio
 	return took
 }
 
-// BenchmarkCommitBatch64 is a batch of 64 appends to 64 of 1,000 threads.
+// BenchmarkCommitBatch64 measures a batch of 64 appends to 64 of 1,000 threads.
 func BenchmarkCommitBatch64(b *testing.B) {
 	s := open(b, filepath.Join(b.TempDir(), "thole.db"), nil)
 	last := make([]journal.Position, benchThreads)
@@ -71,8 +71,8 @@ func BenchmarkCommitBatch64(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "max-ms")
 }
 
-// BenchmarkSyncedAppend is the limit beside it: what 64 such events weigh,
-// appended to a preallocated file and synced.
+// BenchmarkSyncedAppend measures the limit: the bytes of 64 such events, appended to a
+// preallocated file and synced.
 func BenchmarkSyncedAppend(b *testing.B) {
 	f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
 	if err != nil {

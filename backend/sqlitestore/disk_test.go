@@ -92,7 +92,7 @@ func TestTheLogStaysBoundedWhileOthersRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Twice the limit, when readers are made to wait, and a batch.
+	// Twice the limit, when readers have to wait, and a batch.
 	if limit := 2*max(1<<20, db.Size()/3) + 1<<20; wal.Size() > limit {
 		t.Errorf("log beside a file of %d bytes: got %d bytes, want at most %d", db.Size(), wal.Size(), limit)
 	}

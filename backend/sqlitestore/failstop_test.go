@@ -13,7 +13,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// everyCall is all that a Store can be asked for.
+// everyCall makes every call that a Store has.
 func everyCall(ctx context.Context, s *sqlitestore.Store) map[string]func() error {
 	return map[string]func() error{
 		"commit": func() error { return tryCommit(s) },
@@ -81,7 +81,7 @@ func TestAStoreWhoseDiskFailedRefusesEverythingAndLosesNothing(t *testing.T) {
 			}
 			again := open(t, path, nil)
 			heads, err := again.Heads(t.Context(), "user:1")
-			// Whether what failed was done is unknown, as with any error.
+			// As with any error, the outcome of the failed call is unknown.
 			if last := heads[0].Last.Seq; err != nil || last != 1 && last != 2 {
 				t.Fatalf("head: got %d, %v; want the commit that was acknowledged", last, err)
 			}
@@ -93,8 +93,8 @@ func TestAStoreWhoseDiskFailedRefusesEverythingAndLosesNothing(t *testing.T) {
 	}
 }
 
-// One process stops; the other one goes on, or stops as well when the system tells it
-// of the same failure.
+// One process stops; the other one goes on, or also stops if the system reports the
+// same failure to it.
 func TestAnotherProcessGoesOnWhenOneStops(t *testing.T) {
 	d := newDisk()
 	path := filepath.Join(t.TempDir(), "thole.db")

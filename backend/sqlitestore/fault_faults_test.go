@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A fault is what may go wrong once, but a full disk stays full until space is
-// made.
+// fault is something that goes wrong once, except for a full disk, which stays full
+// until there is space.
 type fault int
 
 const (
@@ -18,7 +18,7 @@ const (
 	truncateFails
 	syncFails
 	deleteFails
-	cancelled // not the disk's: the caller gives up meanwhile
+	cancelled // not of the disk: the caller's context is cancelled
 	powerLost
 	faultKinds
 )
@@ -28,7 +28,7 @@ var faultNames = [faultKinds]string{
 	"failed fsync", "EIO on delete", "cancelled", "crash clones",
 }
 
-// operation is what a program asks of a disk.
+// operation is something that a program asks of a disk.
 type operation int
 
 const (
@@ -44,19 +44,19 @@ const (
 type faults struct {
 	armed  []strike
 	full   bool
-	cancel context.CancelCauseFunc // of the call that runs
+	cancel context.CancelCauseFunc // cancels the current call
 	paused bool
 	fired  tally
-	echoes int // failed syncs that were told again to other open files
+	echoes int // failed syncs that were also reported to other open files
 }
 
-// strike is a fault that comes with the operation after next ones of its kind.
+// strike is a fault that strikes the operation after next others of its kind.
 type strike struct {
 	fault
 	next int
 }
 
-// tally counts what struck.
+// tally counts the faults that struck.
 type tally [faultKinds]int
 
 func (t *tally) add(other tally) {
@@ -80,7 +80,7 @@ func (t tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// concerns reports whether f may strike op.
+// concerns reports whether f can strike op.
 func (f fault) concerns(op operation) bool {
 	switch f {
 	case shortWrite, writeFails:
@@ -101,7 +101,7 @@ func (f fault) concerns(op operation) bool {
 	return op != reading
 }
 
-// next returns the fault that strikes op now, if one does. p.mu must be held.
+// next returns the fault that strikes op now, if any. The caller holds p.mu.
 func (p *platter) next(op operation) (_ fault, strikes bool) {
 	if p.paused {
 		return 0, false
@@ -131,14 +131,14 @@ func (p *platter) next(op operation) (_ fault, strikes bool) {
 	return 0, false
 }
 
-// arm makes f strike at the operation after next ones that it concerns.
+// arm makes f strike the operation after next others that it concerns.
 func (p *platter) arm(f fault, next int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.armed = append(p.armed, strike{f, next})
 }
 
-// disarm calls off what has not struck yet and makes space again.
+// disarm removes the faults that have not struck yet and makes space again.
 func (p *platter) disarm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,14 +157,14 @@ func (p *platter) pause() (resume func()) {
 	}
 }
 
-// seen returns how many faults struck so far, and whether they may go on.
+// seen returns how many faults have struck, and whether they may continue.
 func (p *platter) seen() (n int, lasting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fired.total() + p.echoes, p.full || p.off
 }
 
-// whoWaits says what cancelled cancels.
+// whoWaits sets the function that the fault cancelled calls.
 func (p *platter) whoWaits(cancel context.CancelCauseFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

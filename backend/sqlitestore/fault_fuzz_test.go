@@ -12,8 +12,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A damaged file is refused or read as it is, with errors where it cannot be;
-// nothing panics or hangs.
+// A damaged file is refused, or read with errors for what cannot be read; nothing
+// panics or hangs.
 func FuzzDamagedFile(f *testing.F) {
 	golden, err := os.ReadFile("testdata/v1.db")
 	if err != nil {
@@ -23,7 +23,7 @@ func FuzzDamagedFile(f *testing.F) {
 	f.Add(uint32(60), []byte{0, 0, 0, 2})                 // its version
 	f.Add(uint32(100), []byte{13, 0, 0, 0, 200})          // the schema's page
 	f.Add(uint32(4096), []byte{5})                        // a page's kind
-	f.Add(uint32(12<<10), []byte(`[{"epoch":"0001","fi`)) // somewhere
+	f.Add(uint32(12<<10), []byte(`[{"epoch":"0001","fi`)) // anywhere
 	f.Add(uint32(len(golden)-40), []byte("not JSON"))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, at uint32, data []byte) {

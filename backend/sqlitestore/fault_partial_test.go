@@ -11,10 +11,11 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A reader keeps a checkpoint from the end of the log, so it does not sync what it
-// copied. If a later sync of the file fails, that may be lost, too. The process that
-// met it stops; the next one must not give up the log before it copied all of it again,
-// although a third program kept the index of the log alive, which says that it need not.
+// Because of a reader, a checkpoint cannot copy the whole log, so it does not sync what
+// it copied. If a later sync of the file fails, that may be lost too, and the process
+// stops. The next process must not drop the log before it has copied all of it again,
+// even though a third program keeps the log's index alive, which says that there is
+// nothing to copy.
 func TestAfterAFailedSyncTheNextProcessCopiesTheWholeLogAgain(t *testing.T) {
 	for seed := range uint64(20) {
 		p, err := newPlatter(t.TempDir(), nil, rand.New(rand.NewPCG(seed, 1)))
@@ -35,22 +36,22 @@ func TestAfterAFailedSyncTheNextProcessCopiesTheWholeLogAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 4 { // the log outgrows its limit, and is copied as far as the reader allows
+		for range 4 { // the log exceeds its limit and is copied as far as the reader allows
 			commit(t, s, "user:1", "a", text)
 		}
 		if err := shell.Exec(`COMMIT`); err != nil {
 			t.Fatal(err)
 		}
-		p.arm(syncFails, 1) // after that of the log
+		p.arm(syncFails, 1) // after the sync of the log
 		if err := s.Close(); err == nil {
 			t.Fatal("close while the disk fails to sync: got success")
 		}
-		if seed%2 == 0 { // else the power is lost at once
+		if seed%2 == 0 { // else the power fails at once
 			next, err := sqlitestore.Open(t.Context(), path, &sqlitestore.Options{VFS: newPlatterFS(p)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := next.Close(); err != nil { // it copies the log and empties it
+			if err := next.Close(); err != nil { // it copies the log and truncates it
 				t.Fatal(err)
 			}
 		}

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// platter is a disk that may fail and lose power. The files of a real directory
-// are what programs see, as the page cache would show it. Beside each one it
-// keeps what is on the disk for sure, and in which order it was changed since:
+// platter is a disk that may fail and lose power. Programs see the files of a real
+// directory, as they would see the page cache. For each file it also remembers what is
+// certainly on the disk, and the changes since, in order:
 //
 //	durable ── unsynced ── unsynced ── unsynced     what programs see
 //	   └─ power loss leaves this, with any of the others, in part or whole
@@ -24,21 +24,21 @@ type platter struct {
 	mu      sync.Mutex
 	rand    *rand.Rand
 	names   map[string]*inode // as programs see them
-	synced  map[string]*inode // as they are on the disk for sure
+	synced  map[string]*inode // as they certainly are on the disk
 	renamed []entry           // changes of names since
 	lies    lie
 	faults
 
-	process int               // files that an earlier one opened are dead
-	off     bool              // power is lost: nothing works any more
-	left    map[string][]byte // what that left
+	process int               // files that an earlier process opened are dead
+	off     bool              // power is lost: everything fails
+	left    map[string][]byte // the files after the power loss
 }
 
 // inode is a file without its name.
 type inode struct {
 	durable  []byte
 	unsynced []change
-	sectors  int  // in which the disk writes
+	sectors  int  // the size of a sector; the disk writes whole sectors
 	log      bool // is the write-ahead log
 	failed   int  // how many syncs failed
 }
@@ -56,20 +56,19 @@ type entry struct {
 	*inode
 }
 
-// lie is how a disk deceives. A checker that is worth its name finds each out.
+// lie is how a disk deceives. A good checker detects each lie.
 type lie int
 
 const (
 	honest       lie = iota
-	syncsNothing     // reports every sync as done, and does nothing
+	syncsNothing     // reports every sync as done and does nothing
 	syncsNoLog       // the same for the write-ahead log only
 	syncsNoData      // the same for the database only
 	writesLess       // reports a short write as done
 	mixesUp          // returns another page than was asked for
 )
 
-// newPlatter returns a disk whose directory dir has the files, all of them on it
-// for sure.
+// newPlatter returns a disk whose directory dir has the files, all of them durable.
 func newPlatter(dir string, files map[string][]byte, r *rand.Rand) (*platter, error) {
 	p := &platter{dir: dir, rand: r, names: map[string]*inode{}, synced: map[string]*inode{}}
 	for name, data := range files {
@@ -87,16 +86,16 @@ func (p *platter) newInode(name string) *inode {
 	return &inode{sectors: 512 << (3 * p.rand.IntN(2)), log: filepath.Ext(name) == ".db-wal"}
 }
 
-// kill ends the processes that use the disk: nothing they do has an effect any
-// more, but what they did is there.
+// kill ends the processes that use the disk: what they do from now on has no effect;
+// what they did before stays.
 func (p *platter) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.process++
 }
 
-// powerLoss stops the disk and returns what is left on it: what was synced, and
-// of the rest whatever happened to be written. Shared memory is gone.
+// powerLoss stops the disk and returns what is left on it: everything synced, and a
+// random part of the rest. Shared memory is gone.
 func (p *platter) powerLoss() map[string][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +103,7 @@ func (p *platter) powerLoss() map[string][]byte {
 	return p.left
 }
 
-// losePower is powerLoss for who holds p.mu.
+// losePower is powerLoss; the caller holds p.mu.
 func (p *platter) losePower() {
 	if p.off {
 		return
@@ -126,13 +125,13 @@ func (p *platter) losePower() {
 	}
 }
 
-// luck is the chance of a change to survive.
+// luck returns the probability that a change survives.
 func (p *platter) luck() float64 {
 	return []float64{0, 0.2, 0.5, 0.9, 1}[p.rand.IntN(5)]
 }
 
-// survivors returns what the disk has of a file if each change since the last
-// sync survives with the chance keep, a write by whole sectors.
+// survivors returns what the disk has of a file if each change since the last sync
+// survives with probability keep, a write by whole sectors.
 func (n *inode) survivors(r *rand.Rand, keep float64) []byte {
 	out := slices.Clone(n.durable)
 	for _, c := range n.unsynced {
@@ -152,7 +151,7 @@ func (n *inode) survivors(r *rand.Rand, keep float64) []byte {
 				}
 				c.off, c.data = c.off+int64(size), c.data[size:]
 			}
-			if end := c.off; end > int64(len(out)) && r.Float64() < keep { // it grew, but with nothing in it
+			if end := c.off; end > int64(len(out)) && r.Float64() < keep { // the file grew, but the data is missing
 				out = resize(out, end)
 			}
 		}
@@ -162,9 +161,9 @@ func (n *inode) survivors(r *rand.Rand, keep float64) []byte {
 
 func (n *inode) note(c change) { n.unsynced = append(n.unsynced, c) }
 
-// sync makes durable what n was told; a failed one makes some of it so, and the
-// page cache takes the rest for written, as Linux does: only writing it again
-// brings it to the disk.
+// sync makes the changes of n durable. A failed sync makes only some of them durable,
+// and the page cache takes the rest for written, as in Linux: only writing them again
+// brings them to the disk.
 func (p *platter) sync(n *inode, failed bool) {
 	if p.lies == syncsNothing || p.lies == syncsNoLog && n.log || p.lies == syncsNoData && !n.log {
 		return
@@ -200,5 +199,5 @@ func overwrite(b []byte, off int64, data []byte) []byte {
 	return b
 }
 
-// errOff is what everything returns after power loss.
+// errOff is the error of everything after power loss.
 const errOff = syscall.EIO

@@ -13,9 +13,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A transaction that outgrows the cache writes to the log before it commits. If
-// it is given up then, what it wrote must not appear later in the place of what
-// another process committed meanwhile.
+// A transaction that outgrows the cache writes to the log before it commits. If it is
+// then rolled back, what it wrote must not later replace what another process committed
+// meanwhile.
 func TestACommitThatIsGivenUpHarmsNoOtherStore(t *testing.T) {
 	big := journal.Commit{Space: "user:1"}
 	for n := range 30 {
@@ -37,11 +37,11 @@ func TestACommitThatIsGivenUpHarmsNoOtherStore(t *testing.T) {
 		_, err = a.Commit(ctx, []journal.Commit{big})
 		p.disarm()
 		if err == nil {
-			break // not even the last operation was late enough
+			break // even the last operation came too early
 		}
 		given++
 		commit(t, b, "user:2", "a", `"`+strings.Repeat("x", 100_000)+`"`)
-		commit(t, a, "user:2", "a", `2`) // reads what is in the log first
+		commit(t, a, "user:2", "a", `2`) // it reads the log first
 		for _, s := range []*sqlitestore.Store{a, b} {
 			page, err := s.Read(t.Context(), "user:2", journal.ReadQuery{})
 			if err != nil || len(page.Events) != 2 || len(page.Events[0].Data) != 100_002 {
@@ -59,8 +59,8 @@ func TestACommitThatIsGivenUpHarmsNoOtherStore(t *testing.T) {
 	}
 }
 
-// Linux takes for written what a failed sync did not write. The next process must
-// not build on it: after power loss it is gone.
+// Linux takes data for written that a failed sync did not write. The next process must
+// not rely on it: after power loss it is gone.
 func TestAfterAFailedSyncTheNextProcessDoesNotTrustThePageCache(t *testing.T) {
 	for seed := range uint64(20) {
 		p, err := newPlatter(t.TempDir(), nil, rand.New(rand.NewPCG(seed, 1)))
@@ -73,7 +73,7 @@ func TestAfterAFailedSyncTheNextProcessDoesNotTrustThePageCache(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { s.Close() }) // without a disk
+			t.Cleanup(func() { s.Close() }) // there is no disk any more
 			return s
 		}
 		s := start()
@@ -81,7 +81,7 @@ func TestAfterAFailedSyncTheNextProcessDoesNotTrustThePageCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Close()
-		s = start() // with an empty log, so that it will not hold all pages
+		s = start() // the log is empty, so it will not have all pages
 		commit(t, s, "user:1", "a", `1`)
 		p.arm(syncFails, 0)
 		if err := tryCommit(s); err == nil {

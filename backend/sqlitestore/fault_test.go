@@ -18,7 +18,7 @@ import (
 // disk is the operating system's file system with faults to switch on.
 type disk struct {
 	vfs.VFSFilename
-	write    atomic.Pointer[error] // what a write that adds data returns
+	write    atomic.Pointer[error] // the error of a write that adds data
 	sync     atomic.Pointer[error]
 	readOnly bool
 }
@@ -67,7 +67,7 @@ func tryCommit(s *sqlitestore.Store) error {
 	return err
 }
 
-// wantEvents checks what is in the store, also after it is opened again.
+// wantEvents checks the store's content, also after it was reopened.
 func wantEvents(t *testing.T, s *sqlitestore.Store, path string, want int) {
 	t.Helper()
 	check := func(s *sqlitestore.Store) {
@@ -152,7 +152,7 @@ func TestACancelledReadEndsWithTheCause(t *testing.T) {
 	if err := <-done; !errors.Is(err, why) {
 		t.Errorf("read: got %v, want the cause", err)
 	}
-	// The connection goes on.
+	// The connection can still be used.
 	if _, err := s.Read(t.Context(), "project:bench", journal.ReadQuery{}); err != nil {
 		t.Error(err)
 	}

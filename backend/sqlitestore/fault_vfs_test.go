@@ -19,7 +19,7 @@ type platterFS struct {
 	process int
 }
 
-// newPlatterFS returns the platter for processes that start now.
+// newPlatterFS returns the platter for a process that starts now.
 func newPlatterFS(p *platter) platterFS {
 	return platterFS{VFSFilename: vfs.Find("os").(vfs.VFSFilename), platter: p, process: p.process}
 }
@@ -36,8 +36,8 @@ func (fs platterFS) SyncDir(string) error {
 	return nil
 }
 
-// OpenFilename implements [vfs.VFSFilename]. A file without a name is temporary:
-// it fails as others do, but nothing is left of it.
+// OpenFilename implements [vfs.VFSFilename]. A file without a name is temporary: it can
+// fail like others, but is gone when it is closed.
 func (fs platterFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -81,7 +81,7 @@ func (fs platterFS) Delete(name string, syncDir bool) error {
 	return nil
 }
 
-// before returns why op fails, if it does so without a trace.
+// before returns the error of op, if it fails without any effect.
 func (p *platter) before(op operation, process int) error {
 	if p.off || process != p.process {
 		return errOff
@@ -105,7 +105,7 @@ type platterFile struct {
 	disk *platter
 	*inode
 	process int
-	told    int // of so many failed syncs of the inode
+	told    int // how many failed syncs of the inode were reported to this file
 }
 
 // SharedMemory implements [vfs.FileSharedMemory].
@@ -144,9 +144,9 @@ func (f *platterFile) WriteAt(p []byte, off int64) (int, error) {
 	switch {
 	case d.lies == writesLess && d.rand.IntN(20) == 0:
 		p = p[:len(p)/2]
-	case d.full && !d.paused && off+int64(len(p)) > size: // what has its place stays writable
+	case d.full && !d.paused && off+int64(len(p)) > size: // what is already allocated stays writable
 		p, fails = p[:max(0, size-off)], syscall.ENOSPC
-	case strikes && kind == powerLost: // the write was under way
+	case strikes && kind == powerLost: // the power fails during the write
 		f.note(change{off: off, data: slices.Clone(p)})
 		d.losePower()
 		return 0, errOff
@@ -179,8 +179,8 @@ func (f *platterFile) Truncate(size int64) error {
 	return nil
 }
 
-// Sync lets a full disk fail, too: space is allocated late. As on Linux, each
-// open file is told once that a sync of what it refers to failed.
+// Sync also fails on a full disk, since space may be allocated late. As on Linux, each
+// open file gets the failure of a sync of its inode once.
 func (f *platterFile) Sync(vfs.SyncFlag) error {
 	d := f.disk
 	d.mu.Lock()
@@ -197,7 +197,7 @@ func (f *platterFile) Sync(vfs.SyncFlag) error {
 	}
 	d.sync(f.inode, err != nil)
 	if f.told < f.failed {
-		if err == nil { // another one's sync failed
+		if err == nil { // the sync of another open file failed
 			d.echoes++
 		}
 		f.told, err = f.failed, syscall.EIO

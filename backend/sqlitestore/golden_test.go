@@ -10,8 +10,8 @@ import (
 
 var golden = flag.String("golden", "", "write a new golden file of the current version to this path")
 
-// TestGoldenFileCanBeMade writes testdata/vN.db when a version is released.
-// Without the flag it makes one and throws it away.
+// TestGoldenFileCanBeMade writes testdata/vN.db when a version is released. Without the
+// flag it writes a temporary one.
 func TestGoldenFileCanBeMade(t *testing.T) {
 	path := *golden
 	if path == "" {

@@ -9,8 +9,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// TestAFileIsFullBeyondItsLastSpaceOrPosition brings a store close to what ids
-// of events can hold, and over it.
+// The test brings a store close to the limits of event ids, and beyond them.
 func TestAFileIsFullBeyondItsLastSpaceOrPosition(t *testing.T) {
 	for _, tt := range []struct {
 		name, sql, space string

@@ -47,7 +47,7 @@ func TestAPathThatCannotBeAStoreIsExplained(t *testing.T) {
 		name string
 		path func(t *testing.T) string
 		is   error  // sentinel
-		says string // what to do
+		says string // what the error tells the user to do
 	}{
 		{"empty", func(t *testing.T) string { return "" }, journal.ErrInvalid, "empty"},
 		{"directory", func(t *testing.T) string { return t.TempDir() }, journal.ErrInvalid, "is a directory; name a file"},
@@ -118,7 +118,7 @@ func TestWhatACrashLeavesIsOpened(t *testing.T) {
 	for range 20 {
 		commit(t, s, "user:1", "a", `"before the crash"`)
 	}
-	// As if the machine had stopped here: no file was closed, and a checkpoint
+	// These are the files after the machine stopped: none was closed, and a checkpoint
 	// had begun to extend the database by a page.
 	crashed := filepath.Join(t.TempDir(), "thole.db")
 	for _, suffix := range []string{"", "-wal"} {
@@ -191,9 +191,9 @@ func TestMigrateTellsWhatItWouldDo(t *testing.T) {
 	commit(t, open(t, path, nil), "user:1", "a", `1`)
 }
 
-// Two that switch a new file to a write-ahead log at the same time used to fail
-// each other, and one that looked while another made the schema took the file
-// for a stranger's.
+// Two processes that switched a new file to a write-ahead log at the same time used to
+// fail each other, and one that opened the file while another one created the schema
+// took it for another program's.
 func TestManyMayOpenANewFileAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 100 {

@@ -14,8 +14,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A reader of another program keeps a purge from emptying the log. The purge says so;
-// whoever repeats it, or opens the store, has it finished.
+// A reader of another program keeps a purge from truncating the log. The purge reports
+// that; a repeat, or the next open, finishes it.
 func TestAPurgeThatCouldNotEraseIsFinishedByTheNext(t *testing.T) {
 	const canary = "canary-7f3a9c"
 	for name, again := range map[string]func(t *testing.T, s *sqlitestore.Store, path string){

@@ -10,8 +10,8 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// TestNoStatementScansOrSorts runs every kind of read and write and asks SQLite
-// how it executes each statement that they prepared.
+// Every kind of read and write runs, and SQLite says how it executes each statement
+// that they prepared.
 func TestNoStatementScansOrSorts(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "thole.db"), &Options{Readers: 1})
 	if err != nil {
@@ -19,9 +19,9 @@ func TestNoStatementScansOrSorts(t *testing.T) {
 	}
 	defer s.Close()
 	useAll(t, s)
-	// Of these few rows are concerned, or all of them are wanted.
+	// These read few rows, or need all of them.
 	exceptions := []string{
-		`expires <= ?`,                 // sorts what is due
+		`expires <= ?`,                 // sorts the due records
 		`FROM event JOIN stream`,       // Check
 		`FROM sqlite_schema`,           // Open
 		`NOT EXISTS (SELECT 1 FROM ev`, // of a trimmed space
@@ -65,7 +65,7 @@ func explain(t *testing.T, c *conn, sql string) string {
 	return plan.String()
 }
 
-// useAll calls every method in every way that has a statement of its own.
+// useAll calls every method, in every way that has a statement of its own.
 func useAll(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := context.Background()

@@ -21,7 +21,7 @@ const counterSpace = "project:shared"
 // helperEnv holds the store's path in a process that the tests start.
 const helperEnv = "THOLE_TEST_SQLITE_COUNT"
 
-// helper does the work of such a process: it reports whether it is one.
+// helper does the work of such a process and reports whether this is one.
 func helper() bool {
 	path := os.Getenv(helperEnv)
 	if path == "" {
@@ -41,8 +41,8 @@ func helper() bool {
 	return true
 }
 
-// count adds one to a record n times in each of several goroutines, each time
-// with a check of the version it read, and tells of it in an event.
+// count adds one to a record n times in each of several goroutines, each time with a
+// check of the version it read, and with an event.
 func count(s *sqlitestore.Store, goroutines, n int) error {
 	errs := make(chan error, goroutines)
 	for range goroutines {
@@ -67,7 +67,7 @@ func count(s *sqlitestore.Store, goroutines, n int) error {
 
 func increment(s *sqlitestore.Store) error {
 	ctx := context.Background()
-	var refused journal.Position // by a conflict
+	var refused journal.Position // the position of the last conflict
 	for {
 		records, err := s.Get(ctx, counterSpace, "count")
 		if err != nil {
@@ -171,7 +171,7 @@ func TestWatchTellsOnlyOfCommitsOfOthers(t *testing.T) {
 	ours := open(t, path, &sqlitestore.Options{Poll: time.Millisecond})
 	theirs := open(t, path, nil)
 	commit(t, theirs, "user:1", "a", `1`)
-	commit(t, ours, "user:1", "a", `1`) // sees it
+	commit(t, ours, "user:1", "a", `1`) // it reads the record
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -182,7 +182,7 @@ func TestWatchTellsOnlyOfCommitsOfOthers(t *testing.T) {
 			t.Errorf("watch: got %v, want nil", err)
 		}
 	})
-	fill(t, ours, 40, make([]journal.Position, 100)) // with a checkpoint between
+	fill(t, ours, 40, make([]journal.Position, 100)) // with a checkpoint in between
 	if n := len(woken); n > 0 {
 		t.Errorf("hints after our own commits: got %d, want none", n)
 	}

@@ -31,7 +31,7 @@ func TestTheLogHasTheRightsOfItsDatabase(t *testing.T) {
 	}
 }
 
-// commitOne commits to the store at path, and calls while before it closes it.
+// commitOne commits to the store at path, calls while, and closes the store.
 func commitOne(t *testing.T, path string, while func()) {
 	t.Helper()
 	b, err := sqlitestore.Open(t.Context(), path, nil)
@@ -53,7 +53,7 @@ func commitOne(t *testing.T, path string, while func()) {
 func wantRights(t *testing.T, path string, want fs.FileMode) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		return // a file's mode says nothing there
+		return // file modes mean nothing there
 	}
 	files, err := filepath.Glob(path + "*")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// commit commits a batch and keeps the books.
+// commit commits a batch and records the result.
 func (s *schedule) commit(on *instance) error {
 	batch, next := s.batch(), s.base.Clone()
 	want := make([]journal.Result, len(batch))
@@ -42,7 +42,7 @@ func (s *schedule) commit(on *instance) error {
 	return nil
 }
 
-// purgeOn purges something.
+// purgeOn makes a random purge.
 func (s *schedule) purgeOn(on *instance) error {
 	name := s.space()
 	r := s.base[name]
@@ -64,8 +64,8 @@ func (s *schedule) purgeOn(on *instance) error {
 	return nil
 }
 
-// acknowledged notes that a call led to next. What it wrote is in the place of
-// what failed calls wrote before.
+// acknowledged records that a call succeeded, and that the state is now next. The call
+// overwrote what failed calls may have left.
 func (s *schedule) acknowledged(next model.World) {
 	if s.base.Differs(next) != nil {
 		s.pending = nil
@@ -73,8 +73,8 @@ func (s *schedule) acknowledged(next model.World) {
 	s.base = next
 }
 
-// unknown notes that a call failed which would have led to next. A store that goes on
-// must show one or the other; what power loss leaves may be the other.
+// unknown records that a call failed which would have led to next. If the store goes
+// on, it must show one state or the other; after power loss it may be the other.
 func (s *schedule) unknown(next model.World, err error) error {
 	if errors.Is(err, errUnexplained) {
 		return err
@@ -86,7 +86,7 @@ func (s *schedule) unknown(next model.World, err error) error {
 	}
 	got, err := s.look()
 	if err != nil || got == nil {
-		return err // nil: whoever opens the file next finds out
+		return err // nil: the next one to open the file finds out
 	}
 	before := s.base.Differs(got)
 	if before == nil {
@@ -99,8 +99,8 @@ func (s *schedule) unknown(next model.World, err error) error {
 	return nil
 }
 
-// look reads all there is, without faults, from a store that goes on. It returns nil
-// if there is none.
+// look reads everything, without faults, from a store that has not stopped. It returns
+// nil if there is no such store.
 func (s *schedule) look() (model.World, error) {
 	defer s.disk.pause()()
 	for _, on := range s.stores {
@@ -111,7 +111,7 @@ func (s *schedule) look() (model.World, error) {
 		switch {
 		case s.disk.isOff():
 			return nil, errPower
-		case err != nil && on.Stopped() != nil: // a checkpoint beside the commits failed just now
+		case err != nil && on.Stopped() != nil: // a checkpoint in the background has just failed
 			continue
 		}
 		return got, err
@@ -119,7 +119,7 @@ func (s *schedule) look() (model.World, error) {
 	return nil, nil
 }
 
-// read reads something and compares.
+// read makes a random read and compares the result.
 func (s *schedule) read(on *instance) error {
 	name := s.space()
 	r, q := s.base[name], s.query()
@@ -141,7 +141,7 @@ func (s *schedule) read(on *instance) error {
 	return r.Answer(q, page)
 }
 
-// show names commits shortly.
+// show returns a short description of commits.
 func show(batch []journal.Commit) string {
 	var b strings.Builder
 	for _, c := range batch {

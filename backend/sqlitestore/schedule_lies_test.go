@@ -2,8 +2,8 @@ package sqlitestore_test
 
 import "testing"
 
-// A check that cannot fail shows nothing: each disk here breaks its word in a way
-// that SQLite cannot make good, and the same schedules must find out.
+// A check that cannot fail proves nothing. Each of these disks lies in a way that
+// SQLite cannot repair, and the same schedules must detect that.
 func TestSchedulesFindOutADiskThatLies(t *testing.T) {
 	for name, l := range map[string]lie{
 		"syncs nothing (as with synchronous=OFF)": syncsNothing,

@@ -15,9 +15,9 @@ import (
 	"github.com/thole-dev/thole/backend/sqlitestore"
 )
 
-// schedule is one run of random work under random faults, over several lives of
-// a machine. What a store acknowledged must be there ever after; what it did not
-// is there wholly or not at all.
+// schedule is one run of random work under random faults, with several starts of a
+// machine. What a store acknowledged must stay; any other commit is there completely or
+// not at all.
 type schedule struct {
 	rand   *rand.Rand
 	root   string // temporary directory
@@ -28,14 +28,14 @@ type schedule struct {
 	now    time.Time
 	values int
 
-	base    model.World   // what was acknowledged
-	pending []model.World // what may be there instead: base and one failed call
-	struck  int           // faults that were seen to strike
+	base    model.World   // the acknowledged state
+	pending []model.World // the states that are possible: base, and base with one failed call
+	struck  int           // faults that have struck
 	report
-	done []string // the latest steps, to tell how it came to a failure
+	done []string // the latest steps, for the report of a failure
 }
 
-// instance is one of the stores that are open on the file.
+// instance is one of the open stores on the file.
 type instance struct{ *sqlitestore.Store }
 
 // report counts what happened in schedules.
@@ -53,11 +53,11 @@ func (r *report) add(other report) {
 	r.reads += other.reads
 }
 
-// errPower ends a life.
+// errPower ends a life of the machine.
 var errPower = errors.New("the power is off")
 
-// runSchedule runs the schedule of a seed below the directory root and returns
-// the first thing that is wrong.
+// runSchedule runs the schedule of a seed below the directory root and returns the
+// first error.
 func runSchedule(seed uint64, root string, lies lie) (report, error) {
 	s := &schedule{rand: rand.New(rand.NewPCG(seed, 2)), root: root, lies: lies, base: model.World{}, now: time.UnixMicro(1e15).UTC()}
 	err := s.run()
@@ -90,7 +90,7 @@ func (s *schedule) run() error {
 	return err
 }
 
-// live runs a life of the machine on a disk with the files.
+// live runs one life of the machine, on a disk with the files.
 func (s *schedule) live(files map[string][]byte) (err error) {
 	dir, err := os.MkdirTemp(s.root, "")
 	if err != nil {
@@ -120,14 +120,14 @@ func (s *schedule) live(files map[string][]byte) (err error) {
 	return nil
 }
 
-// step does one thing.
+// step does one random thing.
 func (s *schedule) step() error {
 	s.now = s.now.Add(time.Duration(s.rand.IntN(1e6)) * time.Microsecond)
 	if s.rand.IntN(4) == 0 {
 		s.arm()
 	}
 	on := pick(s, s.stores...)
-	if on.Stopped() != nil && s.rand.IntN(2) == 0 { // else it is used on
+	if on.Stopped() != nil && s.rand.IntN(2) == 0 { // else it is used further
 		return s.openFirst()
 	}
 	switch n := s.rand.IntN(100); {
@@ -158,7 +158,7 @@ func (s *schedule) step() error {
 	}
 }
 
-// arm readies a fault; power loss is for live to decide.
+// arm prepares a fault; live decides about power loss.
 func (s *schedule) arm() {
 	kind, next := fault(s.rand.IntN(int(powerLost))), s.rand.IntN(pick(s, 1, 10, 50))
 	s.log("arm: %s after %d", faultNames[kind], next)
@@ -170,8 +170,8 @@ func (s *schedule) log(format string, args ...any) {
 	s.done = s.done[max(0, len(s.done)-25):]
 }
 
-// call runs do, which may fail only if a fault struck, or if the store had
-// stopped. It returns errPower after power loss, else what is wrong.
+// call runs do, which may fail only if a fault struck or the store had stopped. It
+// returns errPower after power loss, else an error that nothing explains.
 func (s *schedule) call(on *instance, what string, do func(ctx context.Context) error) error {
 	err := s.try(on, what, do)
 	if errors.Is(err, errUnexplained) || errors.Is(err, errPower) {
@@ -182,7 +182,7 @@ func (s *schedule) call(on *instance, what string, do func(ctx context.Context) 
 
 var errUnexplained = errors.New("failed without a fault")
 
-// try is call, but returns also an error that a fault explains.
+// try is call, but also returns an error that a fault explains.
 func (s *schedule) try(on *instance, what string, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -207,14 +207,14 @@ func (s *schedule) try(on *instance, what string, do func(ctx context.Context) e
 	return err
 }
 
-// stops reports whether something struck for which a store stops. On a full disk a
-// sync may fail, too.
+// stops reports whether a fault struck for which a store stops. On a full disk a sync
+// may fail too.
 func stops(fired tally) bool {
 	return fired[shortWrite]+fired[noSpace]+fired[writeFails]+fired[truncateFails]+fired[syncFails]+fired[deleteFails] > 0
 }
 
-// open opens a store on the file, and settles what failed calls left before anything
-// is done with it.
+// open opens a store on the file, and decides what failed calls left before the store
+// is used.
 func (s *schedule) open() error {
 	on := &instance{}
 	err := s.try(nil, "open", func(ctx context.Context) (err error) {
@@ -235,7 +235,7 @@ func (s *schedule) open() error {
 	return s.settle(got)
 }
 
-// openFirst closes the stores that stopped and opens one when none is left.
+// openFirst closes the stores that stopped and opens one if none is left.
 func (s *schedule) openFirst() error {
 	s.stores = slices.DeleteFunc(s.stores, func(on *instance) bool {
 		if on.Stopped() == nil {
@@ -256,11 +256,11 @@ func (s *schedule) openFirst() error {
 	return nil
 }
 
-// settle finds out which of the states that may be is.
+// settle finds out which of the possible states is the true one.
 func (s *schedule) settle(got model.World) error {
 	first := s.base.Differs(got)
 	if first == nil {
-		return nil // what failed is not in the way of anything, but may still be in the log
+		return nil // the failed call is not in the way, but may still be in the log
 	}
 	for _, w := range s.pending {
 		if w.Differs(got) == nil {
@@ -271,7 +271,7 @@ func (s *schedule) settle(got model.World) error {
 	return fmt.Errorf("the state is not what was acknowledged, nor that and one of %d failed calls: %w", len(s.pending), first)
 }
 
-// closeGently closes all stores; what fails must have a reason.
+// closeGently closes all stores; if that fails, there must be a reason.
 func (s *schedule) closeGently() error {
 	for len(s.stores) > 0 {
 		on := s.stores[0]
@@ -290,8 +290,8 @@ func (s *schedule) closeAll() {
 	s.stores = nil
 }
 
-// recovered opens the files on the operating system's file system, checks
-// everything, and returns what they are then.
+// recovered opens the files on the operating system's file system, checks everything,
+// and returns the files afterwards.
 func (s *schedule) recovered(files map[string][]byte) (map[string][]byte, error) {
 	dir, err := os.MkdirTemp(s.root, "")
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/thole-dev/thole/internal/effort"
 )
 
-// TestNoFaultLosesWhatWasAcknowledged runs random work under random faults. The
-// environment variable THOLE_SEED runs the schedules from that seed on; only a
-// checkpoint that runs beside commits may shift where their faults strike.
+// The test runs random work under random faults. With the environment variable
+// THOLE_SEED it runs the schedules from that seed on; only a checkpoint beside commits
+// may change where their faults strike.
 func TestNoFaultLosesWhatWasAcknowledged(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("THOLE_SEED"); text != "" {

@@ -16,8 +16,8 @@ func (s *schedule) space() string { return pick(s, "user:1", "user:2", "project:
 
 func (s *schedule) stream() string { return pick(s, "a", "a/b", "thread/1", "thread/2") }
 
-// value is like no other. Some are longer than a page, so that they fill many,
-// and some fill the log, so that it is checkpointed.
+// value returns a value that no other call returns. Some are longer than a page, and
+// some fill the log, so that it is checkpointed.
 func (s *schedule) value() json.RawMessage {
 	s.values++
 	size := 1 + s.rand.IntN(5)
@@ -30,7 +30,7 @@ func (s *schedule) value() json.RawMessage {
 	return json.RawMessage(`"` + strings.Repeat(fmt.Sprintf("%d.", s.values), size) + `"`)
 }
 
-// batch makes commits of which most hold.
+// batch returns commits, most of which succeed.
 func (s *schedule) batch() []journal.Commit {
 	batch := make([]journal.Commit, pick(s, 1, 1, 1, 2, 3, 8))
 	for i := range batch {
@@ -59,8 +59,8 @@ func (s *schedule) batch() []journal.Commit {
 	return batch
 }
 
-// checks are such that hold before the batch, so that they may not after an
-// earlier commit of it, and now and then such that do not.
+// checks returns checks that hold before the batch, and so may fail after an earlier
+// commit of it, and now and then one that does not hold.
 func (s *schedule) checks(c *journal.Commit) (checks []journal.Check) {
 	r := s.base[c.Space]
 	if r == nil {
@@ -81,7 +81,7 @@ func (s *schedule) checks(c *journal.Commit) (checks []journal.Check) {
 	return checks
 }
 
-// purge makes a purge of a space that exists.
+// purge returns a purge of an existing space.
 func (s *schedule) purge(r *model.Space) (p journal.Purge) {
 	switch n := s.rand.IntN(10); {
 	case n < 6:
@@ -99,7 +99,7 @@ func (s *schedule) purge(r *model.Space) (p journal.Purge) {
 	return p
 }
 
-// query makes a query of a space that exists.
+// query returns a query of an existing space.
 func (s *schedule) query() journal.ReadQuery {
 	q := journal.ReadQuery{Backward: s.rand.IntN(2) == 0, Limit: pick(s, 0, 1, 10)}
 	if s.rand.IntN(2) == 0 {

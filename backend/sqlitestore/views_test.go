@@ -9,8 +9,7 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// query returns the first row of a query as text, as a person in a shell would
-// see it.
+// query returns the first row of a query as text, as a shell would show it.
 func query(t *testing.T, path, sql string) map[string]string {
 	t.Helper()
 	db, err := sqlite3.Open(path)

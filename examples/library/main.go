@@ -24,7 +24,8 @@ func talk(ctx context.Context, store *thole.Store) []*thread.Message {
 	shop := store.Space("project:shop").As("user:42")
 	chat := must(thread.In(shop).Create(ctx, nil))
 
-	// One run at a time per thread: leased, fenced, cancelled through ctx, ended once.
+	// Each thread has one active run: with a lease, fenced, cancelled through ctx,
+	// ended once.
 	ask := run.Request{Prompt: "Create a button", Agent: "coder"}
 	must(0, run.In(shop, nil).Do(ctx, chat.ID, ask, func(ctx context.Context, h *run.Handle) error {
 		return h.Text(ctx, "Done: src/Button.js") // your model and tools go here

@@ -1,5 +1,5 @@
-// State-in-git keeps an agent's state in a git repository: what it changed can be
-// reviewed with "git diff", taken back with "git checkout", and edited by hand.
+// State-in-git keeps an agent's state in a git repository: its changes can be reviewed
+// with "git diff", reverted with "git checkout", and edited by hand.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// settings is where the document "settings" of project:shop is.
+// settings is the file of the document "settings" of project:shop.
 const settings = "project/shop/records/document/settings.json"
 
 func show(ctx context.Context, dir string) error {
@@ -52,7 +52,7 @@ func show(ctx context.Context, dir string) error {
 		return err
 	}
 
-	// It changes its mind. A person sees what changed, and why not?
+	// The agent changes the theme, and a person reviews that.
 	err = with(ctx, dir, func(sp *thole.Space) error {
 		d, err := document.In(sp).MergePatch(ctx, "settings", []byte(`{"theme":"dark"}`), nil)
 		last = d.Version
@@ -75,7 +75,7 @@ func show(ctx context.Context, dir string) error {
 		return err
 	}
 
-	// They take it back. The store finds that its past is another one.
+	// The person reverts it. The store finds that its history was replaced.
 	if _, err := repo.git("checkout", "-q", "HEAD~1"); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func show(ctx context.Context, dir string) error {
 		return err
 	}
 
-	// They edit a record. That is a change like any other, by user:hand.
+	// The person edits a record: a change like any other, by user:hand.
 	path := filepath.Join(dir, settings)
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -104,8 +104,8 @@ func show(ctx context.Context, dir string) error {
 	})
 }
 
-// with opens the store in dir and does something in the space project:shop.
-// When it is closed, every record is in its file.
+// with opens the store in dir and calls do with the space project:shop. When the store
+// is closed, every record is in its file.
 func with(ctx context.Context, dir string, do func(*thole.Space) error) error {
 	quiet := slog.New(slog.DiscardHandler)
 	b, err := filestore.Open(ctx, dir, &filestore.Options{Log: quiet})
@@ -127,7 +127,7 @@ func theme(ctx context.Context, sp *thole.Space) string {
 	return string(d.Value)
 }
 
-// told prints what the newest event says.
+// told prints the newest event's data.
 func told(ctx context.Context, sp *thole.Space) error {
 	page, err := sp.Read(ctx, thole.ReadQuery{Backward: true, Limit: 1})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/thole-dev/thole/internal/effort"
 )
 
-// TestMain skips all where there is no git, unless everything must be tested.
+// TestMain skips all tests if there is no git, unless everything must be tested.
 func TestMain(m *testing.M) {
 	if _, err := exec.LookPath("git"); err != nil && !effort.All() {
 		fmt.Println("skipped: git is not installed")
@@ -79,7 +79,7 @@ func TestNamesThatFileSystemsConfuseSurviveGit(t *testing.T) {
 	}
 }
 
-// key is a name of the application's own, unless that would be too long.
+// key returns the name below app/, or the name itself if that would be too long.
 func key(name string) string {
 	if len(name) > 250 {
 		return name

@@ -1,4 +1,4 @@
-// Package typescript holds a program in TypeScript, whose types are generated from
+// Package typescript contains a program in TypeScript, whose types are generated from
 // the OpenAPI document, and its test.
 package typescript
 
@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { statetest.Main(m) }
 
-// serve starts a server whose runs an agent answers with a tool and some text.
+// serve starts a server whose runs are answered by an agent with a tool and some text.
 func serve(t *testing.T) (url string) {
 	t.Helper()
 	store, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Concepts: all.Concepts()})
@@ -40,7 +40,7 @@ func serve(t *testing.T) (url string) {
 		defer close(ended)
 		h, err := run.In(store.Space("project:sample"), nil).Claim(ctx, &run.ClaimOptions{Name: "coder", Wait: 5 * time.Minute})
 		if err != nil {
-			return // the test ends before
+			return // the test ended first
 		}
 		if err := h.Do(ctx, answer); err != nil {
 			t.Errorf("answer: %v", err)
