@@ -20,7 +20,7 @@ type window struct {
 	ctx context.Context
 }
 
-// browser starts Chromium with one window. A second one is another call of open.
+// browser starts Chromium with one window; each further call of open opens another one.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
@@ -38,7 +38,7 @@ func openWindow(t *testing.T, browser context.Context, url string) *window {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
-	if err := chromedp.Run(ctx); err != nil { // the tab lives as long as this first context
+	if err := chromedp.Run(ctx); err != nil { // the tab lives as long as this context
 		t.Fatalf("open a window: %v", err)
 	}
 	w := &window{t, ctx}
@@ -72,7 +72,7 @@ func (w *window) ask(prompt string) {
 	w.do(chromedp.SendKeys(`input[name=prompt]`, prompt+"\r"))
 }
 
-// lines are the paragraphs of the conversation.
+// lines returns the paragraphs of the conversation.
 func (w *window) lines() []string {
 	w.t.Helper()
 	var lines []string
@@ -120,7 +120,7 @@ func TestABrowserResumesWhenTheServerComesBack(t *testing.T) {
 	w.says("tick tock tick")
 	p.stop()
 	start(t, p.addr, path)
-	w.until(`document.getElementById('state').textContent === 'cancelled'`) // by the shutdown, told when it came back
+	w.until(`document.getElementById('state').textContent === 'cancelled'`) // by the shutdown; the page learned of it when it reconnected
 	w.ask("goodbye")
 	w.says("You said: goodbye.")
 	w.until(`document.getElementById('state').textContent === 'succeeded'`)

@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// chat serves the page on l until ctx ends, and keeps everything in the file at path.
+// chat serves the page on l until ctx ends, and stores everything in the file at path.
 func chat(ctx context.Context, l net.Listener, path string) error {
 	store, err := open(ctx, path)
 	if err != nil {
@@ -78,32 +78,22 @@ func talk(ctx context.Context, space *thole.Space, question string) ([]*thread.M
 	return page.Items, err
 }
 
-// work answers in every thread of the space until ctx ends.
+// work answers in every thread of the space until ctx ends. The runs at work then have
+// three seconds to end before they are cancelled, with the cause shutdown.
 func work(ctx context.Context, space *thole.Space) {
 	group := &run.Group{}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		defer stop()
+		ending, cancel := context.WithTimeout(working, 3*time.Second)
+		defer cancel()
+		group.Drain(ending)
+	})
 	runs := run.In(space, &run.Options{Group: group})
-	var answers sync.WaitGroup
-	for ctx.Err() == nil {
-		h, err := runs.Claim(ctx, &run.ClaimOptions{Name: "dealer", Wait: time.Minute})
-		switch {
-		case err == nil:
-			answers.Go(func() {
-				if err := h.Do(context.WithoutCancel(ctx), answer); err != nil {
-					log.Printf("%s: %v", h.ID(), err)
-				}
-			})
-		case !errors.Is(err, thole.ErrNotFound) && ctx.Err() == nil:
-			log.Print(err)
-			time.Sleep(time.Second)
-		}
-	}
-	ending, stop := context.WithTimeout(context.Background(), 3*time.Second)
-	defer stop()
-	group.Drain(ending) // what is at work may end, or is cancelled with cause shutdown
-	answers.Wait()
+	_ = runs.Work(working, &run.WorkOptions{Name: "dealer", Workers: 100}, answer) // until stop
 }
 
-// answer is the agent. Yours asks a model here.
+// answer is the agent. Yours would ask a model here.
 func answer(ctx context.Context, h *run.Handle) error {
 	switch question := text(h.Request()); {
 	case strings.HasPrefix(question, "roll"):
@@ -117,7 +107,7 @@ func answer(ctx context.Context, h *run.Handle) error {
 	}
 }
 
-// say streams words as a model does. It ends when the run is cancelled: then ctx ends.
+// say streams words as a model does. If the run is cancelled, ctx ends and so does say.
 func say(ctx context.Context, h *run.Handle, words string) error {
 	for word := range strings.SplitAfterSeq(words, " ") {
 		if err := h.Text(ctx, word); err != nil {
@@ -132,8 +122,8 @@ func say(ctx context.Context, h *run.Handle, words string) error {
 	return nil
 }
 
-// roll uses a tool. Before the tool acts, the journal says that it will; a run that is
-// to end starts none.
+// roll uses a tool. Before the tool acts, the journal says that it will; a run that has
+// to end starts no tool.
 func roll(ctx context.Context, h *run.Handle) error {
 	call, err := h.StartTool(ctx, "dice", json.RawMessage(`{"sides": 6}`), "")
 	if err != nil {
@@ -147,7 +137,7 @@ func roll(ctx context.Context, h *run.Handle) error {
 	return say(ctx, h, fmt.Sprintf("You rolled %d.", n))
 }
 
-// bet asks a person first. The wait is durable: the answer may come a day later.
+// bet first asks a person. The wait is durable: the answer may come a day later.
 func bet(ctx context.Context, h *run.Handle, what string) error {
 	if err := say(ctx, h, "Shall I really "+what+"? "); err != nil {
 		return err
@@ -174,7 +164,7 @@ func text(blocks []thread.Block) string {
 //go:embed index.html
 var page []byte
 
-// serve offers the page and the store's API.
+// serve serves the page and the store's API.
 func serve(ctx context.Context, l net.Listener, store *thole.Store) error {
 	api := rest.New(store, nil)
 	mux := http.NewServeMux()
@@ -185,7 +175,7 @@ func serve(ctx context.Context, l net.Listener, store *thole.Store) error {
 	})
 	server := &http.Server{Handler: mux}
 	context.AfterFunc(ctx, func() {
-		api.Drain() // event streams end; browsers come back
+		api.Drain() // event streams end, and browsers reconnect
 		ending, stop := context.WithTimeout(context.Background(), 10*time.Second)
 		defer stop()
 		server.Shutdown(ending)

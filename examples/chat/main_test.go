@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { statetest.Main(m) }
 
-// started is the program, on a port of its own.
+// started is a running program, on a port of its own.
 type started struct {
 	addr string
 	stop func()
@@ -68,7 +68,7 @@ func TestAQuestionIsAnsweredOnEveryStore(t *testing.T) {
 
 var fence = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
 
-// blocks returns the code of the guide in one language.
+// blocks returns the guide's code blocks in one language.
 func blocks(t *testing.T, language string) []string {
 	t.Helper()
 	guide, err := os.ReadFile("../../docs/guide.md")
@@ -101,7 +101,7 @@ func TestTheGuideShowsThisProgram(t *testing.T) {
 	}
 }
 
-// The first two commands get and start the program, which the test is.
+// The guide's first two commands get and start the program, which the test replaces.
 func TestTheGuidesCommandsWorkAgainstTheProgram(t *testing.T) {
 	p := start(t, "127.0.0.1:0", filepath.Join(t.TempDir(), "chat.db"))
 	script := strings.Join(blocks(t, "sh")[2:], "\n")
