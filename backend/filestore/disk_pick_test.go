@@ -213,3 +213,22 @@ func TestFilesFollowWhenThereIsSpaceAgain(t *testing.T) {
 	put(t, s, "k", `1`)
 	<-followed // without another commit
 }
+
+func TestTheFileFollowsARecordThatIsWrittenMeanwhile(t *testing.T) {
+	s, disk := onPicky(t)
+	put(t, s, "k", `"old"`)
+	meanwhile := false
+	disk.write = func(name string) error {
+		if strings.Contains(name, "/tmp/") && !meanwhile {
+			meanwhile = true
+			put(t, s, "k", `"new"`)
+		}
+		return nil
+	}
+	if err := s.Flush(t.Context()); err != nil || !meanwhile {
+		t.Fatalf("flush: %v, the record was written meanwhile: %v", err, meanwhile)
+	}
+	if found := holding(t, disk.FS.(*faultfs.FS), "/store/user", `"new"`); len(found) != 2 {
+		t.Errorf("the new value is in %v, want the journal and the file", found)
+	}
+}

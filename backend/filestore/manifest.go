@@ -246,19 +246,12 @@ func (s *Store) changeAndTell(change func() []note) error {
 		}
 	}
 	m := &s.manifest
-	written := 0
-	if s.seen.size > m.offset { // a crash tore the last line
-		err = m.file.Truncate(m.offset)
-	}
-	if err == nil {
-		written, err = m.file.WriteAt(b, m.offset)
-	}
-	if err != nil { // others may have read the complete lines, so these stay
+	written, err := m.file.WriteAt(b, m.offset)
+	if err != nil {
+		// Others may have read the complete lines, so these stay. The rest of a line
+		// counts for nobody and is overwritten.
 		m.offset += int64(bytes.LastIndexByte(b[:written], '\n') + 1)
 		s.seen = stamp{}
-		if e := m.file.Truncate(m.offset); e != nil {
-			return s.stop.Because(errors.Join(err, e))
-		}
 		return err
 	}
 	m.offset += int64(len(b))

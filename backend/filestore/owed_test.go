@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/thole-dev/thole/backend/filestore"
@@ -93,5 +94,34 @@ func TestAPurgeThatCouldNotRemoveTheFilesIsFinishedByTheNext(t *testing.T) {
 				t.Errorf("it reports what nobody did: %q", report)
 			}
 		})
+	}
+}
+
+// The files of a purge that could not make its first step durable are removed by the
+// next process only when that step can no longer be undone.
+func TestAPurgeThatPowerLossUndoesLeavesAllOfTheSpace(t *testing.T) {
+	for seed := range uint64(200) {
+		disk := faultfs.New(seed)
+		failing := &picky{FS: disk}
+		s := open(t, "/store", &filestore.Options{FS: failing, Lag: -1, SegmentBytes: 1})
+		for range 5 {
+			put(t, s, "k", `1`)
+		}
+		flush(t, s)
+		failing.sync = of("/store/user", syscall.EIO)
+		if err := s.Purge(t.Context(), "user:1", journal.Purge{All: true}); err == nil {
+			t.Fatal("purge while the disk fails to sync: got success")
+		}
+		next := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
+		disk = disk.Crash()
+		s.Close()    // it had stopped
+		next.Close() // without a disk
+		again := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
+		if got := head(t, again); got.Last.Seq != 0 && (got.Last.Seq != 5 || len(got.Epochs) != 1) {
+			t.Errorf("seed %d: head: got %+v, want all of the space or nothing", seed, got)
+		}
+		if err := again.Check(t.Context()); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
 	}
 }

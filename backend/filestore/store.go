@@ -202,13 +202,13 @@ func (s *Store) open(ctx context.Context) error {
 	if _, err := s.migrate(false); err != nil {
 		return err
 	}
-	for _, dir := range []string{"tmp", "trash"} { // left by a crash
-		if err := s.disk.removeAll(s.private(dir)); err != nil {
+	for _, dir := range []string{"tmp", "trash"} {
+		if err := s.disk.mkdirAll(s.dir, s.private(dir)); err != nil {
 			return err
 		}
-		if err := s.disk.Mkdir(s.private(dir)); err != nil {
-			return err
-		}
+	}
+	if err := s.empty(); err != nil {
+		return err
 	}
 	if err := s.findSpaces(); err != nil {
 		return err

@@ -48,9 +48,15 @@ func (s *Store) discarded(space string) (bool, error) {
 
 // empty empties the trash and removes leftover temporary files. A flush that is running
 // writes its files again. The caller holds the lock.
+//
+// It first makes durable that the directories are in the trash: whoever moved them there
+// may have died or failed to, and a power loss must not move back what is left of them.
 func (s *Store) empty() error {
 	for _, dir := range []string{s.private("tmp"), s.private("trash")} {
 		entries, err := s.disk.ReadDir(dir)
+		if err == nil && len(entries) > 0 {
+			err = s.disk.syncDirs([]string{dir})
+		}
 		for _, e := range entries {
 			if err == nil {
 				err = s.disk.removeAll(filepath.Join(dir, e.Name()))
@@ -60,7 +66,7 @@ func (s *Store) empty() error {
 			err = s.disk.syncDirs([]string{dir})
 		}
 		if err != nil {
-			return fmt.Errorf("what was purged is not off the disk yet, purge again to finish that: %w", err)
+			return fmt.Errorf("what was purged is not off the disk yet; purge again, or open the store again, to finish that: %w", err)
 		}
 	}
 	return nil
