@@ -25,7 +25,7 @@ func TestTheLineExitOrQuitEndsAConversation(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), servertest.Program(), "agent")
 		cmd.Dir = t.TempDir()
 		cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
-		in, err := cmd.StdinPipe() // stays open, as a terminal does
+		in, err := cmd.StdinPipe() // stays open, as on a terminal
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,9 +20,9 @@ import (
 	"github.com/thole-dev/thole/journal"
 )
 
-// A server on SQLite is asked for everything that its OpenAPI document offers, for
-// THOLE_FUZZ_TIME (4 s, in make soak 10 min), with the seed THOLE_FUZZ_SEED (default 1).
-// In ten minutes each operation must have succeeded fifty times.
+// Everything that the OpenAPI document of a server on SQLite offers is called for
+// THOLE_FUZZ_TIME (4 s, in make soak 10 min), with the seed THOLE_FUZZ_SEED (default
+// 1). In ten minutes each operation must have succeeded fifty times.
 func TestEveryAnswerIsAsTheDocumentSays(t *testing.T) {
 	span, err := time.ParseDuration(cmp.Or(os.Getenv("THOLE_FUZZ_TIME"), effort.Amount("4s", "4s", "10m")))
 	if err != nil {
@@ -82,7 +82,7 @@ func TestEveryAnswerIsAsTheDocumentSays(t *testing.T) {
 	servertest.MustBeHealthy(t, s.Store)
 }
 
-// goroutines is how many the server says it has.
+// goroutines returns the number of goroutines that the server reports.
 func goroutines(s *servertest.Server, token string) int {
 	s.T.Helper()
 	s.HTTP.CloseIdleConnections()
@@ -96,10 +96,11 @@ func goroutines(s *servertest.Server, token string) int {
 	return n
 }
 
-// backendMessages makes the requests of another program's store.
+// backendMessages makes requests like those of a program that uses the server as its
+// store.
 func backendMessages(t *testing.T, instance string) func(string, string, *rand.Rand) ([]byte, map[string]string) {
 	var sent atomic.Uint64
-	change := func() string { // as of one program, which has a hundred on their way at most
+	change := func() string { // as of one program, which has at most a hundred open at a time
 		n := sent.Add(1)
 		return fmt.Sprintf("fuzz %d %d", n, max(n, 101)-100)
 	}

@@ -20,7 +20,7 @@ const attachmentScript = `turns:
 
 const dataPNG = "data:image/png;base64,iVBORw0KGgo="
 
-// What a client attaches to a run over HTTP is what the model is asked with.
+// The model gets what a client attaches to a run over HTTP.
 func TestAttachmentsReachTheModel(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{Script: attachmentScript})
 	const space = "/v1/spaces/project:sight"
@@ -46,8 +46,8 @@ func TestAttachmentsReachTheModel(t *testing.T) {
 	}
 }
 
-// A URL that names something of the server's own, or nothing at all, is refused
-// at the door, in whatever part of a request it comes.
+// An attachment whose URL names something on the server, or nothing, is refused, in
+// whichever part of a request it is.
 func TestAnAttachmentIsDataAWebAddressOrABlob(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{Script: attachmentScript})
 	const space = "/v1/spaces/project:sight"

@@ -17,8 +17,8 @@ import (
 
 const cancelSpace = "/v1/spaces/project:cancel"
 
-// stubborn starts a run whose command forks twice with setsid and sleeps, and
-// waits until all of its processes are there.
+// stubborn starts a run whose command forks twice with setsid and sleeps, and waits
+// until all of its processes run.
 func stubborn(s *servertest.Server) (path string, pids []int) {
 	s.T.Helper()
 	for _, name := range []string{"started.txt", "pids.txt"} {
@@ -36,7 +36,7 @@ func stubborn(s *servertest.Server) (path string, pids []int) {
 	return path, pids
 }
 
-// allGone reports whether none of the processes is there any more.
+// allGone reports whether none of the processes is left.
 func allGone(pids []int) bool {
 	return !slices.ContainsFunc(pids, func(pid int) bool { return syscall.Kill(pid, 0) == nil })
 }
@@ -68,8 +68,8 @@ func TestCancelEndsEveryProcessAndNothingStartsAfterwards(t *testing.T) {
 	servertest.MustBeHealthy(t, s.Store)
 }
 
-// nothingAfter checks that a cancelled run's tools have ended and that nothing
-// of it came after its end.
+// nothingAfter checks that a cancelled run's tools have ended and that the journal has
+// nothing of it after its end.
 func nothingAfter(s *servertest.Server, r servertest.RunState) {
 	s.T.Helper()
 	finished, open := false, 0
@@ -98,11 +98,10 @@ func nothingAfter(s *servertest.Server, r servertest.RunState) {
 	}
 }
 
-// TestALateFinishDoesNotOverwriteACancel has a worker elsewhere that takes no
-// notice.
+// A worker elsewhere ignores the cancel.
 func TestALateFinishDoesNotOverwriteACancel(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{})
-	const space = "/v1/spaces/user:remote" // where dev's own agent does not work
+	const space = "/v1/spaces/user:remote" // dev's own agent does not work here
 	path := s.Ask(space, "Work")
 	var claim struct{ Token string }
 	s.Must("POST", "/v1/runs/claim", map[string]any{"spaces": []string{"user:remote"}}, &claim)
@@ -155,8 +154,8 @@ func TestCancelReachesSubAgents(t *testing.T) {
 	servertest.MustBeHealthy(t, s.Store)
 }
 
-// BenchmarkCancel measures from the POST to the moment when the last process
-// of a command that forked twice is gone.
+// BenchmarkCancel measures the time from the POST until the last process of a command
+// that forked twice is gone.
 //
 //	go test -run '^$' -bench Cancel -benchtime 100x ./cmd/thole
 func BenchmarkCancel(b *testing.B) {

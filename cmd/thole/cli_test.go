@@ -159,8 +159,8 @@ func TestMigrateSaysWhatItWouldDoAndDoesNothing(t *testing.T) {
 	servertest.MustBeHealthy(t, store)
 }
 
-// TestTokensOpenWhatTheyGrantAndNothingElse walks the whole API with a token
-// that may read one space, one that may do nothing there, and none.
+// The whole API is called with a token that may read one space, one that may do nothing
+// there, and without a token.
 func TestTokensOpenWhatTheyGrantAndNothingElse(t *testing.T) {
 	s := servertest.Serve(t, t.TempDir())
 	secret := func(name string, grants ...string) string {
@@ -236,7 +236,7 @@ func TestTokensOpenWhatTheyGrantAndNothingElse(t *testing.T) {
 	hides(s, admin, reader, stranger)
 }
 
-// revokes takes a token away while the server runs, and a watch with it.
+// revokes revokes a token while the server runs, which ends its watch.
 func revokes(s *servertest.Server, secret, name string) {
 	s.T.Helper()
 	var id string
@@ -258,8 +258,8 @@ func revokes(s *servertest.Server, secret, name string) {
 	})
 }
 
-// hides checks that secrets are neither in the store's files, nor the log, nor
-// what lists of tokens show.
+// hides checks that no secret is in the store's files, in the log, or in lists of
+// tokens.
 func hides(s *servertest.Server, secrets ...string) {
 	s.T.Helper()
 	files, err := filepath.Glob(filepath.Join(s.Dir, "thole.db*"))
@@ -279,12 +279,12 @@ func hides(s *servertest.Server, secrets ...string) {
 	}
 }
 
-// TestASignalEndsAConversation asks nothing and then sends a signal.
+// A signal comes before any prompt.
 func TestASignalEndsAConversation(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), servertest.Program(), "agent")
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
-	in, err := cmd.StdinPipe() // stays open, as a terminal does
+	in, err := cmd.StdinPipe() // stays open, as on a terminal
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,9 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// TestAServerWhoseClockIsAnHourBehindItsStoreGoesOn restarts a server as if the
-// machine's clock had been set back by an hour meanwhile: instead of the clock,
-// which others use too, all times in the file are moved on. What is under a lease
-// ends a ttl after the start, not an hour later, and doctor names the lead.
+// A server is restarted as if the machine's clock had been set back by an hour. Because
+// others use that clock too, the test instead moves all times in the file forward.
+// Leases end a ttl after the start, not an hour later, and doctor names the difference.
 func TestAServerWhoseClockIsAnHourBehindItsStoreGoesOn(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{Script: servertest.Script(t, "slow.yaml"), Lease: 2 * time.Second})
 	const space = "/v1/spaces/project:clock"

@@ -12,8 +12,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// The load of the test below: 32 clients of three servers for a while, and then
-// on until there are enough operations to check.
+// The load of the test below: 32 clients of three servers for a while, and then until
+// there are enough operations to check.
 const (
 	longestLoad   = 20 * time.Minute
 	killInterval  = 5 * time.Second
@@ -81,14 +81,14 @@ func TestSeveralServersAreOneWhileTheyAreKilled(t *testing.T) {
 		}
 	}
 	for _, s := range c.Members {
-		s.Terminate() // what is written while the doctor looks would worry it
+		s.Terminate() // doctor would take concurrent writes for problems
 	}
 	servertest.MustBeHealthy(t, c.Members[0].Store)
 	retries := 0
 	for _, cl := range clients {
 		retries += cl.Retries
 	}
-	if least := int(loadTime/killInterval) / 2; kills < least { // a restart takes its time
+	if least := int(loadTime/killInterval) / 2; kills < least { // a restart takes some time
 		t.Errorf("kills: got %d, want at least %d", kills, least)
 	}
 	if log.fenced == 0 {

@@ -15,22 +15,22 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// workSpace is where locks are taken and runs are worked on. Leases are renewed
-// there, which takes positions without events.
+// workSpace is where locks are taken and runs are worked on. Leases are renewed there,
+// which takes positions without events.
 const workSpace = "project:work"
 
 const workPath = "/v1/spaces/" + workSpace
 
-// fencingLog notes, outside of all servers, who held which run or lock, and what
-// became of their writes.
+// fencingLog records, outside of all servers, who held which run or lock, and the
+// results of their writes.
 type fencingLog struct {
 	mu       sync.Mutex
 	holders  map[string][]string // run → tokens
 	finished map[string]bool     // runs whose end was acknowledged
-	writes   int                 // under a token, acknowledged
+	writes   int                 // acknowledged writes under a token
 	steps    map[string]string   // position of a step under a lock → its token
-	late     int                 // writes of who was late and not replaced
-	fenced   int                 // writes of who had been replaced: all refused
+	late     int                 // writes of late holders that had not been replaced
+	fenced   int                 // writes of replaced holders: all refused
 }
 
 func newFencingLog() *fencingLog {
@@ -43,15 +43,15 @@ func (f *fencingLog) do(fn func()) {
 	fn()
 }
 
-// contend takes one of a few locks again and again and writes under it. Now and
-// then it is late: it sleeps for longer than the lock's time and writes on.
+// contend takes one of a few locks again and again and writes under it. Now and then it
+// sleeps for longer than the lock's time and then writes again.
 func (f *fencingLog) contend(ctx context.Context, c *client) {
 	for ctx.Err() == nil {
 		name := fmt.Sprintf("lock%d", rand.IntN(2))
 		var held struct{ Token string }
 		r, err := c.Send(ctx, "POST", workPath+"/locks", map[string]any{"name": name, "owner": fmt.Sprintf("client-%d", c.id), "ttl": 1, "wait": 2, "again": true})
 		if err != nil || r.Status == http.StatusConflict {
-			continue // not in time
+			continue // it did not get the lock in time
 		}
 		if r.Status != http.StatusCreated || json.Unmarshal(r.Body, &held) != nil {
 			c.t.Errorf("lock %s: %d %s", name, r.Status, r.Body)
@@ -70,7 +70,7 @@ func (f *fencingLog) contend(ctx context.Context, c *client) {
 	}
 }
 
-// pauseFor waits, or until ctx ends.
+// pauseFor waits for d, or until ctx ends.
 func pauseFor(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -78,7 +78,7 @@ func pauseFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// step writes under a lock's token; false if that was refused.
+// step writes under a lock's token; it returns false if that was refused.
 func (f *fencingLog) step(c *client, lock, token string, late bool) bool {
 	var at struct{ First string }
 	r, _ := c.Send(context.Background(), "POST", workPath+"/events",
@@ -114,7 +114,7 @@ func (f *fencingLog) ask(ctx context.Context, c *client) {
 	}
 }
 
-// claimed is a run in the hands of a worker.
+// claimed is a run that a worker has claimed.
 type claimed struct {
 	Run         struct{ ID, Thread string }
 	Turn, Token string
@@ -124,13 +124,12 @@ func (r *claimed) path(rest string) string {
 	return workPath + "/threads/" + r.Run.Thread + rest
 }
 
-// work claims runs and works on them until ctx ends. Every tenth run it drops,
-// as a worker that died, and comes back to it much later.
+// work claims runs and works on them until ctx ends. It leaves every tenth run, as a
+// dead worker would, and returns to it much later.
 func (f *fencingLog) work(ctx context.Context, c *client) {
 	var ghosts []claimed
 	for n := 1; ctx.Err() == nil; n++ {
-		// A claim is not repeated: one whose answer was lost is a holder that
-		// died.
+		// A claim is not repeated: a worker whose answer was lost counts as dead.
 		r, final, _ := c.once(ctx, "POST", "/v1/runs/claim", map[string]any{"spaces": []string{workSpace}, "agent": "worker", "wait_seconds": 1})
 		if !final || r.Status == http.StatusNotFound {
 			continue
@@ -185,8 +184,8 @@ func (f *fencingLog) compare(t *testing.T, journal []servertest.Event) {
 	f.compareSteps(t, journal)
 }
 
-// compareRuns checks that of each thread one run works at a time, that each
-// starts and ends once, and writes only between.
+// compareRuns checks that one run of a thread is active at a time, that each starts and
+// ends once, and that it writes only in between.
 func (f *fencingLog) compareRuns(t *testing.T, journal []servertest.Event) {
 	t.Helper()
 	started, finished := map[string]bool{}, map[string]bool{}
@@ -197,7 +196,7 @@ func (f *fencingLog) compareRuns(t *testing.T, journal []servertest.Event) {
 			continue
 		}
 		if strings.HasPrefix(e.Type, "run.") {
-			json.Unmarshal(e.Data, &d) // what is wrong with it shows below
+			json.Unmarshal(e.Data, &d) // the checks below find what is wrong with it
 		}
 		switch {
 		case e.Type == "run.started":
@@ -227,7 +226,7 @@ func (f *fencingLog) compareRuns(t *testing.T, journal []servertest.Event) {
 	t.Logf("runs: %d started, %d ended, %d claims answered, %d writes of holders", len(started), len(finished), len(f.holders), f.writes)
 }
 
-// compareSteps checks that under each lock no token writes after a later one.
+// compareSteps checks that under each lock no token writes after a later token.
 func (f *fencingLog) compareSteps(t *testing.T, journal []servertest.Event) {
 	t.Helper()
 	last, past := map[string]string{}, map[string]bool{}

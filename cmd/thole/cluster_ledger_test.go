@@ -10,7 +10,7 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// ledger notes, outside of all servers, what they acknowledged.
+// ledger records, outside of all servers, what they acknowledged.
 type ledger struct {
 	mu     sync.Mutex
 	acked  map[string]map[string]string // space → position → what was written there
@@ -21,7 +21,7 @@ func newLedger() *ledger {
 	return &ledger{acked: map[string]map[string]string{}, counts: map[string]int{}}
 }
 
-// note remembers that what is at position in a space.
+// note records what is at a position of a space.
 func (l *ledger) note(t testing.TB, space, position, what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *ledger) count() (entries, increments int) {
 	return entries, increments
 }
 
-// write adds entries to a space's journal, and now and then one to its counter,
+// write adds entries to a space's journal, and now and then increments its counter,
 // until ctx ends.
 func (l *ledger) write(ctx context.Context, c *client, space string) {
 	for n := 0; ctx.Err() == nil; n++ {
@@ -66,8 +66,8 @@ func (l *ledger) increment(ctx context.Context, c *client, space string) {
 
 func counterOf(space string) string { return "/v1/spaces/" + space + "/documents/counter" }
 
-// add adds one entry and notes where it is. It does so even when ctx has ended,
-// so that it is known what became of it.
+// add adds one entry and records its position. It goes on after ctx has ended, so that
+// its result is known.
 func (l *ledger) add(ctx context.Context, c *client, space, entry string) bool {
 	var at struct{ First string }
 	_, ok := c.Must(context.WithoutCancel(ctx), "POST", "/v1/spaces/"+space+"/events",
@@ -78,8 +78,8 @@ func (l *ledger) add(ctx context.Context, c *client, space, entry string) bool {
 	return ok
 }
 
-// compare checks a journal against what was acknowledged: each entry is there
-// once, at its position, and no entry that nobody wrote.
+// compare checks a journal against what was acknowledged: each entry is there once, at
+// its position, and there are no others.
 func (l *ledger) compare(t *testing.T, space string, journal []servertest.Event) {
 	t.Helper()
 	l.mu.Lock()
@@ -132,8 +132,8 @@ func dense(t *testing.T, space string, journal []servertest.Event) {
 	}
 }
 
-// consistent checks that all members tell the same journal of a space, and
-// returns it. What is added meanwhile, such as the end of a lease, is no fault.
+// consistent checks that all members return the same journal of a space, and returns
+// it. Events that are added meanwhile, such as the end of a lease, are allowed.
 func (c *cluster) consistent(t *testing.T, space string) []servertest.Event {
 	t.Helper()
 	var journal []servertest.Event

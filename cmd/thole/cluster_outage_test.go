@@ -14,7 +14,7 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// outage is two servers, each with its own faulty line to one PostgreSQL.
+// outage is two servers, each with its own faulty connection to one PostgreSQL.
 type outage struct {
 	*cluster
 	t     *testing.T
@@ -25,10 +25,10 @@ type outage struct {
 const (
 	outageSpace   = "project:outage"
 	statementTime = "3s" // --store …?timeout=
-	// A request that meets a dead line is answered within this: it may wait for
-	// a batch that is given up before its own is.
+	// A request that meets a dead connection is answered within this time: it may have
+	// to wait for another batch to be given up before its own.
 	longestAnswer = 30 * time.Second
-	// After a fault is over, a server works again within this.
+	// A server works again within this time after a fault is over.
 	longestRecovery = 30 * time.Second
 )
 
@@ -50,9 +50,9 @@ func startOutage(t *testing.T) *outage {
 	return o
 }
 
-// Whatever happens between the servers and PostgreSQL: nothing acknowledged is
-// lost, nothing happens twice, errors are 503 unavailable, nothing hangs, and
-// the servers work again by themselves.
+// Whatever happens between the servers and PostgreSQL, nothing acknowledged is lost,
+// nothing happens twice, errors are 503 unavailable, nothing hangs, and the servers
+// work again by themselves.
 func TestOutagesOfPostgreSQLLoseNothingAndEndByThemselves(t *testing.T) {
 	servertest.Faults(t)
 	t.Parallel()
@@ -160,8 +160,8 @@ func (o *outage) halfOpen() {
 	}
 }
 
-// partition cuts server 2 off for longer than a lease whose holder talks to it.
-// What the holder sent meanwhile arrives when another has the lease.
+// partition separates server 2 for longer than a lease whose holder talks to it. What
+// the holder sent meanwhile arrives when another worker has the lease.
 func (o *outage) partition() {
 	const lease = 5 * time.Second
 	lock := func(s *servertest.Server, owner string, wait time.Duration) (servertest.Reply, string) {

@@ -14,8 +14,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// The pause is longer than a lease (30 s by default) and the time in which a
-// dead holder is found together.
+// The pause is longer than a lease (30 s by default) and the time to detect a dead
+// holder together.
 const longPause = 45 * time.Second
 
 func TestAPausedHolderCannotWriteOnceItWasReplaced(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAPausedHolderCannotWriteOnceItWasReplaced(t *testing.T) {
 			c := startCluster(t, same(clusterStore(t), 2))
 			first := c.holder(t, how)
 			first.says("written")
-			first.pause(5 * time.Second) // less than its lease: nobody takes its place
+			first.pause(5 * time.Second) // less than its lease, so nobody replaces it
 			first.says("written")
 
 			resume := first.stop()
@@ -50,14 +50,14 @@ func TestAPausedHolderCannotWriteOnceItWasReplaced(t *testing.T) {
 	}
 }
 
-// Late is not lost: as long as nobody takes its place, a holder may write on.
+// A late holder that nobody has replaced may write.
 func TestAPausedHolderThatNobodyReplacedMayWrite(t *testing.T) {
 	servertest.Faults(t)
 	t.Parallel()
 	c := startCluster(t, same(clusterStore(t), 1))
 	h := c.holder(t, "library")
 	h.says("written")
-	c.Members[0].Terminate() // nobody is there to sweep
+	c.Members[0].Terminate() // no server is left to sweep
 	h.pause(longPause)
 	h.says("written")
 }
@@ -131,7 +131,7 @@ func (h *holder) line() string {
 	return strings.TrimSpace(line)
 }
 
-// says lets the holder write and checks what it says came of it.
+// says makes the holder write and checks the result that it prints.
 func (h *holder) says(want string) {
 	h.t.Helper()
 	fmt.Fprintln(h.in, "a line")

@@ -21,9 +21,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// balancer is a load balancer as simple as they come: it asks every member for
-// its readiness and hands requests to those that are ready, in turn. It repeats
-// nothing.
+// balancer is a minimal load balancer: it asks every member whether it is ready and
+// passes requests to the ready ones, in turn. It repeats nothing.
 type balancer struct {
 	URL   string
 	ready []atomic.Bool
@@ -31,7 +30,7 @@ type balancer struct {
 	to    []*httputil.ReverseProxy
 }
 
-// checkInterval is how often the balancer asks. Members serve on for several
+// checkInterval is how often the balancer asks. Members continue to serve for several
 // times as long.
 const checkInterval = 100 * time.Millisecond
 
@@ -47,7 +46,7 @@ func startBalancer(t testing.TB, c *cluster) *balancer {
 		b.to = append(b.to, &httputil.ReverseProxy{
 			Transport: transport,
 			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
-			ErrorLog:  log.New(io.Discard, "", 0), // clients tell
+			ErrorLog:  log.New(io.Discard, "", 0), // clients report errors
 		})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -68,7 +67,7 @@ func startBalancer(t testing.TB, c *cluster) *balancer {
 	return b
 }
 
-// check notes whether a member is ready until ctx ends.
+// check records whether a member is ready until ctx ends.
 func (b *balancer) check(ctx context.Context, c *cluster, i int) {
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, 5*time.Second)

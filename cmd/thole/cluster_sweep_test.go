@@ -15,14 +15,14 @@ import (
 const (
 	sweptSpace = "project:swept"
 	sweptThere = 1000 // records that expire at once
-	// The lease of a process that sweeps lasts 10 s; another looks for work
-	// every second, and the machine may be busy.
+	// The lease of a process that sweeps lasts 10 s; others look for work every
+	// second, and the machine may be busy.
 	takeover = 20 * time.Second
 )
 
-// audit is PostgreSQL's own account of who ended which record: each server has a
-// name of its own there. It makes ending one take a while, so that a sweep goes
-// on for some seconds after a fault.
+// audit is PostgreSQL's own record of which server ended which record: each server has
+// a name there. It slows down each end, so that a sweep continues for some seconds
+// after a fault.
 const audit = `
 CREATE TABLE thole.audit (key text PRIMARY KEY, server text, at timestamptz);
 CREATE FUNCTION thole.audit() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -34,14 +34,14 @@ END $$;
 CREATE TRIGGER audit AFTER DELETE ON thole.record FOR EACH ROW
 	WHEN (OLD.key LIKE 'app/%') EXECUTE FUNCTION thole.audit();`
 
-// sweep is three servers that have much to sweep.
+// sweep is three servers with much to sweep.
 type sweep struct {
 	*cluster
 	t    *testing.T
 	conn *pgx.Conn
 }
 
-// startSweep starts the servers and gives them what expires a little later.
+// startSweep starts the servers and writes records that expire a little later.
 func startSweep(t *testing.T) *sweep {
 	t.Helper()
 	dsn := clusterStore(t)
@@ -58,7 +58,7 @@ func startSweep(t *testing.T) *sweep {
 	if _, err := s.conn.Exec(t.Context(), audit); err != nil {
 		t.Fatal(err)
 	}
-	expires := time.Now().Add(3 * time.Second) // when all are there
+	expires := time.Now().Add(3 * time.Second) // when all have been written
 	for n := 0; n < sweptThere; {
 		var writes []map[string]any
 		for ; n < sweptThere && len(writes) < 250; n++ {
@@ -69,7 +69,7 @@ func startSweep(t *testing.T) *sweep {
 	return s
 }
 
-// swept is a record that was ended, as PostgreSQL tells.
+// swept is a record that was ended, as PostgreSQL recorded it.
 type swept struct {
 	Server string
 	At     time.Time
@@ -89,8 +89,8 @@ func (s *sweep) swept(n int) []swept {
 	return all
 }
 
-// another waits until a server other than the one that swept is at work: it has
-// ended some records in a row. It returns its name.
+// another waits until a server other than the one that swept has ended some records in
+// a row. It returns its name.
 func (s *sweep) another(than, what string) (server string) {
 	s.t.Helper()
 	const inARow = 20
@@ -105,7 +105,7 @@ func (s *sweep) another(than, what string) (server string) {
 	return server
 }
 
-// member is the server of a name.
+// member returns the server of that name.
 func (s *sweep) member(name string) *servertest.Server {
 	var i int
 	if _, err := fmt.Sscanf(name, "server%d", &i); err != nil {
@@ -114,8 +114,8 @@ func (s *sweep) member(name string) *servertest.Server {
 	return s.Members[i]
 }
 
-// ended waits until nothing is left, and checks that each record was ended once,
-// with its event. It returns who ended them, in that order.
+// ended waits until no record is left, and checks that each was ended once, with its
+// event. It returns which server ended them, in order.
 func (s *sweep) ended(on *servertest.Server) []swept {
 	s.t.Helper()
 	servertest.Eventually(s.t, time.Minute, "all that expired is ended", func() bool {
@@ -171,9 +171,10 @@ func TestASweeperThatWasPausedDoesNotSweepBesideTheOneThatReplacedIt(t *testing.
 	woken := time.Now()
 	all := s.ended(paused)
 
-	// What it had begun it may end: a record has no second end. Once it has heard
-	// that it was replaced it sweeps only when it is elected again, which may be after
-	// each part of the other's: then the two take turns, each for many records.
+	// A replaced server may complete what it had begun: a record ends only once. Once
+	// it knows that it was replaced, it sweeps only when it is elected again, which
+	// may be after each part of the other's sweep: then the two take turns, each for
+	// many records.
 	const late = 2 * time.Second
 	began, beside, after, turns := 0, 0, 0, 0
 	last := second
@@ -187,7 +188,7 @@ func TestASweeperThatWasPausedDoesNotSweepBesideTheOneThatReplacedIt(t *testing.
 			continue
 		case e.Server == first:
 			beside++
-		default: // by the one that replaced it, or one that replaced that
+		default: // by its successor, or by the successor's successor
 			after++
 		}
 		if !e.At.Before(woken) && e.Server != last {

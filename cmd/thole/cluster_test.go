@@ -17,8 +17,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// cluster is several `thole serve` processes on one store. Each keeps its
-// address over restarts.
+// cluster is several `thole serve` processes on one store. Each keeps its address when
+// it restarts.
 type cluster struct {
 	t       testing.TB
 	Members []*servertest.Server
@@ -29,7 +29,7 @@ type cluster struct {
 	clients atomic.Int64
 }
 
-// startCluster starts a process on each of the DSNs, which lead to one store.
+// startCluster starts a process on each of the DSNs, which all lead to one store.
 func startCluster(t testing.TB, dsns []string, args ...string) *cluster {
 	t.Helper()
 	var created struct{ Secret string }
@@ -66,8 +66,8 @@ func same(dsn string, n int) (all []string) {
 	return all
 }
 
-// fixedAddr returns an address that nobody listens on, below the ports that the
-// system gives to outgoing connections, so that it stays free over restarts.
+// fixedAddr returns an address that nobody listens on, below the ports that the system
+// uses for outgoing connections, so that it stays free during restarts.
 func fixedAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -81,8 +81,8 @@ func fixedAddr(t testing.TB) string {
 	return ""
 }
 
-// client is a client of a cluster: it sends a change again, to the next member,
-// until it knows what became of it. It is for one goroutine.
+// client is a client of a cluster: it repeats a change, with the next member, until it
+// knows the result. It is for one goroutine.
 type client struct {
 	*cluster
 	id       int64
@@ -91,11 +91,11 @@ type client struct {
 	Patience time.Duration
 
 	Retries int            // requests that got no final answer
-	Answers map[string]int // what they got instead
-	Longest time.Duration  // that a request took
+	Answers map[string]int // the answers to those
+	Longest time.Duration  // the longest time of a request
 }
 
-// patience is how long a client waits for an answer before it asks elsewhere.
+// patience is how long a client waits for an answer before it asks another member.
 const patience = 10 * time.Second
 
 func (c *cluster) client() *client {
@@ -103,8 +103,8 @@ func (c *cluster) client() *client {
 	return &client{cluster: c, id: id, at: int(id) % len(c.URLs), Patience: patience, Answers: map[string]int{}}
 }
 
-// once sends a request to the member it talks to. It reports whether the answer
-// is final; if not, the client turns to the next member.
+// once sends a request to the current member. It reports whether the answer is final;
+// if not, the client turns to the next member.
 func (c *client) once(ctx context.Context, method, path string, body any, header ...string) (servertest.Reply, bool, error) {
 	limited, cancel := context.WithTimeout(ctx, c.Patience)
 	defer cancel()
@@ -144,8 +144,8 @@ func (c *client) Send(ctx context.Context, method, path string, body any, header
 	}
 }
 
-// Must is Send of what must succeed; the answer is decoded into out unless that
-// is nil. It reports whether it did, as false also when ctx ended first.
+// Must is Send of a request that must succeed; it decodes the answer into out unless
+// that is nil. It returns false if ctx ended first.
 func (c *client) Must(ctx context.Context, method, path string, body, out any, header ...string) (servertest.Reply, bool) {
 	r, err := c.Send(ctx, method, path, body, header...)
 	if err != nil {

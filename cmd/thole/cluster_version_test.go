@@ -11,14 +11,14 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// What a newer program brings, in the way that the migrations of pgstore take:
-// one transaction that adds. While it sleeps nobody can write.
+// What a newer program adds, as the migrations of pgstore do: in one transaction. While
+// it sleeps nobody can write.
 var addingStep = newerStep{what: "add things", sql: `
 ALTER TABLE thole.event ADD COLUMN added bigint NOT NULL DEFAULT 7;
 CREATE TABLE thole.addition (id bigint PRIMARY KEY);
 SELECT pg_sleep(1);`}
 
-// And a later one, that takes away what older programs need.
+// A later one takes away what older programs need.
 var breakingStep = newerStep{what: "take away", sql: `ALTER FUNCTION thole.commit_1 RENAME TO commit_2`, breaks: true}
 
 func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
@@ -65,7 +65,7 @@ func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
 	wg.Wait()
 	for _, cl := range clients {
 		for answer := range cl.Answers {
-			if answer != "none" { // of a server that was started again
+			if answer != "none" { // the server was started again
 				t.Errorf("a request during the migration got %s", answer)
 			}
 		}
@@ -106,8 +106,8 @@ func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
 	t.Logf("%d entries, all there once", entries())
 }
 
-// migratedAtOnce starts n programs at once that migrate a store, and returns how
-// many of them did.
+// migratedAtOnce starts n programs at the same time that migrate a store, and returns
+// how many of them did.
 func migratedAtOnce(t *testing.T, program, dsn string, n int) (did int) {
 	t.Helper()
 	if out, err := servertest.CLIOf(t.Context(), program, "migrate", "--dry-run", "--store", dsn); err != nil || !strings.Contains(out, addingStep.what) {

@@ -12,8 +12,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// roamer is a watcher of one space that comes back to another member of the
-// cluster whenever its stream ends, and goes on where it was.
+// roamer is a watcher of one space that reconnects to another member of the cluster
+// whenever its stream ends, and continues where it was.
 type roamer struct {
 	c     *cluster
 	space string
@@ -81,8 +81,8 @@ func (r *roamer) opened() int {
 	return r.streams
 }
 
-// sawAll waits until the roamer has seen as much as the journal holds, and
-// checks that it began with that, once and in order.
+// sawAll waits until the roamer has seen as much as the journal contains, and checks
+// that it saw the journal's events, once and in order.
 func (r *roamer) sawAll(t *testing.T, journal []servertest.Event) {
 	t.Helper()
 	servertest.Eventually(t, 30*time.Second, "the last event at a watcher of "+r.space, func() bool { return r.count() >= len(journal) })
@@ -99,8 +99,7 @@ func (r *roamer) sawAll(t *testing.T, journal []servertest.Event) {
 	}
 }
 
-// watchAround starts watchers on a space, each at another member, until stop is
-// called.
+// watchAround starts watchers of a space, each at another member, until stop is called.
 func (c *cluster) watchAround(t *testing.T, space string, n int) (all []*roamer, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -22,8 +22,8 @@ import (
 	"github.com/thole-dev/thole/state/document"
 )
 
-// load is what each of the processes that use the library on one SQLite file
-// does: so many goroutines increment one document so many times each.
+// load is the work of each of several processes that use the library on one SQLite
+// file: goroutines that increment one document so many times each.
 type load struct {
 	path                              string
 	processes, goroutines, increments int
@@ -35,11 +35,11 @@ func TestIncrementsOfTwoProcessesAllCount(t *testing.T) {
 	load{filepath.Join(t.TempDir(), "thole.db"), 2, effort.Amount(8, 32, 32), effort.Amount(10, 50, 200)}.together(t)
 }
 
-// loadVariable holds a load; it makes this test binary one of its processes.
+// loadVariable contains a load; it makes this test binary one of these processes.
 const loadVariable = "THOLE_TEST_LOAD"
 
-// together runs the processes at once. Each prints what its watcher sees, which
-// must be all changes, in the same order.
+// together runs the processes at the same time. Each prints what its watcher sees,
+// which must be all changes, in the same order.
 func (l load) together(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -74,7 +74,7 @@ func (l load) together(t *testing.T) {
 		l.processes, l.goroutines, l.increments, l.total(), time.Since(start).Round(time.Millisecond))
 }
 
-// process runs one process and returns what it prints after it was ready.
+// process runs one process and returns its output after it was ready.
 func (l load) process(ctx context.Context, ready func(), begin <-chan struct{}) (string, error) {
 	ready = sync.OnceFunc(ready)
 	defer ready()
@@ -97,13 +97,13 @@ func (l load) process(ctx context.Context, ready func(), begin <-chan struct{}) 
 	if _, err := r.ReadString('\n'); err == nil {
 		ready()
 		<-begin
-		in.Close() // go
+		in.Close() // it begins
 	}
 	text, err := io.ReadAll(r)
 	return string(text), errors.Join(err, cmd.Wait())
 }
 
-// runLoad is what such a process does.
+// runLoad is the program of such a process.
 func runLoad(description string) error {
 	var l load
 	if _, err := fmt.Sscanf(description, "%d %d %d %s", &l.processes, &l.goroutines, &l.increments, &l.path); err != nil {

@@ -33,8 +33,8 @@ func TestAppendsWithIfMatchLoseNothing(t *testing.T) {
 	appendTogether(t, servertest.Start(t, servertest.Setup{}), effort.Amount(8, 64, 64), effort.Amount(5, 10, 10))
 }
 
-// countTogether lets clients of servers on one store increment one document,
-// each so many times, while each server's watcher looks on.
+// countTogether has clients of servers on one store increment one document, each so
+// many times, while each server has a watcher.
 func countTogether(t *testing.T, servers []*servertest.Server, clients, times int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -102,18 +102,18 @@ func increment() any {
 	return map[string]any{"ops": []any{map[string]any{"op": "increment", "path": "/n"}}}
 }
 
-// appender posts messages to one thread, each on condition that nobody else did
-// since it looked.
+// appender posts messages to one thread, each on the condition that nobody else has
+// posted since it last read the thread.
 type appender struct {
 	s         *servertest.Server
 	path      string
 	name      string
 	version   string            // ETag last seen
-	next      map[string]string // the version that each append was made on → the one that it made
+	next      map[string]string // the version before each append → the version after it
 	conflicts int
 }
 
-// appendTogether lets clients append to one thread under If-Match.
+// appendTogether has clients append to one thread under If-Match.
 func appendTogether(t *testing.T, s *servertest.Server, clients, times int) {
 	t.Helper()
 	var thread struct{ ID string }
@@ -162,8 +162,8 @@ func appendTogether(t *testing.T, s *servertest.Server, clients, times int) {
 	t.Logf("%d clients × %d appends with If-Match: %d messages, %d conflicts", clients, times, len(said), conflicts)
 }
 
-// append posts text. Every conflict must be a 412 that tells the current
-// version, on which it tries again.
+// append posts text. Every conflict must be a 412 that returns the current version,
+// with which it tries again.
 func (a *appender) append(ctx context.Context, text string) error {
 	body := map[string]any{"role": "user", "blocks": []any{map[string]any{"type": "text", "content": text}}}
 	for {
@@ -177,7 +177,7 @@ func (a *appender) append(ctx context.Context, text string) error {
 			return nil
 		}
 		var p struct{ Code, Current string }
-		json.Unmarshal(r.Body, &p) // what is wrong with it shows below
+		json.Unmarshal(r.Body, &p) // the checks below find what is wrong with it
 		if r.Status != 412 || p.Code != "conflict" || tag != `"`+p.Current+`"` || strings.Compare(tag, a.version) <= 0 {
 			return fmt.Errorf("append on %s: got %d with ETag %s, want 412 with a newer one: %s", a.version, r.Status, tag, r.Body)
 		}

@@ -18,7 +18,7 @@ turns:
       - text: Touched.
 `
 
-// Two folders, each with an agent of its own, and one store.
+// There are two folders, each with an agent of its own, and one store.
 func TestEachDevWorksOnItsFolderForItsSpaceOnly(t *testing.T) {
 	store := "sqlite:" + filepath.Join(t.TempDir(), "thole.db")
 	a := servertest.Start(t, servertest.Setup{Store: store, Script: touches, Args: []string{"--space", "project:a"}})

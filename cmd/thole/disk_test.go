@@ -17,7 +17,7 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// oldStore returns a store that a server has written to and let go of.
+// oldStore returns a store that a server wrote and closed.
 func oldStore(t *testing.T) []byte {
 	t.Helper()
 	s := servertest.Start(t, servertest.Setup{})
@@ -70,7 +70,7 @@ func TestAStoreThatCannotBeOpenedSaysWhereAndWhatToDo(t *testing.T) {
 		before, _ := os.ReadFile(store)
 		for _, use := range []string{"dev --listen 127.0.0.1:0 --dir .", "serve --listen 127.0.0.1:0", "doctor", "get", "token list", "migrate --dry-run"} {
 			if strings.HasPrefix(use, "migrate") && (c.path == "torn.db" || c.path == "short.db") {
-				continue // it looks at the version only
+				continue // it reads only the version
 			}
 			args := append(strings.Fields(use), "--store", "sqlite:"+store)
 			servertest.MustFail(t, dir, nil, args, append(c.says, c.path)...)
@@ -81,7 +81,7 @@ func TestAStoreThatCannotBeOpenedSaysWhereAndWhatToDo(t *testing.T) {
 	}
 }
 
-// sql changes a file behind the program's back.
+// sql changes a file without the program.
 func sql(t *testing.T, path, statements string) {
 	t.Helper()
 	db, err := sqlite3.Open(path)
@@ -119,8 +119,7 @@ func TestDoctorFindsWhatIsDamaged(t *testing.T) {
 	}
 }
 
-// TestTwoServersShareOneFile writes through one server and watches, reads and
-// locks through the other.
+// One server writes; the other one watches, reads and locks.
 func TestTwoServersShareOneFile(t *testing.T) {
 	dir := t.TempDir()
 	store := "sqlite:" + filepath.Join(dir, "thole.db")
@@ -170,7 +169,7 @@ func TestTwoServersShareOneFile(t *testing.T) {
 	servertest.MustBeHealthy(t, store)
 }
 
-// lockBoth takes a lock through either server in turn: never both have it.
+// lockBoth takes a lock through both servers in turn: they never both have it.
 func lockBoth(t *testing.T, servers []*servertest.Server, space string) {
 	t.Helper()
 	ask := map[string]any{"name": "src/app.ts", "owner": "first", "ttl": 60}
@@ -197,7 +196,7 @@ func lockBoth(t *testing.T, servers []*servertest.Server, space string) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the waiter at the other server never got the lock")
 	}
-	// The first holder's token is stale at both.
+	// The first holder's token is stale on both servers.
 	for i, s := range servers {
 		r, err := s.Do(t.Context(), "POST", space+"/events", map[string]any{"type": "app.written"}, "Thole-Fence", held.Token)
 		if err != nil || r.Status != 409 || r.Code() != "fenced" {

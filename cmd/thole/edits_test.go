@@ -36,7 +36,7 @@ turns:
 
 const editSpace = "/v1/spaces/project:edits"
 
-// sharedFile is what two agents and a person write to.
+// sharedFile is the file that two agents and a person edit.
 func sharedFile(t *testing.T, s *servertest.Server) string {
 	t.Helper()
 	path := filepath.Join(s.Project, "shared.txt")
@@ -47,10 +47,9 @@ func sharedFile(t *testing.T, s *servertest.Server) string {
 	return path
 }
 
-// TestEditsOfAPersonAndTwoAgentsAreAllInTheFile has two runs edit one file at
-// once, while a person goes on appending lines to it slowly, quickly and like a
-// program in turn. What is not in the file afterwards is what a run says was
-// not applied; of the person's, nothing may be missing.
+// Two runs edit one file at the same time, while a person appends lines to it: slowly,
+// quickly and like a program. A change of a run that is not in the file afterwards was
+// reported by that run as not applied; none of the person's lines may be missing.
 func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{Script: editScript})
 	path := sharedFile(t, s)
@@ -109,8 +108,8 @@ func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
 	servertest.MustBeHealthy(t, s.Store)
 }
 
-// hasAllLines looks for every line of the person: in the file, or, if it came
-// while another of theirs was being put back, in one beside it that a run named.
+// hasAllLines looks for every line of the person: in the file or, if it was written
+// while another line was being put back, in a file beside it that a run named.
 func hasAllLines(s *servertest.Server, path string, person int) {
 	s.T.Helper()
 	text, err := os.ReadFile(path)
@@ -156,7 +155,7 @@ func appendLine(t *testing.T, path, line string) {
 	}
 }
 
-// saysNotApplied checks that a run's Edit failed and said so, to its user too.
+// saysNotApplied checks that a run's Edit failed and reported that, to its user too.
 func saysNotApplied(s *servertest.Server, run string) {
 	s.T.Helper()
 	thread, _, _ := strings.Cut(run, "/runs/")
@@ -166,8 +165,7 @@ func saysNotApplied(s *servertest.Server, run string) {
 	}
 }
 
-// TestAnEditThatConflictsSaysExactlyWhatWasNotApplied changes the agent's line
-// after it was read and before it is written.
+// The agent's line is changed after it was read and before it is written.
 func TestAnEditThatConflictsSaysExactlyWhatWasNotApplied(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{Script: editScript})
 	path := sharedFile(t, s)

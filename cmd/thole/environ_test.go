@@ -14,13 +14,13 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// withoutLandlock runs f on a thread where, as in what it starts, the kernel has no
-// Landlock.
+// withoutLandlock runs f on a thread where the kernel has no Landlock, nor in the
+// programs that the thread starts.
 func withoutLandlock(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // for good: it ends with this goroutine
+		runtime.LockOSThread() // it ends with this goroutine
 		filter := []unix.SockFilter{
 			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
 			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_LANDLOCK_CREATE_RULESET, Jf: 1},
@@ -39,8 +39,8 @@ func withoutLandlock(f func()) {
 	<-done
 }
 
-// Without Landlock the secrets of the server's memory and environment are closed all
-// the same; the line for the user says that files are not, and so does the attack.
+// Without Landlock, the secrets in the server's memory and environment are still
+// closed. Files are not, as the line for the user and the attack both say.
 func TestTheAttackOnSecretsHoldsWithoutLandlockAndSaysWhatItLeavesOut(t *testing.T) {
 	withoutLandlock(func() {
 		cmd := exec.CommandContext(t.Context(), "../../scripts/attack/environ.sh")

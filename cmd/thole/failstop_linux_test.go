@@ -12,7 +12,7 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// A server whose disk fails ends and says so; started again, it has all that it
+// A server whose disk fails ends and says why; started again, it has everything that it
 // acknowledged.
 func TestAServerWhoseDiskFailsEndsAndSaysSo(t *testing.T) {
 	const kv = "/v1/spaces/project:fail/kv/ns/"

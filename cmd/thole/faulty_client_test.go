@@ -15,11 +15,10 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// TestAClientThatStopsReadingHoldsUpNobody opens event streams and reads none
-// of them, while 100 MB of events go by.
+// Nobody reads from the event streams while 100 MB of events are committed.
 func TestAClientThatStopsReadingHoldsUpNobody(t *testing.T) {
 	servertest.Faults(t)
-	t.Parallel() // most of it is waiting
+	t.Parallel() // it mostly waits
 	s := servertest.Start(t, servertest.Setup{})
 	const space, events, size, deaf = "/v1/spaces/project:deaf", 500, 200_000, 20
 	for range deaf {
@@ -66,10 +65,10 @@ func TestAClientThatStopsReadingHoldsUpNobody(t *testing.T) {
 	s.Terminate()
 }
 
-// TestABodyThatNeverComesIsGivenUp sends the first bytes of requests only.
+// Only the first bytes of requests are sent.
 func TestABodyThatNeverComesIsGivenUp(t *testing.T) {
 	servertest.Faults(t)
-	t.Parallel() // most of it is waiting
+	t.Parallel() // it mostly waits
 	s := servertest.Start(t, servertest.Setup{})
 	for name, c := range map[string]struct {
 		method string

@@ -15,8 +15,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// smallDisk mounts an empty file system of a few megabytes. It takes root, as
-// CI has it; without, the test fails, because then nothing was shown.
+// smallDisk mounts an empty file system of a few megabytes. It needs root, as in CI;
+// otherwise the test fails, because it would prove nothing.
 func smallDisk(t *testing.T, megabytes int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,8 +31,8 @@ func smallDisk(t *testing.T, megabytes int) string {
 	return dir
 }
 
-// TestAFullDiskRefusesWritesUntilThereIsSpace fills the disk under a running
-// server, twice, reads meanwhile, and looks for all that was acknowledged.
+// The disk fills up under a running server, twice. Reads go on, and everything
+// acknowledged is there afterwards.
 func TestAFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 	servertest.Faults(t)
 	disk := smallDisk(t, 16)
@@ -88,7 +88,7 @@ func TestAFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 	servertest.MustBeHealthy(t, s.Store)
 }
 
-// TestAServerDoesNotStartOnAFullDisk has no byte left.
+// The disk has no free byte.
 func TestAServerDoesNotStartOnAFullDisk(t *testing.T) {
 	servertest.Faults(t)
 	disk := smallDisk(t, 1)
@@ -98,8 +98,7 @@ func TestAServerDoesNotStartOnAFullDisk(t *testing.T) {
 	servertest.MustFail(t, t.TempDir(), nil, []string{"serve", "--listen", "127.0.0.1:0", "--store", "sqlite:" + filepath.Join(disk, "thole.db")}, "thole.db", "full")
 }
 
-// TestAReadOnlyDiskSaysSo looks at a store through a read-only mount: what
-// chmod forbids is allowed to root.
+// The store is on a read-only mount, because chmod does not stop root.
 func TestAReadOnlyDiskSaysSo(t *testing.T) {
 	servertest.Faults(t)
 	disk := smallDisk(t, 16)

@@ -58,10 +58,11 @@ func wantRights(t *testing.T, path string, want fs.FileMode) {
 	}
 }
 
-// A store that everyone may read or change is opened, and its owner is told how to end that.
+// A store that everyone may read or change is opened, and its owner is told how to
+// change that.
 func TestAStoreThatOthersMayReadOrChangeIsNamedWhenItIsOpened(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		return // it has no such rights
+		return // there are no such rights
 	}
 	dir, err := os.MkdirTemp("/tmp", "thole-test-")
 	if err != nil {
@@ -79,15 +80,15 @@ func TestAStoreThatOthersMayReadOrChangeIsNamedWhenItIsOpened(t *testing.T) {
 	for _, test := range []struct {
 		rights map[string]fs.FileMode
 		store  string
-		want   string // what is to be run; "": nothing
+		want   string // the command to run; "": none
 	}{
 		{map[string]fs.FileMode{dir: 0o755, folder: 0o755, db: 0o600}, "sqlite:state/thole.db", ""},
-		{map[string]fs.FileMode{db: 0o660}, "sqlite:state/thole.db", ""}, // a group is the owner's choice
+		{map[string]fs.FileMode{db: 0o660}, "sqlite:state/thole.db", ""}, // what a group may do is left to the owner
 		{map[string]fs.FileMode{db: 0o644}, "sqlite:state/thole.db", "chmod o= " + db},
 		{map[string]fs.FileMode{db: 0o602}, "sqlite:state/thole.db", "chmod o= " + db},
 		{map[string]fs.FileMode{db: 0o600, folder: 0o777}, "sqlite:state/thole.db", "chmod o= " + folder},
 		{map[string]fs.FileMode{db: 0o666}, "user:*=sqlite:state/thole.db", "chmod o= " + db + " " + folder},
-		{map[string]fs.FileMode{folder: 0o700}, "sqlite:state/thole.db", ""}, // nobody gets there
+		{map[string]fs.FileMode{folder: 0o700}, "sqlite:state/thole.db", ""}, // the folder is closed
 		{map[string]fs.FileMode{files: 0o755}, "file:files", "chmod -R o= " + files},
 		{map[string]fs.FileMode{dir: 0o700}, "file:files", ""},
 	} {

@@ -12,9 +12,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// TestTenThousandTurnsTakeThreeTimesTheirText posts 10,000 messages of 300
-// bytes over HTTP and looks at what the files take, before and after the log
-// was checkpointed.
+// 10,000 messages of 300 bytes are posted over HTTP; the test compares the size of the
+// files with that, before and after a checkpoint of the log.
 func TestTenThousandTurnsTakeThreeTimesTheirText(t *testing.T) {
 	effort.SlowUnderRace(t)
 	s := servertest.Start(t, servertest.Setup{})
@@ -56,7 +55,7 @@ func TestTenThousandTurnsTakeThreeTimesTheirText(t *testing.T) {
 	servertest.MustBeHealthy(t, s.Store)
 }
 
-// diskUsage is the size of all files of a store, as du has it.
+// diskUsage returns the size of all files of a store, as du does.
 func diskUsage(t *testing.T, dir, pattern string) (total int64) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, pattern))

@@ -18,12 +18,9 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// holderVariable makes this test binary a worker: a process that holds a run and
-// writes a block to its turn for each line that it reads, and prints what came of
-// it. Its value says how it reaches the store:
-//
-//	rest URL TOKEN
-//	library DSN
+// holderVariable makes this test binary a worker: a process that holds a run, writes a
+// block to the run's turn for each line that it reads, and prints the result. Its value
+// says how to reach the store: "rest URL TOKEN" or "library DSN".
 const holderVariable = "THOLE_TEST_HOLDER"
 
 // holderSpace is where it claims its run, of the agent "worker".
@@ -41,8 +38,8 @@ func runHolder(how string) error {
 	return fmt.Errorf("%s=%q", holderVariable, how)
 }
 
-// commands calls write for each line of the standard input and prints the word
-// that it returns.
+// commands calls write for each line of the standard input and prints the word that
+// write returns.
 func commands(write func(line string) string) {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		fmt.Println(write(in.Text()))
@@ -65,7 +62,7 @@ func holdOverREST(url, token string) error {
 		return err
 	}
 	path := url + "/v1/spaces/" + holderSpace + "/threads/" + got.Run.Thread
-	go func() { // as the documentation of the API says
+	go func() { // as the API's documentation says
 		for {
 			select {
 			case <-time.After(10 * time.Second):

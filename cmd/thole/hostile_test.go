@@ -21,7 +21,7 @@ type badRequest struct {
 	header                   []string // names and values in turn
 }
 
-// badBodies go to a route that would create a thread.
+// badBodies are sent to an operation that would create a thread.
 func badBodies() (all []badRequest) {
 	for name, c := range map[string]struct {
 		body   string
@@ -55,7 +55,7 @@ func badBodies() (all []badRequest) {
 	return all
 }
 
-// badNames are in paths; {thread} stands for a thread that is there.
+// badNames are in paths; {thread} stands for an existing thread.
 func badNames() (all []badRequest) {
 	get := func(name, path string, status int, code string) {
 		all = append(all, badRequest{name: name, method: "GET", path: path, status: status, code: code})
@@ -90,7 +90,7 @@ func badNames() (all []badRequest) {
 	get("time", "/events?since=yesterday", 400, "invalid")
 	get("order", "/events?order=sideways", 400, "invalid")
 	for i := range all {
-		if strings.HasPrefix(all[i].name, "cursor beyond") { // as a watcher too
+		if strings.HasPrefix(all[i].name, "cursor beyond") { // on the event stream too
 			watch := all[i]
 			watch.name, watch.header = "watch beyond the head", []string{"Accept", "text/event-stream"}
 			all = append(all, watch)
@@ -99,7 +99,7 @@ func badNames() (all []badRequest) {
 	return all
 }
 
-// badUse is what is wrong beside bodies and names.
+// badUse is what is wrong apart from bodies and names.
 func badUse() []badRequest {
 	const text = `{"role":"user","blocks":[{"type":"text","content":"x"}]}`
 	post := func(name, path, body string, status int, code string, header ...string) badRequest {
@@ -137,9 +137,8 @@ func badUse() []badRequest {
 	}
 }
 
-// TestBadInputIsRefusedAndChangesNothing sends what is wrong in every way to a
-// real server. Each answer is a problem with a stable code, and afterwards the
-// space is as it was, to the last position.
+// A real server gets requests that are wrong in every way. Each answer is a problem
+// with a stable code, and afterwards the space is unchanged, to the last position.
 func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{})
 	const space = "/v1/spaces/project:hostile"
@@ -172,8 +171,8 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 	servertest.MustBeHealthy(t, s.Store)
 }
 
-// mustBeProblem checks that an answer is a problem as RFC 9457 has it, and
-// tells the user enough, but not everything.
+// mustBeProblem checks that an answer is a problem (RFC 9457) that tells the user
+// enough, but not everything.
 func mustBeProblem(t *testing.T, r servertest.Reply, status int, code string) {
 	t.Helper()
 	var p struct {
@@ -199,9 +198,8 @@ func mustBeProblem(t *testing.T, r servertest.Reply, status int, code string) {
 	}
 }
 
-// TestNamesMayHoldWhatPeopleWrite takes names that are odd but fine all the way
-// in and out.
-func TestNamesMayHoldWhatPeopleWrite(t *testing.T) {
+// Odd but valid names survive the way in and out.
+func TestNamesMayContainWhatPeopleWrite(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{})
 	for _, name := range []string{"🚣", "..", "../../etc/passwd", "a b", "a/b", "%", "?x#y", `"`, "CON", "é", "a%2Fb", strings.Repeat("ü", 40)} {
 		path := "/v1/spaces/project:names/kv/ns/" + strings.ReplaceAll(url.PathEscape(name), ".", "%2E")
@@ -219,8 +217,7 @@ func TestNamesMayHoldWhatPeopleWrite(t *testing.T) {
 	servertest.MustBeHealthy(t, s.Store)
 }
 
-// TestABrokenConnectionChangesNothing speaks to the server as no HTTP client
-// would.
+// No HTTP client would send these bytes.
 func TestABrokenConnectionChangesNothing(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{})
 	s.Must("POST", "/v1/spaces/project:hostile/threads", map[string]any{}, nil)

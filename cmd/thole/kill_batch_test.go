@@ -11,11 +11,10 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// batchClients write at once in the phase mid-batch.
+// batchClients write at the same time in the phase mid-batch.
 const batchClients = 32
 
-// poster is a client that posts as fast as it can and writes down what was
-// acknowledged.
+// poster is a client that posts as fast as it can and records what was acknowledged.
 type poster struct {
 	s      *servertest.Server
 	name   string
@@ -24,7 +23,7 @@ type poster struct {
 	acks   map[string]string // path of a value → its ETag
 	texts  map[string]string // text of a message → its ETag; "": not acknowledged yet
 	counts int               // acknowledged increments
-	lost   int               // increments of which no answer came
+	lost   int               // increments without an answer
 }
 
 // write posts until the server is gone.
@@ -51,8 +50,8 @@ func (p *poster) write(ctx context.Context) error {
 	}
 }
 
-// message posts a message under an idempotency key of its own, so that it may
-// be posted again.
+// message posts a message under an idempotency key of its own, so that it can be
+// repeated.
 func (p *poster) message(ctx context.Context, text string) error {
 	body := map[string]any{"role": "user", "blocks": []any{map[string]any{"type": "text", "content": text}}}
 	r, err := p.s.Do(ctx, "POST", "/v1/spaces/"+killSpace+"/threads/"+p.thread+"/messages", body, "Idempotency-Key", text)
@@ -65,7 +64,7 @@ func (p *poster) message(ctx context.Context, text string) error {
 	return err
 }
 
-// repeat posts again what got no answer.
+// repeat repeats the messages that got no answer.
 func (p *poster) repeat(ctx context.Context) error {
 	for text, tag := range p.texts {
 		if tag == "" {
@@ -108,11 +107,11 @@ func killMidBatch(t *testing.T, v *victim) (n int) {
 	return n
 }
 
-// checkBatch checks the journal and the state against what was acknowledged:
-// every commit of this space made one event, so its seqs have no holes.
+// checkBatch checks the journal and the state against what was acknowledged. Every
+// commit of this space has one event, so its events' seqs have no gaps.
 func checkBatch(t *testing.T, v *victim, posters []*poster) {
 	t.Helper()
-	v.Must("PATCH", "/v1/spaces/"+killSpace+"/documents/counter", increment(), nil) // there is one, then
+	v.Must("PATCH", "/v1/spaces/"+killSpace+"/documents/counter", increment(), nil) // now it exists
 	posters[0].counts++
 	journal := v.Events(killSpace)
 	if _, last := servertest.Seq(t, journal[len(journal)-1].Position); last != uint64(len(journal)) {
@@ -147,7 +146,7 @@ func checkBatch(t *testing.T, v *victim, posters []*poster) {
 	checkValues(t, v, posters)
 }
 
-// checkValues reads back the values that were acknowledged since the last time.
+// checkValues reads the values that were acknowledged since the last time.
 func checkValues(t *testing.T, v *victim, posters []*poster) {
 	t.Helper()
 	for _, p := range posters {

@@ -34,8 +34,8 @@ turns:
 `
 
 // The server is killed with SIGKILL after the first commit of a run, then after the
-// second one of another run, and so on to the last. Each effect is there once when
-// its run has gone on, or the model is told that nobody knows.
+// second commit of another run, and so on to the last. After the run was resumed, each
+// effect is there once, or the model was told that nobody knows.
 func TestAnEffectHappensOnceWhereverTheServerIsKilled(t *testing.T) {
 	servertest.Faults(t)
 	lines := func(v *victim, file, line string) int {
@@ -91,9 +91,9 @@ func TestAnEffectHappensOnceWhereverTheServerIsKilled(t *testing.T) {
 	}
 }
 
-// killAfter kills the server when the n-th event of a run is known, and starts it
-// again. When that is the intent, the effect is waited for, so that the kill comes
-// between it and its outcome. It returns false when the run ended before.
+// killAfter kills the server when it sees the n-th event of a run, and starts it again.
+// If that event is the intent, it waits for the effect, so that the kill comes between
+// the effect and its outcome. It returns false if the run ended before.
 func (v *victim) killAfter(r runView, n int, effect func() bool) bool {
 	v.T.Helper()
 	found, ended, nth := 0, false, ""
@@ -120,8 +120,8 @@ func (v *victim) killAfter(r runView, n int, effect func() bool) bool {
 	return true
 }
 
-// goOn lets a run that was cut short go on to its end, and reports whether one of its
-// effects is unknown.
+// goOn resumes a run that was interrupted, and reports whether one of its effects is
+// unknown.
 func (v *victim) goOn(r runView) (unknown bool) {
 	v.T.Helper()
 	if v.ended(r).Status == "crashed" {

@@ -15,7 +15,7 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// pause waits for a random time up to limit, so that kills hit anywhere.
+// pause waits for a random time up to limit, so that kills may hit anywhere.
 func pause(limit time.Duration) { <-time.After(rand.N(limit)) }
 
 func TestWhatWasAcknowledgedSurvivesAKillInEveryPhase(t *testing.T) {
@@ -80,8 +80,8 @@ func startOf(r runView) func(servertest.Event) bool {
 	return func(e servertest.Event) bool { return e.Type == "run.started" && strings.Contains(e.Text, r.ID) }
 }
 
-// killBeforeEffect kills as soon as the intent is known, and while the command
-// runs that has not made its effect yet.
+// killBeforeEffect kills the server when the intent is known and the command runs, but
+// has not had its effect.
 func killBeforeEffect(t *testing.T, v *victim) int {
 	return killInEffect(t, v, 0, func(r runView, name string, round int) {
 		if round%2 == 0 {
@@ -95,7 +95,7 @@ func killBeforeEffect(t *testing.T, v *victim) int {
 	})
 }
 
-// killBeforeOutcome kills while the command runs that has made its effect.
+// killBeforeOutcome kills the server while the command runs, after its effect.
 func killBeforeOutcome(t *testing.T, v *victim) int {
 	return killInEffect(t, v, 1, func(_ runView, name string, _ int) {
 		servertest.Eventually(t, 10*time.Second, "the effect", func() bool { return servertest.Exists(v.Project, "effect-"+name) })
@@ -103,8 +103,8 @@ func killBeforeOutcome(t *testing.T, v *victim) int {
 	})
 }
 
-// killInEffect kills when reach returns, and counts the kills after which the
-// effect was made as often as want.
+// killInEffect kills the server when reach returns, and counts the kills after which
+// the effect had happened as often as want.
 func killInEffect(t *testing.T, v *victim, want int, reach func(r runView, name string, round int)) (n int) {
 	for i := 0; n < v.kills && i < 2*v.kills; i++ {
 		name := fmt.Sprintf("e%d", i)
@@ -143,7 +143,7 @@ func killMidChunk(t *testing.T, v *victim) (n int) {
 	return n
 }
 
-// streamed puts the committed chunks of a thread together.
+// streamed joins the committed chunks of a thread.
 func streamed(t *testing.T, journal []servertest.Event, thread string) (text string) {
 	t.Helper()
 	for _, e := range journal {

@@ -30,16 +30,16 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// library is a target: Stores on one backend, as several processes would have.
+// library is a target: Stores on one backend, as several processes would open them.
 type library struct {
 	t      testing.TB
 	stores []*thole.Store
 	lease  time.Duration
 	ids    sync.Map // run ids by part and number
-	odd    sync.Map // errors that no operation should end with
+	odd    sync.Map // errors that no operation should return
 }
 
-// newLibrary opens a Store on each backend. Faults are part of it.
+// newLibrary opens a Store on each backend. The backends may be faulty.
 func newLibrary(t testing.TB, lease time.Duration, backends ...journal.Backend) *library {
 	l := &library{t: t, lease: lease}
 	for _, b := range backends {
@@ -99,7 +99,7 @@ func (l *library) do(ctx context.Context, op *linear.Op) linear.Outcome {
 	return linear.Unknown
 }
 
-// errNothing ends an operation that had nothing to work on.
+// errNothing is the error of an operation that had nothing to work on.
 var errNothing = errors.New("nothing to do")
 
 func (l *library) record(ctx context.Context, sp *thole.Space, name string, op *linear.Op) error {
@@ -138,7 +138,7 @@ func (l *library) record(ctx context.Context, sp *thole.Space, name string, op *
 	return err
 }
 
-// text is a JSON string's text.
+// text returns the text of a JSON string.
 func text(data []byte) string { return strings.Trim(string(data), `"`) }
 
 func lockBase(name string) string { return "lock/" + url.PathEscape(name) }
@@ -198,7 +198,7 @@ func (l *library) line(ctx context.Context, sp *thole.Space, name string, op *li
 	return err
 }
 
-// mustBeSane fails the test for each error that should not have come.
+// mustBeSane fails the test for each error that should not have occurred.
 func (l *library) mustBeSane() {
 	l.t.Helper()
 	l.odd.Range(func(err, _ any) bool {
@@ -209,8 +209,8 @@ func (l *library) mustBeSane() {
 
 var errInjected = errors.New("injected fault")
 
-// faulty is a Backend that holds up, and fails, some of what it is asked: of the
-// commits before they are applied or after. Close leaves what is below open.
+// faulty is a Backend that delays and fails some calls; a commit fails before or after
+// it was applied. Close leaves the backend below open.
 type faulty struct {
 	journal.Backend
 	shared bool
@@ -247,7 +247,7 @@ func (f faulty) Close() error {
 	return f.Backend.Close()
 }
 
-// inMemory returns two backends that are one, with faults; wrap may break each.
+// inMemory returns one backend twice, with faults; wrap may break each.
 func inMemory(t testing.TB, wrap func(journal.Backend) journal.Backend) []journal.Backend {
 	m := memstore.New()
 	t.Cleanup(func() { m.Close() })
@@ -283,17 +283,17 @@ func TestTheLibraryIsLinearizable(t *testing.T) {
 	}
 }
 
-// loadLibrary checks so many operations on Stores on the backends.
+// loadLibrary checks that many operations of Stores on the backends.
 func loadLibrary(t *testing.T, ops int, backends ...journal.Backend) {
 	l := newLibrary(t, 400*time.Millisecond, backends...)
 	linearized(t, (&linearLoad{Lease: l.lease, Ops: ops}).run(t.Context(), l), ops/2)
 	l.mustBeSane()
 }
 
-// stale is a backend with a bug: some reads answer from the past.
+// stale is a backend with a bug: some reads return an old state.
 type stale struct {
 	journal.Backend
-	past *sync.Map // newest record that was read, by space and key
+	past *sync.Map // the newest record that was read, by space and key
 }
 
 func (s stale) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {

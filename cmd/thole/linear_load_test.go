@@ -39,26 +39,27 @@ type linearLoad struct {
 	mu      sync.Mutex
 	slots   map[linear.Kind][]*linearPart
 	named   int
-	errands int // operations so far
+	errands int // operations begun so far
 }
 
-// linearPart is what is in use of one kind, with what clients know of it.
+// linearPart is a part in use of one kind, with what clients know of it.
 type linearPart struct {
 	kind  linear.Kind
 	name  string
-	limit int // operations after which another part takes its place
+	limit int // after so many operations another part replaces it
 
 	ops, unknown int
 	jobs         int
-	seen         []string    // versions and tokens lately given out
-	held         []linear.Op // of a line: claims, until one without an answer
+	seen         []string    // the newest versions and tokens
+	held         []linear.Op // claims of a line, until one without an answer
 }
 
-// maxUnknown is how many operations without an answer a part may have before
-// another takes its place, since each doubles what a check may have to look at.
+// maxUnknown is how many operations without an answer a part may have before another
+// one replaces it, since each may double what a check has to search.
 const maxUnknown = 4
 
-// run loads the target until ctx ends, or Ops were done, and returns the history.
+// run loads the target until ctx ends, or Ops operations were done, and returns the
+// history.
 func (l *linearLoad) run(ctx context.Context, on target) []linear.Op {
 	l.Clients, l.Spaces, l.Slots = orElse(l.Clients, 8), orElse(l.Spaces, 4), orElse(l.Slots, 4)
 	l.Lease = orElse(l.Lease, 30*time.Second)
@@ -103,7 +104,7 @@ func (l *linearLoad) goesOn() bool {
 	return l.Ops == 0 || l.errands <= l.Ops
 }
 
-// one does one operation on some part.
+// one does one operation on a part.
 func (l *linearLoad) one(ctx context.Context, r *rand.Rand, client, n int) {
 	kind, read := linear.Record, r.IntN(10) < l.Reads
 	if !read {
@@ -136,13 +137,13 @@ func (l *linearLoad) one(ctx context.Context, r *rand.Rand, client, n int) {
 	p.learn(op)
 }
 
-// part returns a part of a kind, mostly one that is in use.
+// part returns a part of a kind, mostly one in use.
 func (l *linearLoad) part(ctx context.Context, r *rand.Rand, kind linear.Kind) *linearPart {
 	l.mu.Lock()
 	all := l.slots[kind]
 	i := r.IntN(l.Slots)
 	if old := len(all) - l.Slots; old > 0 && r.IntN(20) == 0 {
-		i = l.Slots + r.IntN(old) // one that is out of use
+		i = l.Slots + r.IntN(old) // one that is no longer in use
 	}
 	if i < len(all) && (i >= l.Slots || !all[i].full()) {
 		defer l.mu.Unlock()
@@ -163,10 +164,10 @@ func (l *linearLoad) part(ctx context.Context, r *rand.Rand, kind linear.Kind) *
 	switch {
 	case len(all) < l.Slots:
 		all = append(all, p)
-	case i >= l.Slots || !all[i].full(): // another client was as fast
+	case i >= l.Slots || !all[i].full(): // another client replaced it first
 		return all[i]
 	default:
-		if len(all) == 3*l.Slots { // forget the oldest that is out of use
+		if len(all) == 3*l.Slots { // forget the oldest one that is no longer in use
 			all = append(all[:l.Slots], all[l.Slots+1:]...)
 		}
 		all = append(all, all[i])
@@ -180,11 +181,11 @@ func (p *linearPart) full() bool {
 	return p.ops >= p.limit || p.unknown >= maxUnknown || p.kind == linear.Line && p.jobs > 60
 }
 
-// next chooses what to do to the part. value is unique.
+// next chooses an operation on the part. value is unique.
 func (p *linearPart) next(r *rand.Rand, value string) (op linear.Op) {
 	lately := linear.Absent
 	if len(p.seen) > 0 {
-		// Mostly the newest, sometimes one that is out of date.
+		// Mostly the newest version, sometimes an old one.
 		lately = p.seen[max(0, len(p.seen)-1-r.IntN(2)*r.IntN(4))]
 	}
 	switch p.kind {
@@ -233,7 +234,7 @@ func (p *linearPart) next(r *rand.Rand, value string) (op linear.Op) {
 	return op
 }
 
-// learn remembers what op gave.
+// learn remembers the results of op.
 func (p *linearPart) learn(op linear.Op) {
 	const few = 8
 	switch {
@@ -254,8 +255,8 @@ func linger(ctx context.Context, d time.Duration) {
 	}
 }
 
-// linearized checks a history; it must hold at least so many operations, and
-// some of every kind.
+// linearized checks a history; it must contain at least that many operations, and some
+// of every kind.
 func linearized(t testing.TB, ops []linear.Op, least int) linear.Report {
 	t.Helper()
 	r := linear.Check(ops, time.Minute)
@@ -271,8 +272,7 @@ func linearized(t testing.TB, ops []linear.Op, least int) linear.Report {
 	return r
 }
 
-// outcomes counts the operations of a history by what they did and how they
-// ended, a line each.
+// outcomes counts the operations of a history by verb and outcome, a line each.
 func outcomes(ops []linear.Op) string {
 	counts := map[linear.Verb][4]int{}
 	for _, op := range ops {
@@ -289,7 +289,7 @@ func outcomes(ops []linear.Op) string {
 	return b.String()
 }
 
-// fenceOf is the fence of a lease whose token is known.
+// fenceOf returns the fence of a lease whose token is known.
 func fenceOf(t testing.TB, base, token string) thole.Fence {
 	at, err := thole.ParsePosition(token)
 	if err != nil {

@@ -19,24 +19,23 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// linearServers is a target: the servers of one store, over HTTP. They may be
-// killed, paused and started again at will, as long as each keeps its URL.
+// linearServers is a target: the servers of one store, over HTTP. They may be killed,
+// paused and restarted at any time, as long as each keeps its URL.
 type linearServers struct {
 	t      testing.TB
-	client *http.Client // authorized; it must not send a request twice by itself
+	client *http.Client // with a token; it must not repeat requests by itself
 	urls   []string
 	paths  sync.Map // of runs, by part and number
 	tokens sync.Map // of leases, by base and position
-	odd    sync.Map // answers that no operation should end with
+	odd    sync.Map // answers that no operation should get
 }
 
-// answerWithin is how long a client waits before an operation counts as one
-// without an answer.
+// answerWithin is how long a client waits before an operation counts as unanswered.
 const answerWithin = 3 * time.Second
 
-// loadLinear lets clients do everything that linear checks to servers of one
-// store, each operation to any of them, until ctx ends, and checks what they saw:
-// at least so many operations must be linearizable.
+// loadLinear has clients do everything that linear checks with servers of one store,
+// each operation with any of them, until ctx ends. It then checks the history: at least
+// that many operations must be linearizable.
 func loadLinear(ctx context.Context, t testing.TB, client *http.Client, urls []string, load *linearLoad, least int) {
 	t.Helper()
 	s := &linearServers{t: t, client: client, urls: urls}
@@ -50,8 +49,8 @@ func loadLinear(ctx context.Context, t testing.TB, client *http.Client, urls []s
 	})
 }
 
-// send sends a request to any server. It reports how the operation ended that it
-// stands for, and decodes an answer that is no problem into out.
+// send sends a request to any server. It returns the outcome of its operation, and
+// decodes the answer into out if it is not a problem.
 func (s *linearServers) send(ctx context.Context, method, path string, body, out any, header ...string) linear.Outcome {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
 	defer cancel()
@@ -66,7 +65,7 @@ func (s *linearServers) send(ctx context.Context, method, path string, body, out
 	case r.Status == http.StatusConflict || r.Status == http.StatusPreconditionFailed:
 		return linear.Refused
 	case r.Status == http.StatusNotFound && strings.HasSuffix(path, "/claim"):
-		return linear.Never // nothing waits, which a claim may overlook
+		return linear.Never // none waits, but a claim may overlook one
 	case r.Status >= 300:
 		s.odd.Store(fmt.Sprintf("%s %s: %d %s", method, path, r.Status, r.Body), true)
 		return linear.Unknown
@@ -138,8 +137,8 @@ func (s *linearServers) record(ctx context.Context, path string, op *linear.Op) 
 	return end
 }
 
-// tokenOf is the position in a token, which sorts. The token is kept: it cannot
-// be made from its position.
+// tokenOf returns the position in a token, which sorts. It remembers the token, which
+// cannot be made from its position.
 func (s *linearServers) tokenOf(token string) string {
 	f, err := thole.ParseFence(token)
 	if err != nil {
@@ -149,7 +148,7 @@ func (s *linearServers) tokenOf(token string) string {
 	return f.Token.String()
 }
 
-// token is what tokenOf was given.
+// token returns the token that tokenOf was given.
 func (s *linearServers) token(base, position string) string {
 	token, ok := s.tokens.Load(fenceOf(s.t, base, position).String())
 	if !ok {
@@ -214,8 +213,8 @@ func (s *linearServers) line(ctx context.Context, space, path, agent string, op 
 	return s.send(ctx, "POST", path+"/finish", map[string]any{"status": "succeeded"}, nil, "Thole-Fence", fence)
 }
 
-// TestServersOfOneFileAreLinearizableWhileTheyAreKilled loads two servers on a
-// SQLite file, one of which is killed and started again all the time.
+// Two servers on a SQLite file are under load, while one of them is killed and
+// restarted again and again.
 func TestServersOfOneFileAreLinearizableWhileTheyAreKilled(t *testing.T) {
 	servertest.Faults(t)
 	c := startCluster(t, same("sqlite:"+filepath.Join(t.TempDir(), "thole.db"), 2))

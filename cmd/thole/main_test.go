@@ -8,8 +8,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// The tests of this package drive the built program from outside, over HTTP and
-// its command line, as any other program would.
+// The tests of this package drive the built program from outside, over HTTP and its
+// command line, as any other program would.
 
 func TestMain(m *testing.M) {
 	for variable, process := range map[string]func(string) error{loadVariable: runLoad, holderVariable: runHolder} {

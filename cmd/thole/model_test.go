@@ -14,8 +14,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// endpoint stands in for a model's service that has a bad day. What it does is
-// said by the prompt; attempts count from 1.
+// endpoint is a model service with faults, which the prompt chooses; attempts count
+// from 1.
 type endpoint struct {
 	mu       sync.Mutex
 	attempts map[string]int
@@ -60,7 +60,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	faults()[prompt].act(n, refuse, say, stall)
 }
 
-// modelFault is what a service does, and what must become of the run.
+// modelFault is what a service does, and how the run must end.
 type modelFault struct {
 	act      func(n int, refuse func(int, string), say func(string, ...any), stall func())
 	status   string
@@ -70,7 +70,7 @@ type modelFault struct {
 
 func answer(say func(string, ...any)) { say(chunkText+chunkEnd, "All is well.", "stop") }
 
-// cut ends a response in the middle, as a service that crashes does.
+// cut breaks off a response, as a service that crashes does.
 func cut() { panic(http.ErrAbortHandler) }
 
 func faults() map[string]modelFault {
@@ -102,7 +102,7 @@ func faults() map[string]modelFault {
 	}
 }
 
-// retry does fail until the n-th attempt is the good one.
+// retry calls fail until attempt number good, which calls say.
 func retry(n, good int, fail func(), say func(string, ...any)) {
 	if n < good {
 		fail()
@@ -111,8 +111,8 @@ func retry(n, good int, fail func(), say func(string, ...any)) {
 	answer(say)
 }
 
-// TestAModelThatFailsEndsItsRunClearly has all kinds of faults at once: every
-// run ends, says why, and has done nothing by half; then all is well again.
+// All kinds of faults happen at the same time: every run ends, says why, and has done
+// nothing halfway; afterwards everything works again.
 func TestAModelThatFailsEndsItsRunClearly(t *testing.T) {
 	e := &endpoint{attempts: map[string]int{}, stop: make(chan struct{})}
 	service := httptest.NewServer(e)
@@ -175,7 +175,7 @@ func showsError(s *servertest.Server, run, prompt string, want modelFault) {
 	}
 }
 
-// TestARunWhoseModelStallsCanBeCancelled does not wait for the stall to end.
+// The cancel does not wait for the stall to end.
 func TestARunWhoseModelStallsCanBeCancelled(t *testing.T) {
 	stop, asked := make(chan struct{}), make(chan struct{}, 8)
 	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

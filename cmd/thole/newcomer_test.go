@@ -115,7 +115,7 @@ func TestErrorsOfCommandsNameWhatIsKnown(t *testing.T) {
 		{"migrate --store mem:", []string{"sqlite:PATH, file:DIR, postgres://"}},
 	} {
 		servertest.MustFail(t, dir, nil, strings.Fields(c.args), c.says...)
-		if strings.HasPrefix(c.args, "get project:") || strings.HasPrefix(c.args, "log project:") { // through the server too
+		if strings.HasPrefix(c.args, "get project:") || strings.HasPrefix(c.args, "log project:") { // also through the server
 			servertest.MustFail(t, dir, nil, append(strings.Fields(c.args), "--server", s.URL), c.says...)
 		}
 	}
@@ -132,7 +132,7 @@ func TestErrorsOfCommandsNameWhatIsKnown(t *testing.T) {
 	}
 }
 
-// What a person looks for is not behind hundreds of parts of files.
+// Hundreds of parts of files must not hide what a person looks for.
 func TestGetListsWhatPeopleKeepAndLeavesTheRestToAll(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{})
 	for i := range 130 { // more than a page
@@ -201,7 +201,7 @@ func TestTheHelpOfEachCommandHasAnExample(t *testing.T) {
 	}
 }
 
-// untilListening returns what a server says until it listens.
+// untilListening returns a server's output until it listens.
 func untilListening(t *testing.T, out io.Reader) string {
 	t.Helper()
 	var said strings.Builder

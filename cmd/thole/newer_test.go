@@ -18,8 +18,8 @@ type newerStep struct {
 	breaks    bool
 }
 
-// newerProgram builds the program as it would be with more migrations, and
-// returns its path. commit is the function by which it commits.
+// newerProgram builds the program with additional migrations, and returns its path.
+// commit is the function with which it commits.
 func newerProgram(t testing.TB, commit string, steps ...newerStep) string {
 	t.Helper()
 	const now = "thole.commit_1"

@@ -12,8 +12,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// A server that is paused past the lease of its run is taken for dead, and another
-// may do the run's work: its command must be gone by then.
+// A server that is paused for longer than the lease of its run counts as dead, and
+// another may do the run's work: by then its command must be gone.
 func TestACommandDoesNotOutliveTheLeaseOfAPausedServer(t *testing.T) {
 	const lease = 3 * time.Second
 	s := servertest.Start(t, servertest.Setup{Lease: lease, Script: `turns:

@@ -33,8 +33,8 @@ func TestAWatcherMissesNothingOverManyCutsAndTwoRestarts(t *testing.T) {
 	servertest.MustBeHealthy(t, s.Store)
 }
 
-// A cursor that cannot be resumed is told so: there is no silent gap and no
-// full replay.
+// A cursor that cannot be resumed gets an error: there is no silent gap and no full
+// replay.
 func TestACursorThatIsNotOfThisHistoryIsTrimmed(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{})
 	s.Must("PUT", "/v1/spaces/"+cutSpace+"/kv/a/b", map[string]any{"data": 1}, nil)
@@ -67,8 +67,8 @@ func TestACursorThatIsNotOfThisHistoryIsTrimmed(t *testing.T) {
 	}
 }
 
-// Whoever watches files that people change is told so, and goes on from the state
-// that is there.
+// A watcher of files that people change gets an error and continues from the current
+// state.
 func TestAnEditOfAFileTrimsWatchersWhichGoOn(t *testing.T) {
 	dir := t.TempDir()
 	s := servertest.Start(t, servertest.Setup{Dir: dir, Store: "file:" + filepath.Join(dir, "state")})
@@ -86,7 +86,7 @@ func TestAnEditOfAFileTrimsWatchersWhichGoOn(t *testing.T) {
 			_, err := os.Stat(file)
 			return err == nil && len(tail.Events()) == 1 && len(own.Events()) == 1 && len(some.Events()) == 1
 		})
-		s.Must("PUT", "/v1/spaces/"+cutSpace+"/kv/cut/other", map[string]any{"data": 1}, nil) // which some do not hear
+		s.Must("PUT", "/v1/spaces/"+cutSpace+"/kv/cut/other", map[string]any{"data": 1}, nil) // some watchers filter this out
 		text, err := os.ReadFile(file)
 		if err == nil {
 			err = os.WriteFile(file, bytes.Replace(text, []byte("light"), []byte("dark"), 1), 0o644)
@@ -132,15 +132,15 @@ func TestAnEditOfAFileTrimsWatchersWhichGoOn(t *testing.T) {
 	servertest.Eventually(t, 10*time.Second, "the document's events", func() bool { return len(some.Events()) == 2 })
 }
 
-// fault is done to a server once its watcher's line was cut so often.
+// fault happens to a server once its watcher's connection was cut that often.
 type fault struct {
 	after int
 	do    func()
 }
 
-// watchThroughCuts lets a client and a thole tail watch, each through a proxy
-// that cuts their line so often, while others write and faults are done. Both
-// must receive every durable event once and in order.
+// watchThroughCuts has a client and a thole tail watch, each through a proxy that cuts
+// the connection that often, while others write and faults happen. Both must receive
+// every durable event once and in order.
 func watchThroughCuts(t *testing.T, s *servertest.Server, cuts int, faults []fault) {
 	t.Helper()
 	line, tailLine := servertest.StartProxy(t, cuts), servertest.StartProxy(t, cuts)
@@ -156,7 +156,7 @@ func watchThroughCuts(t *testing.T, s *servertest.Server, cuts int, faults []fau
 	defer cancel()
 	wg.Go(func() { c.follow(ctx) })
 
-	var restarts sync.RWMutex // held to write while the server is away
+	var restarts sync.RWMutex // held for writing while the server is down
 	writing, stop := context.WithCancel(ctx)
 	var writers sync.WaitGroup
 	for i := range 4 {
@@ -202,7 +202,7 @@ func positions(events []servertest.Event) (all []string) {
 	return all
 }
 
-// write sets values until ctx ends. What gets no answer is sent again.
+// write sets values until ctx ends. It repeats what gets no answer.
 func write(ctx context.Context, t *testing.T, s *servertest.Server, restarts *sync.RWMutex, writer int) {
 	for n := 0; ctx.Err() == nil; {
 		restarts.RLock()
@@ -215,13 +215,13 @@ func write(ctx context.Context, t *testing.T, s *servertest.Server, restarts *sy
 			n++
 		}
 		select {
-		case <-time.After(2 * time.Millisecond): // the watchers are to follow, not to read what is past
+		case <-time.After(2 * time.Millisecond): // slow enough that the watchers follow live
 		case <-ctx.Done():
 		}
 	}
 }
 
-// follower is a client that comes back with Last-Event-ID whenever its line
+// follower is a client that reconnects with Last-Event-ID whenever its connection
 // breaks.
 type follower struct {
 	url string
@@ -270,7 +270,7 @@ func (f *follower) connections() int {
 	return f.opened
 }
 
-// err is an answer that a watcher should never get.
+// err returns an answer that a watcher should never get.
 func (f *follower) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// button is what the sample's turns make of the component.
+// button is the component after the sample's turns.
 const button = `import { h } from '../dom.js'
 
 export function Button({ label, onClick = () => {} }) {
@@ -28,8 +28,8 @@ export function Button({ label, onClick = () => {} }) {
 }
 `
 
-// TestDevPlaysTheSampleOnEveryStore plays the sample's turns with the program
-// itself on each kind of store. The events that are told must be the same.
+// The program itself plays the sample's turns on each kind of store. The events must be
+// the same.
 func TestDevPlaysTheSampleOnEveryStore(t *testing.T) {
 	effort.Program(t, "curl") // for turns.sh
 	sqlite := func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "thole.db") }
@@ -71,8 +71,8 @@ func TestDevPlaysTheSampleOnEveryStore(t *testing.T) {
 	}
 }
 
-// playSample plays the sample's turns on a store, without the script's delays,
-// and returns the types of all events but text as it comes, sorted.
+// playSample plays the sample's turns on a store, without the script's delays, and
+// returns the types of all events except live text, sorted.
 func playSample(t *testing.T, store string) (types []string) {
 	t.Helper()
 	script, err := os.ReadFile("../../examples/script.yaml")
@@ -97,7 +97,7 @@ func playSample(t *testing.T, store string) (types []string) {
 		}
 	}
 	for _, e := range s.Events(space) {
-		if e.Type != "message.delta" { // as many as there was time for
+		if e.Type != "message.delta" { // their number depends on the time
 			types = append(types, e.Type)
 		}
 	}

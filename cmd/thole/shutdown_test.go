@@ -34,8 +34,8 @@ turns:
       - {delay_ms: 500, text: "One word, and then another one, and one more, and then the end of it."}
 `
 
-// drained starts a server with runs at work and a watcher, and returns the
-// runs' paths and how the watcher's stream ends.
+// drained starts a server with running runs and a watcher, and returns the runs' paths
+// and how the watcher's stream ends.
 func drained(t *testing.T, s *servertest.Server, prompts ...string) (runs []string, stream <-chan error) {
 	t.Helper()
 	ended, started := make(chan error, 1), make(chan bool, len(prompts))
@@ -70,7 +70,7 @@ func drained(t *testing.T, s *servertest.Server, prompts ...string) (runs []stri
 	return runs, ended
 }
 
-// gone checks what a server leaves that was asked to end.
+// gone checks what a server leaves after it was asked to end.
 func gone(t *testing.T, s *servertest.Server, stream <-chan error) {
 	t.Helper()
 	if code := s.Wait(20 * time.Second); code != 0 {
@@ -86,7 +86,7 @@ func gone(t *testing.T, s *servertest.Server, stream <-chan error) {
 	s.Start()
 }
 
-// endedAs checks how a run has ended.
+// endedAs checks a run's end.
 func endedAs(t *testing.T, s *servertest.Server, run, status, cause string) {
 	t.Helper()
 	var got struct {

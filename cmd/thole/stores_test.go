@@ -8,8 +8,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// TestSpacesLiveWhereTheRulesSay serves two files by rules, one of them named by
-// a variable's second line, and looks into each.
+// A server has two files by rules, one of them named in a variable's second line; the
+// test then reads each file.
 func TestSpacesLiveWhereTheRulesSay(t *testing.T) {
 	dir := t.TempDir()
 	users, projects := "sqlite:"+filepath.Join(dir, "u", "users.db"), "sqlite:"+filepath.Join(dir, "p", "projects.db")

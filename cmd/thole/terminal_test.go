@@ -12,8 +12,7 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// TestATerminalGetsTextAndAPipeGetsJSON runs a command on a pseudo-terminal of
-// script(1), which every Linux has.
+// A command runs on a pseudo-terminal of script(1), which every Linux has.
 func TestATerminalGetsTextAndAPipeGetsJSON(t *testing.T) {
 	dir := t.TempDir()
 	on := func(args string) string {
@@ -36,7 +35,7 @@ func TestATerminalGetsTextAndAPipeGetsJSON(t *testing.T) {
 	}
 }
 
-// What others wrote does not reach a terminal as orders to it.
+// A terminal must not get control sequences that others wrote.
 func TestWhatAModelSaysDoesNotSteerTheTerminal(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "script.yaml")
@@ -60,7 +59,7 @@ func TestWhatAModelSaysDoesNotSteerTheTerminal(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", args, err, out)
 		}
-		said := strings.ReplaceAll(string(out), "\r\n", "\n") // the terminal's own
+		said := strings.ReplaceAll(string(out), "\r\n", "\n") // the terminal adds the \r
 		if i := strings.IndexAny(said, "\x1b\a\r\u009b\u202e"); i >= 0 {
 			t.Errorf("thole %s printed %q", args, said[i:min(len(said), i+20)])
 		}

@@ -46,11 +46,11 @@ turns:
 
 const killSpace = "project:kill"
 
-// victim is a server whose agent's runs are cut short.
+// victim is a server whose agent's runs are interrupted.
 type victim struct {
 	*servertest.Server
 	rec   *servertest.Recorder
-	kills int // how often it is to be killed
+	kills int // how often to kill it
 }
 
 // newVictim starts a server for runs of killScript on a store, with a short lease.
@@ -87,8 +87,8 @@ func (v *victim) ended(r runView) (now runView) {
 	return now
 }
 
-// die kills the server and starts it again; what was acknowledged must be
-// there, and no process of the dead one.
+// die kills the server and starts it again. Everything acknowledged must be there, and
+// no process of the dead one.
 func (v *victim) die() []servertest.Event {
 	v.T.Helper()
 	v.Kill()
@@ -101,8 +101,8 @@ func (v *victim) die() []servertest.Event {
 	return journal
 }
 
-// crashed checks that a run is found crashed, with as many effects without
-// outcome as it left, goes on from there, and comes to its end.
+// crashed checks that a run has crashed, with that many decisions without an outcome,
+// and resumes it to its end.
 func (v *victim) crashed(r runView, open int) {
 	v.T.Helper()
 	if got := v.ended(r); got.Status != "crashed" {
@@ -126,7 +126,7 @@ func (v *victim) crashed(r runView, open int) {
 	}
 }
 
-// statuses returns those of a run's decisions.
+// statuses returns the statuses of a run's decisions.
 func (v *victim) statuses(r runView, query string) (all []string) {
 	v.T.Helper()
 	var page struct{ Items []struct{ Status string } }
@@ -137,8 +137,8 @@ func (v *victim) statuses(r runView, query string) (all []string) {
 	return all
 }
 
-// interrupted checks that a killed run's turn reads as interrupted, and its
-// unfinished tool calls too.
+// interrupted checks that a killed run's turn reads as interrupted, and so do its
+// unfinished tool calls.
 func (v *victim) interrupted(r runView, calls int) {
 	v.T.Helper()
 	var page struct {
@@ -166,7 +166,7 @@ func (v *victim) interrupted(r runView, calls int) {
 	v.T.Errorf("the turn of %s is not in its thread", r.ID)
 }
 
-// effects counts how often an effect was made.
+// effects counts how often an effect happened.
 func (v *victim) effects(name string) int {
 	data, _ := os.ReadFile(filepath.Join(v.Project, "effects"))
 	return strings.Count(string(data), name+"\n")

@@ -11,7 +11,8 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-// same checks that a watcher printed the same events as want, in their order.
+// mustHavePrinted checks that a watcher printed the same events as want, in the same
+// order.
 func mustHavePrinted(w *servertest.Tail, name string, want []servertest.Event) {
 	w.T.Helper()
 	got := w.Events()
@@ -31,7 +32,7 @@ func TestThreeWatchersEndWithTheSameEventsInTheSameOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slowly := strings.Replace(string(script), "delay_ms: 15\n", "delay_ms: 200\n", 1) // so that all begin before one ends
+	slowly := strings.Replace(string(script), "delay_ms: 15\n", "delay_ms: 200\n", 1) // so that all begin before the first one ends
 	s := servertest.Start(t, servertest.Setup{Script: slowly})
 	const space = "project:parallel"
 	first := servertest.StartTail(t, space, "--server", s.URL, "--after=")
@@ -68,7 +69,7 @@ func TestThreeWatchersEndWithTheSameEventsInTheSameOrder(t *testing.T) {
 	}
 }
 
-// interleaved reports whether three runs were at work at the same time.
+// interleaved reports whether three runs were active at the same time.
 func interleaved(journal []servertest.Event) bool {
 	active, most := 0, 0
 	for _, e := range journal {

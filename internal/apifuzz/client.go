@@ -27,7 +27,7 @@ type client struct {
 	http     *http.Client
 }
 
-// run goes on until ctx ends.
+// run sends requests until ctx ends.
 func (c *client) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		op := c.any()
@@ -44,14 +44,14 @@ func (c *client) run(ctx context.Context) {
 		} else if r.method != http.MethodGet && c.rand.IntN(4) == 0 {
 			r.header.Set("Idempotency-Key", fmt.Sprint("k", c.rand.Uint64()))
 			c.send(ctx, r)
-			r.valid = false // a repeat need not make anything
+			r.valid = false // a repeat may fail
 			r.recipe.learn = nil
 		}
 		c.send(ctx, r)
 	}
 }
 
-// prepare makes a request, after what it needs was made.
+// prepare makes a request, and first what it needs.
 func (c *client) prepare(ctx context.Context, op *operation, take bool, depth int) *request {
 	if r := c.make(op, take); r != nil || depth == 0 {
 		return r
@@ -77,7 +77,7 @@ func (c *client) send(ctx context.Context, r *request) {
 		return
 	}
 	start := time.Now()
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*c.Slow) // what was asked is answered, although the time is over
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*c.Slow) // a request that was sent is answered, although the time is over
 	defer cancel()
 	target := c.URL + r.path
 	if len(r.query) > 0 {
@@ -90,7 +90,7 @@ func (c *client) send(ctx context.Context, r *request) {
 	req.Header = r.header
 	resp, err := c.http.Do(req)
 	if err != nil {
-		if unsendable(err) || ctx.Err() != nil || len(r.body) > 5<<20 { // who refuses a huge body hangs up
+		if unsendable(err) || ctx.Err() != nil || len(r.body) > 5<<20 { // a server that refuses a huge body closes the connection
 			return
 		}
 		c.report.fail(r, "no answer in %v: %v", time.Since(start), err)
@@ -158,7 +158,7 @@ func (c *client) judge(r *request, resp *http.Response, body []byte) {
 	}
 }
 
-// lost forgets what is gone.
+// lost forgets the facts of a thing that no longer exists.
 func (c *client) lost(r *request, status int) {
 	for _, name := range []string{"block", "turn", "run", "todo", "decision", "name", "thread"} {
 		if v := r.about[name]; v != "" && (status == http.StatusNotFound || status == http.StatusConflict) {
@@ -168,7 +168,7 @@ func (c *client) lost(r *request, status int) {
 	}
 }
 
-// problem checks what every error looks like.
+// problem checks what all errors have in common.
 func (c *client) problem(status int, mediaType string, body []byte) error {
 	var p struct {
 		Type, Title, Code string
@@ -185,7 +185,7 @@ func (c *client) problem(status int, mediaType string, body []byte) error {
 	return nil
 }
 
-// sendRaw sends a request as a bad connection does.
+// sendRaw sends a request as over a bad connection.
 func (c *client) sendRaw(r *request) {
 	u, err := url.Parse(c.URL)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package apifuzz asks a running server for everything that its OpenAPI document
-// offers, with requests that are valid, and with ones that are nearly so, and
-// checks each answer against the document. It knows the server only by HTTP.
+// Package apifuzz calls everything that a running server's OpenAPI document offers,
+// with valid and with almost valid requests, and checks each answer against the
+// document. It knows the server only by HTTP.
 package apifuzz
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// operation is one of the document's.
+// operation is an operation of the document.
 type operation struct {
 	name      string // method and path
 	method    string
@@ -35,10 +35,10 @@ type param struct {
 	Schema   schema `json:"schema"`
 }
 
-// schema is a JSON schema as values are made from it.
+// schema is a JSON schema from which values are made.
 type schema map[string]any
 
-// document is what a server says of itself.
+// document is a server's OpenAPI document.
 type document struct {
 	operations []*operation
 	schemas    map[string]any // components/schemas
@@ -158,8 +158,8 @@ func (d *document) resolve(s schema) schema {
 	return s
 }
 
-// took reports what of the body of a request that was accepted the document does not
-// allow.
+// took reports what the document does not allow in the body of a request that was
+// accepted.
 func (o *operation) took(contentType string, body []byte) error {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	s := o.requests[mediaType]
@@ -176,10 +176,10 @@ func (o *operation) took(contentType string, body []byte) error {
 	return nil
 }
 
-// check reports what of an answer the document does not say.
+// check reports what the document does not say about an answer.
 func (o *operation) check(status int, contentType string, body []byte) error {
 	content, ok := o.responses[fmt.Sprint(status)]
-	if !ok { // the default is for what says nothing of the request
+	if !ok { // the default is for statuses that say nothing about the request
 		return fmt.Errorf("status %d is not in the document: %.300s", status, body)
 	}
 	mediaType, _, _ := strings.Cut(contentType, ";")

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// fact is what earlier answers told of one thing: values by name, such as thread,
+// fact is what earlier answers said about one thing: values by name, such as thread,
 // run and fence.
 type fact map[string]string
 
@@ -23,7 +23,7 @@ func (f fact) with(pairs ...string) fact {
 // keep bounds how many facts of a kind are remembered.
 const keep = 200
 
-// memory is what the clients learned, together. It is safe for concurrent use.
+// memory is what all clients learned. It is safe for concurrent use.
 type memory struct {
 	mu    sync.Mutex
 	facts map[string][]fact
@@ -41,8 +41,8 @@ func (m *memory) learn(kind string, f fact) {
 	m.facts[kind] = all
 }
 
-// recall returns a fact of a kind, nil if there is none. A fact that is taken is
-// for nobody else.
+// recall returns a fact of a kind, nil if there is none. If take is set, nobody else
+// gets it.
 func (m *memory) recall(r *rand.Rand, kind string, take bool) fact {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// recipe says how a valid request for an operation is made beyond what its schema
-// says, and what its answer teaches.
+// recipe says how to make a valid request for an operation beyond its schema, and what
+// to learn from its answer.
 type recipe struct {
-	op    string // how the operation's name ends, after "METHOD …"
-	needs string // the kind of fact that it is about; "": a space
+	op    string // the end of the operation's name, after "METHOD …"
+	needs string // the kind of fact that the request is about; "": a space
 	makes string // the kind of fact that a success makes
 	takes bool   // the fact is used up
 	body  func(r *rand.Rand, f fact) any
@@ -33,7 +33,7 @@ func object(pairs ...any) map[string]any {
 	return o
 }
 
-// sometimes is v, or nothing.
+// sometimes returns v, or nil.
 func sometimes(r *rand.Rand, v any) any {
 	if r.IntN(3) == 0 {
 		return v
@@ -52,7 +52,7 @@ func blocks(r *rand.Rand) []any {
 	return []any{object("type", pick(r, "text", "code", "text", "reasoning"), "content", text(r), "meta", sometimes(r, object("k", anything(r, 3))))}
 }
 
-// id learns one fact from the answer's member id.
+// id returns a function that learns one fact from the answer's member id.
 func id(kind, name string) func(*memory, fact, map[string]any) {
 	return func(m *memory, f fact, answer map[string]any) {
 		if s, ok := answer["id"].(string); ok {
@@ -61,8 +61,8 @@ func id(kind, name string) func(*memory, fact, map[string]any) {
 	}
 }
 
-// recipes are for the operations whose valid requests a schema does not tell.
-// Of several that fit an operation, the first holds.
+// recipes returns recipes for the operations whose schema does not suffice. If several
+// fit an operation, the first one counts.
 func recipes() []recipe {
 	const thread, run = "/threads/{thread}", "/threads/{thread}/runs/{run}"
 	agents := []string{"a1", "a2"}
@@ -144,7 +144,7 @@ func recipes() []recipe {
 		{op: "PATCH " + thread + "/turns/{turn}/blocks/{block}", needs: "block", takes: true, fence: true, body: func(r *rand.Rand, f fact) any {
 			return object("status", pick(r, "done", "error"), "result", anything(r, 1))
 		}},
-		{op: thread, needs: "thread"}, // any other with a thread in its path
+		{op: thread, needs: "thread"}, // all others with a thread in the path
 
 		{op: "POST /v1/spaces/{space}/decisions", makes: "decision", learn: decided, body: func(r *rand.Rand, f fact) any {
 			return object("action", text(r), "rationale", sometimes(r, text(r)), "input", sometimes(r, anything(r, 1)), "standing", sometimes(r, true), "idempotent", sometimes(r, true))
@@ -195,7 +195,7 @@ func recipes() []recipe {
 	}
 }
 
-// recipeOf returns the recipe of an operation: the longest that fits.
+// recipeOf returns the recipe of an operation: the one with the longest name that fits.
 func recipeOf(all []recipe, op *operation) recipe {
 	best, size := recipe{}, -1
 	for _, rc := range all {
@@ -207,14 +207,14 @@ func recipeOf(all []recipe, op *operation) recipe {
 		if method == op.method && fits && len(path) > size {
 			best, size = rc, len(path)
 			if both {
-				size += 1000 // one for this operation holds before one for many
+				size += 1000 // a recipe for this operation comes before one for many
 			}
 		}
 	}
 	return best
 }
 
-// queries are valid values of parameters.
+// queryValue returns a valid value of a parameter.
 func queryValue(r *rand.Rand, p param, f fact, cursor string) string {
 	switch p.Name {
 	case "limit", "last":
@@ -246,7 +246,7 @@ func queryValue(r *rand.Rand, p param, f fact, cursor string) string {
 	return ""
 }
 
-// patchBody is a patch of a document that has a number n.
+// patchBody returns a patch of a document that has a number n.
 func patchBody(r *rand.Rand) (mediaType string, body any) {
 	switch r.IntN(3) {
 	case 0:
@@ -268,7 +268,7 @@ func sortedKeys[V any](m map[string]V) []string {
 
 var position = regexp.MustCompile(`^[0-9a-f]{12}-[0-9]{16}$`) // never changed
 
-// learnGeneral remembers what any answer may hold.
+// learnGeneral remembers what any answer may contain.
 func learnGeneral(m *memory, op *operation, f fact, etag string, answer map[string]any) {
 	if s, ok := answer["next_cursor"].(string); ok && s != "" {
 		m.learn("cursor "+op.name, f.with("cursor", s))
@@ -286,7 +286,7 @@ func learnGeneral(m *memory, op *operation, f fact, etag string, answer map[stri
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // what is made here is JSON
+		panic(err) // it was made as JSON
 	}
 	return data
 }

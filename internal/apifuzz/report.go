@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Report is what came of a run.
+// Report is the result of a run.
 type Report struct {
 	Seed uint64
 
@@ -19,7 +19,7 @@ type Report struct {
 	reasons  map[string]map[string]int // of refused valid requests
 }
 
-// Count is what an operation answered.
+// Count counts the answers of an operation.
 type Count struct {
 	Operation string
 	op        *operation
@@ -28,10 +28,10 @@ type Count struct {
 	Other     int // 501
 }
 
-// Failure is an answer that must not be.
+// Failure is an answer that must not occur.
 type Failure struct {
 	What    string
-	Request string // of the first
+	Request string // the first one
 	Times   int
 }
 
@@ -44,7 +44,7 @@ func newReport(d *document, seed uint64) *Report {
 	return r
 }
 
-// rarest returns an operation that has succeeded less than most.
+// rarest returns an operation with few successes.
 func (r *Report) rarest() *operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *Report) fail(req *request, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	what := fmt.Sprintf(format, args...)
-	key := req.op.name + " " + strings.Map(func(c rune) rune { // without numbers, so that equal ones meet
+	key := req.op.name + " " + strings.Map(func(c rune) rune { // without numbers, so that equal failures have one key
 		if c >= '0' && c <= '9' || c >= 'a' && c <= 'f' {
 			return -1
 		}
@@ -109,7 +109,7 @@ func (r *Report) fail(req *request, format string, args ...any) {
 	f.Times++
 }
 
-// Failures are the answers that must not be, one of each kind.
+// Failures returns the answers that must not occur, one of each kind.
 func (r *Report) Failures() []Failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +120,7 @@ func (r *Report) Failures() []Failure {
 	return all
 }
 
-// Counts are what each operation answered.
+// Counts returns the counts of all operations.
 func (r *Report) Counts() []Count {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func (r *Report) Counts() []Count {
 	return all
 }
 
-// Reasons are why valid requests for an operation were refused.
+// Reasons returns why valid requests for an operation were refused.
 func (r *Report) Reasons(operation string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *Report) Reasons(operation string) []string {
 	return all
 }
 
-// String is the table of all operations.
+// String returns a table of all operations.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d\n%8s %8s %6s\n", r.Seed, "2xx", "4xx", "501")

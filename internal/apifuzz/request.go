@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// request is what is sent.
+// request is a request to be sent.
 type request struct {
 	op      *operation
 	recipe  recipe
@@ -17,23 +17,23 @@ type request struct {
 	query   []string
 	header  http.Header
 	body    []byte
-	valid   bool // nothing was made wrong on purpose
-	routed  bool // the path is still the operation's
+	valid   bool // nothing is wrong on purpose
+	routed  bool // the path still leads to the operation
 	stream  bool
 	sending sending
 }
 
-// sending is how a request goes over the connection.
+// sending is the way in which a request is sent.
 type sending int
 
 const (
 	whole  sending = iota
-	halved         // the connection is closed in the middle of the body
-	slow           // a byte at a time
+	halved         // the connection is closed during the body
+	slow           // one byte at a time
 )
 
-// make returns a valid request for an operation, as far as is known; nil if
-// nothing is known that it could be about.
+// make returns a request for an operation, valid as far as is known; nil if no fact is
+// known that it could be about.
 func (c *client) make(op *operation, take bool) *request {
 	rc := recipeOf(c.recipes, op)
 	about := fact{"space": c.space(), "token": c.Tokens[0]}
@@ -139,7 +139,7 @@ func (c *client) space() string {
 	return fmt.Sprintf("%s:s%d", pick(c.rand, "project", "user"), c.rand.IntN(c.Spaces))
 }
 
-// mutate makes one thing or two wrong.
+// mutate makes one or two things wrong.
 func (c *client) mutate(r *request) {
 	r.valid = false
 	for range 1 + c.rand.IntN(2) {
@@ -155,7 +155,7 @@ func (c *client) mutateOnce(r *request) {
 			r.body = mutateJSON(c.rand, r.body)
 		}
 	case 5:
-		if s, ok := r.op.bodies["application/json"]; ok { // as the schema has it, whether it makes sense or not
+		if s, ok := r.op.bodies["application/json"]; ok { // as the schema says, whether it makes sense or not
 			r.body = encode(c.document.value(c.rand, s, 0))
 		}
 	case 6:
@@ -210,7 +210,7 @@ func (c *client) mutateOnce(r *request) {
 	}
 }
 
-// foreign is a value that was learned of something else, or none.
+// foreign returns a value that was learned about something else, or an invented one.
 func (c *client) foreign(kind, name string) string {
 	if f := c.memory.recall(c.rand, kind, false); f != nil {
 		return f[name]

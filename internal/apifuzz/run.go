@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// Config says what to ask.
+// Config says what to call.
 type Config struct {
 	URL     string   // of the server
-	Tokens  []string // the first may do everything; the others as they may
+	Tokens  []string // the first may do everything
 	Seed    uint64
 	Time    time.Duration // how long
 	Clients int           // default 4
 	Spaces  int           // of each kind; default 8
 	Slow    time.Duration // a longer answer is a failure; default 10 s
 	// Special makes the body of an operation whose requests the document does not
-	// describe; nil: none. It may be nil.
+	// describe, or returns nil. It may be nil.
 	Special func(operation, space string, r *rand.Rand) (body []byte, header map[string]string)
 }
 
-// Run asks for the time that the configuration gives and reports what came of
-// it. The error is of what kept it from asking at all.
+// Run sends requests for the configured time and reports the results. It returns an
+// error only if it could not begin.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if len(cfg.Tokens) == 0 {
 		return nil, errors.New("apifuzz: a token is needed")

@@ -22,7 +22,7 @@ const small = `{"openapi":"3.1.0","paths":{"/v1/spaces/{space}/things":{"post":{
 	"components":{"schemas":{"Thing":{"type":"object","required":["id"],"properties":{"id":{"type":"string"}}}},
 		"responses":{"Problem":{"content":{"application/problem+json":{"schema":{"type":"object","required":["code"],"properties":{"code":{"enum":["invalid"]}}}}}}}}}`
 
-// ask runs against a server that answers everything in one way.
+// ask runs against a server that always gives the same answer.
 func ask(t *testing.T, status int, mediaType, body string) *apifuzz.Report {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// value makes a value of a schema. Not all that a schema allows is valid.
+// value returns a value of a schema; it may still be invalid.
 func (d *document) value(r *rand.Rand, s schema, depth int) any {
 	s = d.resolve(s)
 	if all, ok := s["enum"].([]any); ok && len(all) > 0 {
@@ -63,7 +63,7 @@ func (d *document) object(r *rand.Rand, s schema, depth int) any {
 	return o
 }
 
-// anything is JSON.
+// anything returns some JSON.
 func anything(r *rand.Rand, depth int) any {
 	switch n := r.IntN(9); {
 	case n == 0:
@@ -82,18 +82,18 @@ func anything(r *rand.Rand, depth int) any {
 	return text(r)
 }
 
-// text is what people write.
+// text returns text that people could write.
 func text(r *rand.Rand) string {
 	all := []string{"a", "word", "two words", "Grüße", "日本語", "emoji 🧵", "a/b", "x-y_z.1", "line\nbreak", "\"quoted\"", "e\u0301", "\u202eback"}
 	return all[r.IntN(len(all))]
 }
 
-// name is what things are called. There are few, so that they are met again.
+// name returns one of a few names, so that names occur again.
 func name(r *rand.Rand) string {
 	return fmt.Sprintf("%s%d", []string{"n", "Größe", "a.b", "x y"}[r.IntN(4)], r.IntN(8))
 }
 
-// evilJSON are JSON texts, and some that are none, to stand for a value.
+// evilJSON returns a JSON text, or one that is not JSON, as a value.
 func evilJSON(r *rand.Rand) string {
 	all := []string{
 		`null`, `true`, `0`, `-0`, `-1`, `1.5`, `1e999`, `-1e999`, `1e-999`, `123456789012345678901234567890`, `9007199254740993`,
@@ -118,7 +118,7 @@ func evilJSON(r *rand.Rand) string {
 	return all[r.IntN(len(all))]
 }
 
-// evilText is text for a path, a parameter or a header.
+// evilText returns text for a path, a parameter or a header.
 func evilText(r *rand.Rand) string {
 	all := []string{
 		"", " ", ".", "..", "/", "a/../b", "\x00", "\x7f", "\n", "\r\nX: y", "%", "%zz", "\xff\xfe", "é", "日本", "\u202e", "*", "**", "a*", "-1", "0", "1e9", "NaN", "999999999999999999999", "null", "true",
@@ -131,7 +131,7 @@ func evilText(r *rand.Rand) string {
 	return all[r.IntN(len(all))]
 }
 
-// mutateJSON changes a JSON text in one place.
+// mutateJSON changes a JSON text at one place.
 func mutateJSON(r *rand.Rand, data []byte) []byte {
 	switch r.IntN(10) {
 	case 0:
@@ -157,7 +157,7 @@ func mutateJSON(r *rand.Rand, data []byte) []byte {
 	return []byte(strings.ReplaceAll(string(out), `"`+here+`"`, evilJSON(r)))
 }
 
-// replaceOne puts v in the place of a part of tree, or beside it.
+// replaceOne replaces a part of tree by v, or adds v beside it.
 func replaceOne(r *rand.Rand, tree, v any) any {
 	switch t := tree.(type) {
 	case map[string]any:

@@ -27,7 +27,7 @@ func write(t *testing.T, f *faultfs.FS, path, text string, sync bool) {
 	}
 }
 
-// content returns what is in a file, and whether there is one.
+// content returns a file's content, and whether the file exists.
 func content(f *faultfs.FS, path string) (string, bool) {
 	h, err := f.OpenFile(path, os.O_RDONLY)
 	if err != nil {

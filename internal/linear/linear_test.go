@@ -134,8 +134,7 @@ func TestPartsAreCheckedOnTheirOwnAndCounted(t *testing.T) {
 	}
 }
 
-// TestWhatAMutexDidIsAccepted records clients of plain memory, which is
-// linearizable, some of which hear no answer.
+// Clients work on plain memory, which is linearizable; some of them get no answer.
 func TestWhatAMutexDidIsAccepted(t *testing.T) {
 	h := New()
 	var mu sync.Mutex
@@ -186,8 +185,8 @@ func TestWhatAMutexDidIsAccepted(t *testing.T) {
 	}
 }
 
-// TestManyGuessesAreNoLongSearch queues many pairs of jobs at once, before the
-// claims tell their order, with operations without an answer between.
+// Many pairs of jobs are queued concurrently, with unanswered operations in between,
+// before the claims show their order.
 func TestManyGuessesAreNoLongSearch(t *testing.T) {
 	var lines []string
 	for i := 0; i < 60; i += 2 {

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// Reply is an answer to a request.
+// Reply is the answer to a request.
 type Reply struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Code is the stable code of a problem.
+// Code returns the stable code of a problem.
 func (r Reply) Code() string {
 	var p struct{ Code string }
-	json.Unmarshal(r.Body, &p) // no problem: no code
+	json.Unmarshal(r.Body, &p) // no code if it is not a problem
 	return p.Code
 }
 
@@ -73,7 +73,7 @@ func (s *Server) Must(method, path string, body, out any, header ...string) Repl
 	return r
 }
 
-// Bearer sends every request with a token.
+// Bearer adds a token to every request.
 type Bearer struct {
 	Token string
 	Next  http.RoundTripper

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Outcome is what a command printed and how it ended.
+// Outcome is a command's output and exit.
 type Outcome struct {
 	Out, Err string
 	Code     int
 }
 
-// Command runs one of the program in a folder, with more environment, and
-// ends the test if it takes too long.
+// Command runs a command of the program in a folder, with additional environment
+// variables, and ends the test if the command takes too long.
 func Command(t testing.TB, dir string, env []string, args ...string) Outcome {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -41,8 +41,8 @@ func Command(t testing.TB, dir string, env []string, args ...string) Outcome {
 	return Outcome{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}
 }
 
-// MustFail runs a command that must fail with a message that holds all of says,
-// and with nothing on its output.
+// MustFail runs a command that must fail, with a message that contains each of says and
+// without other output.
 func MustFail(t *testing.T, dir string, env, args []string, says ...string) {
 	t.Helper()
 	got := Command(t, dir, env, args...)

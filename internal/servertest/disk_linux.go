@@ -2,8 +2,8 @@ package servertest
 
 import "golang.org/x/sys/unix"
 
-// FailWrites makes each write of the process fail that would make a file longer than
-// size, with an error that does not mean a full disk. What it wrote before is left.
+// FailWrites makes each write of the process fail that would extend a file beyond size,
+// with an error that does not mean a full disk. Earlier writes stay.
 func (s *Server) FailWrites(size uint64) {
 	s.T.Helper()
 	limit := unix.Rlimit{Cur: size, Max: unix.RLIM_INFINITY}

@@ -54,7 +54,7 @@ func StartFaultLine(t testing.TB, to string) *FaultLine {
 	return p
 }
 
-// Delay holds what passes back by d, in each direction.
+// Delay delays everything by d, in each direction.
 func (p *FaultLine) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *FaultLine) accept() {
 
 func (p *FaultLine) serve(in net.Conn) {
 	j := &joint{in: in}
-	p.passes(j) // a connection that is opened over a split line waits for its end
+	p.passes(j) // a connection that is opened during a Split is closed after it
 	out, err := net.Dial("tcp", p.to)
 	if err != nil {
 		in.Close()
@@ -151,7 +151,7 @@ func (p *FaultLine) serve(in net.Conn) {
 	delete(p.open, j)
 }
 
-// Pipe carries what from sends, and its end, to the other side.
+// pipe copies what from sends, and its end, to the other side.
 func (p *FaultLine) pipe(j *joint, from, to net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -172,8 +172,7 @@ func (p *FaultLine) pipe(j *joint, from, to net.Conn) {
 	}
 }
 
-// Passes waits as long as the line's faults make it, and reports whether what
-// was read on a connection goes on.
+// passes waits as the faults require, and reports whether to pass on what was read.
 func (p *FaultLine) passes(j *joint) bool {
 	p.mu.Lock()
 	delay, split := p.delay, p.split

@@ -1,6 +1,6 @@
 // Package servertest drives the program thole from outside, over HTTP and its command
-// line, as any other program would: it starts servers, kills them, asks them, watches
-// them, and cuts their connections.
+// line, as any other program would: it starts and kills servers, sends requests,
+// watches, and cuts connections.
 package servertest
 
 import (
@@ -22,7 +22,7 @@ var program string
 func Program() string { return program }
 
 // Main is the TestMain of cmd/thole: it builds the program, under the race detector if
-// that watches the tests, and runs them. A goroutine that is left fails them.
+// the tests run under it, and runs the tests. A goroutine that is left fails them.
 func Main(m *testing.M) {
 	dir, err := os.MkdirTemp("", "thole-test-")
 	if err == nil {
@@ -42,8 +42,8 @@ func Main(m *testing.M) {
 }
 
 // Faults skips a test that kills, pauses or cuts off servers, or lets many clients
-// contend: it takes long. It runs in make test, and in make soak under the race
-// detector too.
+// contend: it takes long. It runs in make test, and under the race detector in make
+// soak.
 func Faults(t testing.TB) {
 	t.Helper()
 	effort.AllOnly(t)

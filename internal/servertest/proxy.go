@@ -24,8 +24,7 @@ type Proxy struct {
 	Done   chan struct{} // closed with the last cut
 }
 
-// maxCut is the most of an answer that comes through before a cut: some 40
-// events.
+// maxCut is the largest part of an answer that passes before a cut: about 40 events.
 const maxCut = 16 << 10
 
 func StartProxy(t *testing.T, cuts int) *Proxy {
@@ -49,7 +48,7 @@ func StartProxy(t *testing.T, cuts int) *Proxy {
 	return p
 }
 
-// To lets the proxy lead to a server from the next connection on.
+// To makes new connections lead to a server.
 func (p *Proxy) To(s *Server) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -77,7 +76,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// Hold notes open connections; false if the test is over.
+// hold remembers open connections; it returns false if the test is over.
 func (p *Proxy) hold(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +99,7 @@ func (p *Proxy) serve(in net.Conn) {
 	p.mu.Unlock()
 	out, err := net.Dial("tcp", target)
 	if err != nil {
-		return // the server is down: so is the line
+		return // the server is down, so the connection ends
 	}
 	defer out.Close()
 	if !p.hold(in, out) {

@@ -17,7 +17,7 @@ type Recorder struct {
 	s      *Server
 	space  string
 	client *http.Client
-	stop   context.CancelFunc // of the connection that is open
+	stop   context.CancelFunc // closes the open connection
 	Ended  chan struct{}      // closed when it has ended
 
 	mu      sync.Mutex
@@ -40,7 +40,7 @@ func NewRecorder(t *testing.T, s *Server, space string) *Recorder {
 	return r
 }
 
-// Attach opens a connection that goes on after the last event received.
+// Attach opens a connection that continues after the last event received.
 func (r *Recorder) Attach() {
 	ctx, stop := context.WithCancel(context.Background())
 	url, ended := r.s.URL+"/v1/spaces/"+r.space+"/events", make(chan struct{})
@@ -83,14 +83,14 @@ func (r *Recorder) Fault(format string, args ...any) {
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
 }
 
-// List returns what was received so far.
+// list returns what was received so far.
 func (r *Recorder) list() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.events[:len(r.events):len(r.events)]
 }
 
-// Await waits until n events for which ok holds were received.
+// Await waits until n events that satisfy ok were received.
 func (r *Recorder) Await(limit time.Duration, what string, n int, ok func(Event) bool) {
 	r.t.Helper()
 	end := time.After(limit)
@@ -113,9 +113,9 @@ func (r *Recorder) Await(limit time.Duration, what string, n int, ok func(Event)
 	}
 }
 
-// Compare checks the journal against what was received: nothing of that is
-// missing, changed, twice or in another order, and seqs only grow, in one epoch.
-// It returns the journal.
+// Compare checks the journal against what was received: no event is missing, changed,
+// repeated or in another order, and seqs only grow, in one epoch. It returns the
+// journal.
 func (r *Recorder) Compare() []Event {
 	r.t.Helper()
 	journal := r.s.Events(r.space)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Workers are the processes that an agent's commands started: they work in the
-// project's folder, whatever they did to be forgotten.
+// Workers returns the processes that an agent's commands started: all that work in the
+// project's folder, however they tried to escape.
 func (s *Server) Workers() (pids []int) {
 	for _, pid := range s.Processes() {
 		dir, err := os.Readlink("/proc/" + pid + "/cwd")
@@ -25,7 +25,7 @@ func (s *Server) Workers() (pids []int) {
 	return pids
 }
 
-// Converse starts a thread with one run and waits until that has succeeded.
+// Converse starts a thread with one run and waits until the run has succeeded.
 func (s *Server) Converse(ctx context.Context, space, prompt string) error {
 	r, err := s.Do(ctx, "POST", "/v1/spaces/"+space+"/threads", map[string]any{})
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Server) Converse(ctx context.Context, space, prompt string) error {
 	return nil
 }
 
-// RunState is what of a run these tests look at.
+// RunState is the part of a run that these tests use.
 type RunState struct {
 	ID, Thread, Status, Error, Parent string
 	Cancel                            struct{ Cause string }

@@ -43,7 +43,7 @@ func (s *Server) Metric(name string) float64 {
 	return v
 }
 
-// Memory is what the server's process holds, in MiB.
+// Memory returns the memory of the server's process in MiB.
 func (s *Server) Memory() int {
 	s.T.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
@@ -73,10 +73,10 @@ type Setup struct {
 type Server struct {
 	T       testing.TB
 	Dir     string // of the process
-	Project string // that the agent works on
+	Project string // the project of the agent
 	Store   string
 	URL     string // a new one after each start
-	Log     string // file with what the process said
+	Log     string // file with the output of the process
 	Program string // its path; "": that of the program under test
 	Args    []string
 	HTTP    *http.Client
@@ -208,13 +208,14 @@ func (s *Server) Terminate() {
 	}
 }
 
-// LogTail returns the last of what the process said.
+// LogTail returns the end of the process's output.
 func (s *Server) LogTail() string {
 	log, _ := os.ReadFile(s.Log)
 	return string(log[max(0, len(log)-4000):])
 }
 
-// Processes returns the ids of all processes that work in the server's folder.
+// Processes returns the ids of all processes whose working directory is the server's
+// folder.
 func (s *Server) Processes() (pids []string) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	for _, dir := range dirs {
@@ -225,7 +226,7 @@ func (s *Server) Processes() (pids []string) {
 	return pids
 }
 
-// Eventually waits until ok, which it asks over and over, for at most limit.
+// Eventually calls ok until it returns true, for at most limit.
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	end, tick := time.After(limit), time.NewTicker(5*time.Millisecond)
@@ -239,7 +240,7 @@ func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) 
 	}
 }
 
-// Exists reports whether there is a file.
+// Exists reports whether the file exists.
 func Exists(path ...string) bool {
 	_, err := os.Stat(filepath.Join(path...))
 	return err == nil

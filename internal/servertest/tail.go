@@ -22,7 +22,7 @@ type Tail struct {
 	events []Event
 }
 
-// StartTail runs thole tail on a space. It is ended with the test.
+// StartTail runs thole tail on a space until the end of the test.
 func StartTail(t *testing.T, space string, args ...string) *Tail {
 	t.Helper()
 	w := &Tail{T: t, done: make(chan struct{})}
@@ -50,7 +50,7 @@ func (w *Tail) take(line []byte) {
 	if err := json.Unmarshal(line, &e); err != nil {
 		w.T.Errorf("tail printed %s: %v", line, err)
 	}
-	if e.Position != "" { // no broadcast
+	if e.Position != "" { // not a broadcast
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		e.Text = string(line)
@@ -65,7 +65,7 @@ func (w *Tail) Events() []Event {
 	return slices.Clone(w.events)
 }
 
-// Stop interrupts the watcher and waits for its end, which must be a good one.
+// Stop interrupts the command and waits for its end; it must succeed.
 func (w *Tail) Stop() {
 	if w.cmd.ProcessState != nil {
 		return

@@ -14,9 +14,9 @@ import (
 // Frame is a frame of Server-Sent Events.
 type Frame struct{ ID, Event, Data string }
 
-// Watch hands each frame of one connection to fn until the stream or ctx
-// ends, or fn returns an error, which is returned. after is the cursor to
-// resume at: "-" is none, "" the oldest event.
+// Watch calls fn with each frame of one connection until the stream or ctx ends, or fn
+// returns an error, which Watch returns. after is the cursor to resume at; "-": none,
+// "": the oldest event.
 func Watch(ctx context.Context, client *http.Client, url, after string, fn func(Frame) error) error {
 	sep := "?"
 	if strings.Contains(url, "?") {
@@ -45,7 +45,7 @@ func Watch(ctx context.Context, client *http.Client, url, after string, fn func(
 	return readFrames(resp.Body, fn)
 }
 
-// RefusedError is an answer to a watch that is not a stream.
+// RefusedError is an answer to a watch that is not an event stream.
 type RefusedError struct{ Reply }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("%d %s", e.Status, e.Body) }
@@ -56,7 +56,7 @@ func readFrames(body io.Reader, fn func(Frame) error) error {
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			return err // what is left of a frame does not count
+			return err // an incomplete frame does not count
 		}
 		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
 		value = strings.TrimPrefix(value, " ")
@@ -81,7 +81,7 @@ func readFrames(body io.Reader, fn func(Frame) error) error {
 	}
 }
 
-// After is the parameter that asks for the page that a cursor leads to; "": the first.
+// After returns the parameter for the page after a cursor; "": the first page.
 func After(cursor string) string {
 	if cursor == "" {
 		return ""
@@ -89,7 +89,7 @@ func After(cursor string) string {
 	return "&cursor=" + cursor
 }
 
-// Events returns all events of a space, oldest first, as they are on the wire.
+// Events returns all events of a space, oldest first, as the server sends them.
 func (s *Server) Events(space string) []Event {
 	s.T.Helper()
 	var all []Event
@@ -108,7 +108,7 @@ func (s *Server) Events(space string) []Event {
 	}
 }
 
-// Event is a durable event with its text on the wire.
+// Event is a durable event with its text as sent.
 type Event struct {
 	Position, Stream, Type, Actor, Cause string
 	Data                                 json.RawMessage
@@ -125,7 +125,7 @@ func decodeEvent(t testing.TB, raw []byte) Event {
 	return e
 }
 
-// Seq is the number in a position.
+// Seq splits a position into its epoch and its number.
 func Seq(t testing.TB, position string) (epoch string, n uint64) {
 	t.Helper()
 	epoch, digits, ok := strings.Cut(position, "-")
@@ -135,8 +135,8 @@ func Seq(t testing.TB, position string) (epoch string, n uint64) {
 	return epoch, n
 }
 
-// Watch hands every event of a path, from the oldest on, to fn, until stop is
-// called, which waits for its end.
+// Watch calls fn with every frame of a path, from the oldest on, until stop is called,
+// which waits for the end.
 func (s *Server) Watch(path string, fn func(Frame)) (stop func()) {
 	ctx, cancel := context.WithCancel(s.T.Context())
 	done := make(chan struct{})

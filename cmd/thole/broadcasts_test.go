@@ -14,10 +14,10 @@ import (
 
 const signalsPath = "/v1/spaces/project:signals"
 
-// live is what a watcher of a space was shown of one run's text.
+// live is what a watcher of a space received of one run's text.
 type live struct {
 	signals, early int    // deltas without a position; those before the run had started
-	text           string // of these deltas and of the committed ones, put together by offset
+	text           string // of these deltas and of the committed ones, joined by offset
 }
 
 // watchLive watches a server until a run has ended there.
@@ -63,9 +63,9 @@ func watchLive(ctx context.Context, s *servertest.Server, attached chan<- struct
 	return l, err
 }
 
-// Two servers share a PostgreSQL, a third one uses the first as its store. A run
-// in any of them is seen live through all: signals come, though one that is late
-// may be missing, and with the committed chunks the text is whole.
+// Two servers share a PostgreSQL; a third one uses the first as its store. A run in any
+// of them is seen live through all: broadcasts arrive, though a late one may be
+// missing, and with the committed chunks the text is complete.
 func TestLiveTextReachesTheWatchersOfEveryServer(t *testing.T) {
 	servertest.Faults(t)
 	dsn := pgtest.Start(t).Database(t)
