@@ -248,16 +248,18 @@ func TestAParameterIsKnownOrRefused(t *testing.T) {
 	s := serve(t, nil)
 	thread := s.createThread("project:a", nil)
 	s.want(201, nil, "POST", "/v1/spaces/project:a/threads/"+thread+"/runs", `{"prompt":"x"}`)
-	const zero = "00000000000000000000000000000000"
-	fill := strings.NewReplacer("{space}", "project:a", "{thread}", thread, "{run}", "run_"+zero, "{turn}", "turn_"+zero,
-		"{block}", "blk_"+zero, "{decision}", "dec_"+zero, "{sha256}", zero+zero, "{", "", "}", "")
 	doc, err := openapi3.NewLoader().LoadFromData(s.want(200, nil, "GET", "/openapi.json", nil).body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, item := range doc.Paths.Map() {
-		path = fill.Replace(path)
 		for method, op := range item.Operations() {
+			path := strings.NewReplacer("{space}", "project:a", "{thread}", thread).Replace(path)
+			for _, p := range op.Parameters {
+				if of := p.Value.Schema.Value; p.Value.In == "path" && len(of.Examples) > 0 {
+					path = strings.ReplaceAll(path, "{"+p.Value.Name+"}", fmt.Sprint(of.Examples[0]))
+				}
+			}
 			if p := s.refuse(400, "invalid", method, path+"?limti=5", nil); p.Field != "limti" {
 				t.Errorf("%s %s: field = %q, want limti (%s)", method, path, p.Field, p.Detail)
 			}

@@ -131,7 +131,7 @@ func TestANewConceptIsDocumentedAndTyped(t *testing.T) {
 		}
 	}
 	table := rest.EventTables(s.store.Concepts())
-	for _, want := range []string{"## Reminder\n", "Stream: `thread/{thread}`", "| `reminder.due` | `id thread text due_at` |"} {
+	for _, want := range []string{"## Reminder\n", "Stream: `thread/{thread}`", "| `reminder.due` | `id text` |"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("docs/events.md would lack %q", want)
 		}

@@ -21,7 +21,7 @@ var Concept = &thole.Concept{
 	Events: []thole.EventType{
 		{Type: TypeSet, Data: Reminder{}, Streams: streams, About: "a reminder was set"},
 		{Type: TypeCleared, Data: Cleared{}, Streams: streams, About: "a reminder was deleted before its time"},
-		{Type: TypeDue, Data: Reminder{}, Streams: streams, About: "the time of a reminder has come; it is deleted"},
+		{Type: TypeDue, Data: Due{}, Streams: streams, About: "the time of a reminder has come; it is deleted"},
 	},
 	Records: []thole.RecordType{
 		{Key: "reminder/{reminder}", ID: "rem", Value: Reminder{}, Of: threadOf, Expire: expire, About: "a reminder"},

@@ -18,7 +18,7 @@ import (
 const (
 	TypeSet     = "reminder.set"     // holds a [Reminder]
 	TypeCleared = "reminder.cleared" // holds a [Cleared]
-	TypeDue     = "reminder.due"     // holds a [Reminder]
+	TypeDue     = "reminder.due"     // holds a [Due]
 )
 
 // Reminder is a text that comes up in a thread at a time. It is the value of its record,
@@ -33,6 +33,12 @@ type Reminder struct {
 // Cleared is the data of reminder.cleared.
 type Cleared struct {
 	ID string `json:"id"`
+}
+
+// Due is the data of reminder.due.
+type Due struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
 }
 
 // Reminders are the reminders of one space.
@@ -148,7 +154,7 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 		tx.Delete(rec.Key)
 		head, err := tx.Get(thread.Key(r.Thread))
 		if err == nil && head.Exists() {
-			tx.Emit(thread.Key(r.Thread), TypeDue, r)
+			tx.Emit(thread.Key(r.Thread), TypeDue, Due{ID: r.ID, Text: r.Text})
 		}
 		return err
 	})

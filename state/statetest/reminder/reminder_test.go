@@ -66,7 +66,7 @@ func TestAReminderComesUpOnceAlsoWhereAProcessSweepsThatDoesNotKnowOfIt(t *testi
 		}
 		sp = open(t, b, reminder.Concept).Space("project:a")
 		time.Sleep(time.Minute)
-		if got := due(t, sp); len(got) != 1 || got[0] != set {
+		if got := due(t, sp); len(got) != 1 || got[0] != (reminder.Due{ID: set.ID, Text: "hello"}) {
 			t.Errorf("due came %v, want %v once", got, set)
 		}
 		if recs, err := b.List(t.Context(), "project:a", thole.ListQuery{Prefix: "reminder/"}); err != nil || len(recs) != 0 {
@@ -78,11 +78,11 @@ func TestAReminderComesUpOnceAlsoWhereAProcessSweepsThatDoesNotKnowOfIt(t *testi
 	})
 }
 
-// due returns the reminders that came up.
-func due(t *testing.T, sp *thole.Space) (all []reminder.Reminder) {
+// due returns what was told of reminders that came up.
+func due(t *testing.T, sp *thole.Space) (all []reminder.Due) {
 	t.Helper()
 	for e, err := range sp.Events(context.Background(), thole.ReadQuery{Types: []string{reminder.TypeDue}}) {
-		var r reminder.Reminder
+		var r reminder.Due
 		if err == nil {
 			err = e.As(&r)
 		}
