@@ -255,7 +255,7 @@ func (a *API) serve(op *operation, w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		var v any
 		if v, err = h.serve(c); err == nil {
-			err = c.answer(c.private().told(v))
+			err = c.answer(h.told(c.private(), v))
 		}
 	}
 	if err != nil {

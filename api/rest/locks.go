@@ -94,7 +94,7 @@ func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Se
 // LockHolder is the holder of a lock, or one that announced an intent. It does not
 // show the lease's token.
 type LockHolder struct {
-	Owner   string    `json:"owner"`
+	Owner   string    `json:"owner" names:"masked"`
 	Since   time.Time `json:"acquired_at"`
 	Expires time.Time `json:"expires_at,omitzero" doc:"absent: it has expired"`
 }

@@ -78,7 +78,8 @@ const (
 type handler struct {
 	in, out reflect.Type
 	serve   func(*call) (any, error)
-	*input  // compiled from in
+	*input         // compiled from in
+	tell    teller // compiled from out; nil: answers are shown as they are
 }
 
 // does makes a handler from a function.
@@ -145,7 +146,7 @@ func (op *operation) compile(set *shape.Set) {
 	if op.does.out == nil {
 		return
 	}
-	op.version = versionOf(op.does.out)
+	op.version, op.does.tell = versionOf(op.does.out), tellerOf(op.does.out, nil)
 	if op.location != "" {
 		op.place = op.compilePlace(set)
 	}

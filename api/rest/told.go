@@ -1,94 +1,127 @@
 package rest
 
 import (
-	"slices"
-
-	"github.com/thole-dev/thole/state/decision"
-	"github.com/thole-dev/thole/state/file"
-	"github.com/thole-dev/thole/state/lock"
-	"github.com/thole-dev/thole/state/run"
-	"github.com/thole-dev/thole/state/thread"
+	"fmt"
+	"reflect"
+	"strings"
 )
 
-// told returns an answer with the hidden ids that it names removed or masked. Every
-// answer passes through it, so handlers need not do this. Events are masked when they
-// are read: see [privacy.maskEvent].
-func (p *privacy) told(answer any) any {
-	switch v := answer.(type) {
-	case interface{ toldTo(*privacy) any }: // a list of answers
-		return v.toldTo(p)
-	case *run.Run:
-		return p.run(v)
-	case *thread.Thread:
-		return p.thread(v)
-	case decision.Decision:
-		return p.decision(v)
-	case decision.Index:
-		return decision.Index{Standing: tellAll(p, v.Standing), Recent: tellAll(p, v.Recent)}
-	case file.Entry:
-		v.Cause = p.mask(v.Cause)
-		return v
-	case ClaimedRun:
-		v.Run = p.run(v.Run)
-		return v
-	case LockInfo:
-		return p.lock(v)
+// An answer may name records that the caller may not know of. The structs that it
+// consists of say in which fields, by a tag:
+//
+//	names:"masked"       texts: hidden ids in them are masked
+//	names:"omitted"      the id of a record: empty if that is hidden
+//	names:"with Parent"  empty if the field Parent, which is above this one, is empty
+//
+// All other fields are shown as they are: what people wrote, what programs act on, and
+// what the caller may know. Events are masked when they are read: see
+// [privacy.maskEvent].
+
+// told returns a handler's answer as the caller of p may see it. Every answer passes
+// through it. It does not write to what the answer refers to, which may be shared.
+func (h *handler) told(p *privacy, answer any) any {
+	if p == nil || h.tell == nil {
+		return answer
 	}
-	return answer
+	v := reflect.New(h.out).Elem()
+	v.Set(reflect.ValueOf(answer))
+	h.tell(p, v)
+	return v.Interface()
 }
 
-func (l page[T]) toldTo(p *privacy) any { return pageOf(tellAll(p, l.Items), l.NextCursor) }
+// teller makes a value, which it may change, one that p shows.
+type teller func(p *privacy, v reflect.Value)
 
-func tellAll[T any](p *privacy, items []T) []T {
-	out := slices.Clone(items) // the slice may be shared
-	for i, item := range out {
-		out[i] = p.told(item).(T)
+// tellerOf returns the teller for values of a type, or nil if they are shown as they
+// are. It uses text for the texts in them that no struct holds; nil: these are shown as
+// they are. It panics on a tag that it cannot follow.
+func tellerOf(t reflect.Type, text teller) teller {
+	switch t.Kind() {
+	case reflect.String:
+		return text
+	case reflect.Pointer:
+		if tell := tellerOf(t.Elem(), text); tell != nil {
+			return func(p *privacy, v reflect.Value) {
+				if !v.IsNil() {
+					own := reflect.New(t.Elem())
+					own.Elem().Set(v.Elem())
+					tell(p, own.Elem())
+					v.Set(own)
+				}
+			}
+		}
+	case reflect.Slice:
+		if tell := tellerOf(t.Elem(), text); tell != nil {
+			return func(p *privacy, v reflect.Value) {
+				if !v.IsNil() {
+					own := reflect.MakeSlice(t, v.Len(), v.Len())
+					reflect.Copy(own, v)
+					for i := range own.Len() {
+						tell(p, own.Index(i))
+					}
+					v.Set(own)
+				}
+			}
+		}
+	case reflect.Map:
+		if tellerOf(t.Elem(), text) != nil {
+			panic(fmt.Sprintf("told: the tag names does not reach into %v", t))
+		}
+	case reflect.Struct:
+		return tellFields(t)
 	}
-	return out
+	return nil
 }
 
-func (p *privacy) run(r *run.Run) *run.Run {
-	v := *r
-	if v.Parent != "" && p.hidesRecord("run/"+v.Parent) {
-		v.Parent = ""
+// tellFields returns the teller for structs of a type, or nil.
+func tellFields(t reflect.Type) teller {
+	var all []teller
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if !f.IsExported() && !f.Anonymous {
+			continue
+		}
+		how, above, _ := strings.Cut(f.Tag.Get("names"), " ")
+		var tell teller
+		switch how {
+		case "":
+			if tell = tellerOf(f.Type, nil); tell == nil {
+				continue
+			}
+		case "masked":
+			tell = tellerOf(f.Type, mask)
+		case "omitted":
+			tell = tellerOf(f.Type, omit)
+		case "with":
+			if other, ok := t.FieldByName(above); ok && other.Index[0] < i {
+				all = append(all, func(_ *privacy, v reflect.Value) {
+					if v.FieldByIndex(other.Index).IsZero() {
+						v.Field(i).SetZero()
+					}
+				})
+				continue
+			}
+		}
+		if tell == nil {
+			panic(fmt.Sprintf("told: %v.%s cannot be %s", t, f.Name, f.Tag))
+		}
+		all = append(all, func(p *privacy, v reflect.Value) { tell(p, v.Field(i)) })
 	}
-	v.Error = p.mask(v.Error)
-	return &v
+	if all == nil {
+		return nil
+	}
+	return func(p *privacy, v reflect.Value) {
+		for _, tell := range all {
+			tell(p, v)
+		}
+	}
 }
 
-func (p *privacy) thread(t *thread.Thread) *thread.Thread {
-	v := *t
-	if v.Parent != "" && p.hidesThread(v.Parent) {
-		v.Parent, v.Depth = "", 0
-	}
-	return &v
-}
+// mask and omit are the tellers for texts of fields tagged "masked" and "omitted".
+func mask(p *privacy, v reflect.Value) { v.SetString(p.mask(v.String())) }
 
-// decision masks the texts of a decision, but not its input and result: programs act on
-// them.
-func (p *privacy) decision(d decision.Decision) decision.Decision {
-	d.Refs = slices.Clone(d.Refs)
-	for i, ref := range d.Refs {
-		d.Refs[i] = p.mask(ref)
+func omit(p *privacy, v reflect.Value) {
+	if id := v.String(); id != "" && p.hidesRecord(p.concepts.KeyOfID(id)) {
+		v.SetZero()
 	}
-	for _, text := range []*string{&d.Action, &d.Decision, &d.Rationale, &d.Run, &d.Thread} {
-		*text = p.mask(*text)
-	}
-	return d
-}
-
-func (p *privacy) lock(l LockInfo) LockInfo {
-	if l.Holder != nil {
-		holder := *l.Holder
-		holder.Owner = p.mask(holder.Owner)
-		l.Holder = &holder
-	}
-	l.Intents, l.Waiters = slices.Clone(l.Intents), append([]lock.WaiterInfo{}, l.Waiters...)
-	for i := range l.Intents {
-		l.Intents[i].Owner = p.mask(l.Intents[i].Owner)
-	}
-	for i := range l.Waiters {
-		l.Waiters[i].Owner = p.mask(l.Waiters[i].Owner)
-	}
-	return l
 }

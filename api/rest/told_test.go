@@ -50,7 +50,7 @@ func TestAnAnswerNamesNothingHiddenButWhatPeopleWrote(t *testing.T) {
 		}
 		v := reflect.New(out).Elem()
 		fill(v, id)
-		holding(reflect.ValueOf(p.told(v.Interface())), "", id, got)
+		holding(reflect.ValueOf(op.does.told(p, v.Interface())), "", id, got)
 	}
 	want := map[string]bool{}
 	for typ, fields := range shownAsTheyAre {
@@ -78,6 +78,65 @@ func hidingRun(t *testing.T, run, thread string) *privacy {
 		t.Fatal(err)
 	}
 	return &privacy{concepts: cs, threads: map[string]bool{thread: true, run: true}, of: map[string][]string{"run/" + run: {thread}, "thread/" + run: {thread}}}
+}
+
+// What an answer refers to may be shared, such as a projection's list.
+func TestWhatIsToldIsACopy(t *testing.T) {
+	const id, in = "run_0123456789abcdef0123456789abcdef", "thrd_0123456789abcdef0123456789abcdef"
+	p := hidingRun(t, id, in)
+	type item struct {
+		Parent string   `names:"omitted"`
+		Depth  int      `names:"with Parent"`
+		Texts  []string `names:"masked"`
+		Name   string
+	}
+	type list struct {
+		Items []*item
+		None  []item
+	}
+	hidden := item{Parent: id, Depth: 3, Texts: []string{"of " + id}, Name: id}
+	shown := item{Parent: "", Depth: 3, Texts: []string{}, Name: id}
+	given := list{Items: []*item{&hidden, nil, &shown}}
+	h := handler{out: reflect.TypeFor[*list](), tell: tellerOf(reflect.TypeFor[*list](), nil)}
+	got := h.told(p, &given).(*list)
+	if want := (item{Texts: []string{"of run_" + strings.Repeat("0", 32)}, Name: id}); len(got.Items) != 3 || !reflect.DeepEqual(*got.Items[0], want) || got.Items[1] != nil || got.None != nil {
+		t.Errorf("got %+v, %+v", got, got.Items[0])
+	}
+	if got.Items[2].Texts == nil {
+		t.Error("an empty list became nil")
+	}
+	if hidden.Parent != id || hidden.Depth != 3 || hidden.Texts[0] != "of "+id || given.Items[0] != &hidden {
+		t.Errorf("the answer was changed: %+v", hidden)
+	}
+	if same := h.told(nil, &given); same != any(&given) {
+		t.Error("an answer from which nothing is hidden was copied")
+	}
+}
+
+func TestATagThatCannotBeFollowedIsRefused(t *testing.T) {
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[struct {
+			N int `names:"masked"`
+		}](),
+		reflect.TypeFor[struct {
+			S string `names:"hidden"`
+		}](),
+		reflect.TypeFor[struct {
+			N int `names:"with Parent"`
+		}](),
+		reflect.TypeFor[map[string]struct {
+			S string `names:"masked"`
+		}](),
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%v is taken", typ)
+				}
+			}()
+			tellerOf(typ, nil)
+		}()
+	}
 }
 
 // fill sets all texts in v to text.

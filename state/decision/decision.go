@@ -44,14 +44,14 @@ const (
 
 // Plan describes an act before it happens, and the reason for it.
 type Plan struct {
-	Action     string          `json:"action"`             // such as "write src/app.ts"; in an order: what it governs
-	Decision   string          `json:"decision,omitempty"` // what was chosen
-	Rationale  string          `json:"rationale,omitempty"`
+	Action     string          `json:"action" names:"masked"`             // such as "write src/app.ts"; in an order: what it governs
+	Decision   string          `json:"decision,omitempty" names:"masked"` // what was chosen
+	Rationale  string          `json:"rationale,omitempty" names:"masked"`
 	Input      json.RawMessage `json:"input,omitempty"` // the data needed to repeat or verify the act
-	Refs       []string        `json:"refs,omitempty"`
+	Refs       []string        `json:"refs,omitempty" names:"masked"`
 	Idempotent bool            `json:"idempotent,omitempty"` // the act can safely be repeated
-	Run        string          `json:"run,omitempty"`
-	Thread     string          `json:"thread,omitempty"`
+	Run        string          `json:"run,omitempty" names:"masked"`
+	Thread     string          `json:"thread,omitempty" names:"masked"`
 }
 
 // Decision is a plan and its outcome.

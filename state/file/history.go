@@ -13,7 +13,7 @@ type Entry struct {
 	Change
 	Position thole.Position `json:"position"`
 	Time     time.Time      `json:"changed_at"`
-	Cause    string         `json:"cause,omitempty"`
+	Cause    string         `json:"cause,omitempty" names:"masked"`
 }
 
 // HistoryOptions of [Files.History].

@@ -29,7 +29,7 @@ type Holder struct {
 
 // WaiterInfo describes a waiter for a lock.
 type WaiterInfo struct {
-	Owner string    `json:"owner"`
+	Owner string    `json:"owner" names:"masked"`
 	Since time.Time `json:"queued_at"`
 }
 

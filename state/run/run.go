@@ -73,20 +73,20 @@ type Run struct {
 	AskedBy      string           `json:"asked_by,omitempty"` // the actor that started it
 	Model        string           `json:"model,omitempty"`    // the model asked for, then the one chosen
 	Policy       string           `json:"policy,omitempty"`
-	OnDisconnect string           `json:"on_disconnect,omitempty"` // continue or cancel
-	Parent       string           `json:"parent,omitempty"`        // the run whose sub-agent this is
-	ResumedFrom  string           `json:"resumed_from,omitempty"`  // the ended run that this one continues
-	ResumedBy    string           `json:"resumed_by,omitempty"`    // the run that continues this one
-	Request      []thread.Block   `json:"request,omitempty"`       // until it is in the thread's history
-	Options      json.RawMessage  `json:"options,omitempty"`       // for the agent
-	Timeout      int64            `json:"timeout,omitempty"`       // seconds from its start; 0: none
-	Turn         string           `json:"turn,omitempty"`          // the turn that it writes
-	Cancel       *Cancel          `json:"cancel,omitempty"`        // set once a cancel is requested
-	Error        string           `json:"error,omitempty"`         // why it failed
-	WaitingFor   string           `json:"waiting_for,omitempty"`   // the name of a signal: the first of Waits
-	Waits        []string         `json:"waits,omitempty"`         // the names of all signals that it waits for
-	Signals      map[string]int   `json:"signals,omitempty"`       // how many arrived and are not taken, by name
-	Usage        map[string]Usage `json:"usage,omitempty"`         // by model
+	OnDisconnect string           `json:"on_disconnect,omitempty"`          // continue or cancel
+	Parent       string           `json:"parent,omitempty" names:"omitted"` // the run whose sub-agent this is
+	ResumedFrom  string           `json:"resumed_from,omitempty"`           // the ended run that this one continues
+	ResumedBy    string           `json:"resumed_by,omitempty"`             // the run that continues this one
+	Request      []thread.Block   `json:"request,omitempty"`                // until it is in the thread's history
+	Options      json.RawMessage  `json:"options,omitempty"`                // for the agent
+	Timeout      int64            `json:"timeout,omitempty"`                // seconds from its start; 0: none
+	Turn         string           `json:"turn,omitempty"`                   // the turn that it writes
+	Cancel       *Cancel          `json:"cancel,omitempty"`                 // set once a cancel is requested
+	Error        string           `json:"error,omitempty" names:"masked"`   // why it failed
+	WaitingFor   string           `json:"waiting_for,omitempty"`            // the name of a signal: the first of Waits
+	Waits        []string         `json:"waits,omitempty"`                  // the names of all signals that it waits for
+	Signals      map[string]int   `json:"signals,omitempty"`                // how many arrived and are not taken, by name
+	Usage        map[string]Usage `json:"usage,omitempty"`                  // by model
 	Created      time.Time        `json:"created_at"`
 	Started      time.Time        `json:"started_at,omitzero"`
 	Finished     time.Time        `json:"finished_at,omitzero"`

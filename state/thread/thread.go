@@ -71,10 +71,10 @@ type Head struct {
 	Visibility string                     `json:"visibility,omitempty" given:"always"` // space or private
 	Owner      string                     `json:"owner,omitempty"`                     // the actor it belongs to
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
-	TTL        int64                      `json:"ttl,omitempty"`       // seconds after its last change; 0: it does not expire
-	RunScope   string                     `json:"run_scope,omitempty"` // thread (or empty) or user
-	Parent     string                     `json:"parent,omitempty"`    // the thread whose sub-agent works in this one
-	Depth      int                        `json:"depth,omitempty"`     // how many threads are above it
+	TTL        int64                      `json:"ttl,omitempty"`                       // seconds after its last change; 0: it does not expire
+	RunScope   string                     `json:"run_scope,omitempty"`                 // thread (or empty) or user
+	Parent     string                     `json:"parent,omitempty" names:"omitted"`    // the thread whose sub-agent works in this one
+	Depth      int                        `json:"depth,omitempty" names:"with Parent"` // how many threads are above it
 	ActiveRun  string                     `json:"active_run,omitempty"`
 	Turns      int                        `json:"turn_count"`
 	Messages   int                        `json:"message_count"` // so far, including those rolled back
