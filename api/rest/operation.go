@@ -16,7 +16,8 @@ package rest
 //     {space} is c.space.
 //  2. One type for its answer; the type none means no answer. The answer's member
 //     version, or its field tagged header:"ETag", becomes the ETag, and a GET that
-//     has one honours If-None-Match. location is the path of a new resource.
+//     has one honours If-None-Match. location is the path of a new resource. Fields
+//     that name other records are tagged names:"masked" or names:"omitted": see told.go.
 //  3. The handler is func(*call, In) (Out, error), wrapped by does; one that
 //     answers with an event stream is func(*call, In) error, wrapped by streams,
 //     with a struct of its own. It reads nothing else of the request.
