@@ -178,7 +178,7 @@ func TestABackendWhoseBroadcastsHangHoldsNobodyUp(t *testing.T) {
 		close(b.hangs)
 		synctest.Wait()
 		if n := len(heard); n < 50 || n > 105 || string(heard[n-1].Event.Data) != `"last"` {
-			t.Errorf("heard %d broadcasts, want the last 5 MiB at most, and the last one", n)
+			t.Errorf("received %d broadcasts, want the last 5 MiB at most, and the last one", n)
 		}
 	})
 }

@@ -71,7 +71,7 @@ func TestImportsPointDownOnly(t *testing.T) {
 		files++
 		pkg, test := filepath.ToSlash(filepath.Dir(path)), strings.HasSuffix(path, "_test.go")
 		if _, known := mayImport[first(pkg)]; !known {
-			t.Errorf("%s is in no wing of the house", path)
+			t.Errorf("%s is in no known folder of the project", path)
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.ImportsOnly)
 		if err != nil {
@@ -238,7 +238,7 @@ func TestAWrapperDecidesOnEachCapability(t *testing.T) {
 			})
 			for field := range reflect.TypeFor[journal.Capabilities]().Fields() {
 				if !named[field.Name] {
-					t.Errorf("%s: the literal does not say what becomes of %s", files.Position(f.Pos()), field.Name)
+					t.Errorf("%s: the literal does not set %s", files.Position(f.Pos()), field.Name)
 				}
 			}
 		}

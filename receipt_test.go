@@ -219,6 +219,6 @@ func TestDoLooksAroundOnce(t *testing.T) {
 		t.Errorf("got %q, %v; want the first answer", got, err)
 	}
 	if !slices.Equal(looked, []string{"refused", "a"}) {
-		t.Errorf("looked around %v", looked)
+		t.Errorf("the function ran: %v", looked)
 	}
 }

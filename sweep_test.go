@@ -342,7 +342,7 @@ func TestALeaseFromBeforeTheClockWasSetBackEnds(t *testing.T) {
 		return err
 	}
 	if err := acquire(); !errors.Is(err, thole.ErrConflict) {
-		t.Errorf("at first sight: got %v, want ErrConflict", err)
+		t.Errorf("at the first read: got %v, want ErrConflict", err)
 	}
 	w.add(time.Minute)
 	if err := acquire(); err != nil {

@@ -72,7 +72,7 @@ func TestCloseEndsTheSweeperWhateverItIsAt(t *testing.T) {
 			begun, more := make(chan struct{}, 1000), 0
 			*end = func(ctx context.Context, _ *thole.Space, _ thole.Record) error {
 				if more++; more > 1 && ctx.Err() != nil {
-					t.Error("it goes on after it was told to end")
+					t.Error("it continues after it was told to end")
 				}
 				begun <- struct{}{}
 				<-ctx.Done()

@@ -55,7 +55,7 @@ func TestAProcessLeavesAloneTheKindsThatItWasNotToldOf(t *testing.T) {
 		}
 		for e, err := range sp.Events(t.Context(), thole.ReadQuery{}) {
 			if err != nil || strings.Contains(string(e.Data), "password") {
-				t.Fatalf("the journal tells the value: %v, %v", e, err)
+				t.Fatalf("the journal discloses the value: %v, %v", e, err)
 			}
 		}
 		if r, err := sp.Get(t.Context(), "secret/000"); err != nil || r.Exists() {
@@ -91,7 +91,7 @@ func TestOneRecordThatFailsHoldsUpNoOther(t *testing.T) {
 			tries[rec.Key]++
 			switch rec.Key {
 			case "bad/conflict":
-				return fmt.Errorf("as ever: %w", thole.ErrConflict)
+				return fmt.Errorf("as before: %w", thole.ErrConflict)
 			case "bad/nothing":
 				return nil
 			}

@@ -133,7 +133,7 @@ func TestAWatchOfANewSpaceShowsNothingOfTheRemovedOne(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if _, err := old.Next(t.Context()); !errors.Is(err, thole.ErrTrimmed) {
-		t.Errorf("who watched the old one: got %v", err)
+		t.Errorf("a watch of the old space: got %v", err)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestWhoBeginsToWatchASpaceWithoutAPlaceHoldsUpNoNeighbour(t *testing.T) {
 		}
 		close(p.gate)
 		if err := <-refused; !errors.Is(err, thole.ErrInvalid) {
-			t.Errorf("who watches the other: got %v, want ErrInvalid", err)
+			t.Errorf("a watch of the other space: got %v, want ErrInvalid", err)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func TestTheSampleCanBePlayedAgainAndInASecondThread(t *testing.T) {
 		}
 		first := play()
 		if again := play(); again != first {
-			t.Errorf("played again in its thread: got %s, want what the first time made: %s", again, first)
+			t.Errorf("played again in its thread: got %s, want the result of the first time: %s", again, first)
 		}
 		th, err := thread.In(e.sp).Create(t.Context(), nil)
 		if err != nil {
@@ -56,7 +56,7 @@ func TestTheSampleCanBePlayedAgainAndInASecondThread(t *testing.T) {
 		}
 		e.thread = th.ID
 		if again := play(); again != first {
-			t.Errorf("played in a second thread: got %s, want what the first time made: %s", again, first)
+			t.Errorf("played in a second thread: got %s, want the result of the first time: %s", again, first)
 		}
 	})
 }

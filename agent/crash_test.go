@@ -137,7 +137,7 @@ func (c crashCase) diesAt(t *testing.T, s *statetest.Env, n int, after bool) boo
 	_, err := a.Run(context.Background(), e.sp, e.thread, Request{Prompt: "Go ahead"})
 	if !m.Died() {
 		if err != nil || c.count(e) != 1 {
-			t.Fatalf("a run without a crash: %v, the effect is there %d times", err, c.count(e))
+			t.Fatalf("a run without a crash: %v, the effect happened %d times", err, c.count(e))
 		}
 		return false
 	}
@@ -155,14 +155,14 @@ func (c crashCase) diesAt(t *testing.T, s *statetest.Env, n int, after bool) boo
 	}
 	if len(page.Items) == 0 { // it never began
 		if got := c.count(e); got != 0 && !strings.Contains(c.steps, "Read") {
-			t.Errorf("%s: no run, and the effect is there %d times", where, got)
+			t.Errorf("%s: no run, and the effect happened %d times", where, got)
 		}
 		return true
 	}
 	old := page.Items[0]
 	if old.Status == run.Succeeded {
 		if got := c.count(e); got != 1 {
-			t.Errorf("%s: the run succeeded, and the effect is there %d times", where, got)
+			t.Errorf("%s: the run succeeded, and the effect happened %d times", where, got)
 		}
 		return true
 	}
@@ -175,7 +175,7 @@ func (c crashCase) diesAt(t *testing.T, s *statetest.Env, n int, after bool) boo
 	asked = asked[strings.Index(asked, "[user]"):]
 	unknown := strings.Contains(asked, "whether it had its effect is unknown")
 	if count > 1 || count < 1 && !unknown {
-		t.Errorf("%s: the effect is there %d times; the model was told:\n%s", where, count, asked)
+		t.Errorf("%s: the effect happened %d times; the model was told:\n%s", where, count, asked)
 	}
 	if count == 0 && !unknown && (strings.Contains(asked, "it had its effect]") || strings.Contains(asked, "it ran, and failed")) {
 		t.Errorf("%s: nothing happened, and the model was told that it did:\n%s", where, asked)

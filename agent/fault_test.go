@@ -29,7 +29,7 @@ func TestAnAnswerThatBreaksOffIsAskedForAgainThenFailsTheRun(t *testing.T) {
 			t.Errorf("%d notices, want one for each of two retries", n)
 		}
 		if n := len(e.last(thread.Text)); n != 3 {
-			t.Errorf("%d text blocks, want what came of each of three tries", n)
+			t.Errorf("%d text blocks, want one for each of three tries", n)
 		}
 		if blocks := e.last(thread.Failure); len(blocks) != 1 || blocks[0].Content != r.Error {
 			t.Errorf("error blocks %+v, want the run's error", blocks)

@@ -179,7 +179,7 @@ func TestAnIdempotentCommandIsRunAgain(t *testing.T) {
 			t.Errorf("log.txt = %q, want two runs of the command", got)
 		}
 		if open := e.unfinished(); len(open) != 0 {
-			t.Errorf("unfinished %+v, want none", open)
+			t.Errorf("unfinished decisions: got %+v, want none", open)
 		}
 	})
 }

@@ -56,7 +56,7 @@ func TestTheOutcomeOfAnActIsKeptAlthoughTheLeaseWasLostMeanwhile(t *testing.T) {
 					t.Fatalf("resumed run %+v: %v", r, err)
 				}
 				if got := c.count(e); got != 1 {
-					t.Errorf("the effect is there %d times; the model was told:\n%s", got, told.asked())
+					t.Errorf("the effect happened %d times; the model was told:\n%s", got, told.asked())
 				}
 			})
 		})

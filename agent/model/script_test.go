@@ -142,7 +142,7 @@ func TestWithoutToolHistoryTheSecondTurnFails(t *testing.T) {
 	c.req.Messages = c.req.Messages[:1] // all but the prompt removed
 	_, err := c.say("Make it blue")
 	if err == nil || !strings.Contains(err.Error(), `script:test: turn 2 (Make it blue), step 1: expected "/Write\\].*Button/" in the prompt`) {
-		t.Errorf("error = %v, want one that names turn, step and what is missing", err)
+		t.Errorf("error = %v, want one that names the turn, the step and the missing part", err)
 	}
 }
 

@@ -167,7 +167,7 @@ func TestProcessesDieEvenIfTheSupervisorIsKilled(t *testing.T) {
 	command, mark, _ := escapist()
 	_, err := s.Exec(t.Context(), strings.TrimSuffix(command, "& sleep "+mark)+"; sleep 0.1; kill -9 $PPID; sleep "+mark, nil)
 	if err == nil {
-		t.Error("Exec told nothing of its killed supervisor")
+		t.Error("Exec did not report that its supervisor was killed")
 	}
 	await(t, mark, 0)
 }

@@ -63,7 +63,7 @@ func TestWithoutLandlockCommandsRunAndTheUserIsTold(t *testing.T) {
 				out := tell(t, "env; (setsid sleep 0.001 &); echo ran")
 				for _, want := range []string{"Bash has the rights of this process", "no Landlock", "began true: <nil>: ", "\nran\n"} {
 					if !strings.Contains(out, want) {
-						t.Errorf("the program said %q, want %q in it", out, want)
+						t.Errorf("the program printed %q, want %q in it", out, want)
 					}
 				}
 				if strings.Contains(out, "leak-") {
@@ -82,7 +82,7 @@ func TestACommandThatCannotBeConfinedDoesNotRun(t *testing.T) {
 	}
 	withoutLandlock(unix.EOPNOTSUPP, false, func() {
 		if out := tell(t, "echo ran > ran; echo ran"); !strings.Contains(out, "began false: ") || !strings.Contains(out, "landlock: operation not supported") {
-			t.Errorf("the program said %q, want that the command could not be confined", out)
+			t.Errorf("the program printed %q, want that the command could not be confined", out)
 		}
 	})
 }

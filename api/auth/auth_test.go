@@ -151,10 +151,10 @@ func TestGrantsGiveWhatTheySayAndNoMore(t *testing.T) {
 	old := []auth.Grant{{Space: "project:*", Access: auth.Admin}, {Space: "project:a,b", Access: auth.Admin}}
 	for _, space := range []string{"project:*", "project:a,b"} { // an earlier version allowed them
 		if _, ok := auth.Allows(old, space, auth.Read); ok {
-			t.Errorf("%s is shown to others than those who have all spaces", space)
+			t.Errorf("%s is shown to callers without a grant on all spaces", space)
 		}
 		if _, ok := auth.Allows([]auth.Grant{{Space: "*", Access: auth.Admin}}, space, auth.Admin); !ok {
-			t.Errorf("%s is hidden from those who have all spaces", space)
+			t.Errorf("%s is hidden from callers with a grant on all spaces", space)
 		}
 	}
 	for _, bad := range []auth.Grant{

@@ -177,7 +177,7 @@ func mustHoldEverywhere(t *testing.T, all []request, table map[string]map[string
 			worker := (h.name == "work" || h.name == "write+p") && (r.path == "/v1/runs/claim" || strings.HasSuffix(r.object, "its fence"))
 			stranger := !owner && !admin && !worker
 			if stranger && r.like != "" && !strings.HasPrefix(h.name, "p.") && c.told != table[likeRow(r)][h.name].told {
-				t.Errorf("%s: %s is told from what does not exist:\n%s\nand\n%s", at, c.text, c.told, table[likeRow(r)][h.name].told)
+				t.Errorf("%s: the answer about %s differs from that about what does not exist:\n%s\nand\n%s", at, c.text, c.told, table[likeRow(r)][h.name].told)
 			}
 			if stranger && shows(c, "p") {
 				t.Errorf("%s: %s shows a private thread:\n%s", at, c.text, c.told)

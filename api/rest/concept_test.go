@@ -228,7 +228,7 @@ func TestAConversationIsPostedAndReadBack(t *testing.T) {
 	}
 	s.want(200, &page, "GET", path+"/messages?last=10&cursor="+url.QueryEscape(page.Next), nil)
 	if len(page.Items) != 3 || page.Items[0].Blocks[0].Content != "hello" || page.Next != "" {
-		t.Errorf("what is older: %+v", page)
+		t.Errorf("older files: %+v", page)
 	}
 	s.want(200, &page, "GET", path+"/turns", nil)
 	if len(page.Items) != 5 {
@@ -307,7 +307,7 @@ func TestAPrivateThreadIsItsOwnersAlone(t *testing.T) {
 		t.Errorf("a stream leaks %s", f.raw)
 	}
 	if f := own.mustNext(); f.event != "thread.created" {
-		t.Errorf("its owner hears first %s", f.raw)
+		t.Errorf("its owner first receives %s", f.raw)
 	}
 }
 
@@ -408,7 +408,7 @@ func TestAFilesPastConflictsAndFoundChangesAreTold(t *testing.T) {
 	s.want(204, nil, "POST", conflicts, map[string]any{"base_hash": one, "ours_hash": two, "theirs_hash": three, "rejected": []int{1}})
 	var c file.Conflict
 	if err := json.Unmarshal(w.mustNext().data.Data, &c); err != nil || c.Path != "src/app.ts" || c.Theirs != three || c.Actor != "user:local" || string(c.Rejected) != "[1]" {
-		t.Errorf("heard %+v, %v", c, err)
+		t.Errorf("received %+v, %v", c, err)
 	}
 	s.refuse(400, "invalid", "POST", conflicts, `{"base_hash":"x"}`)
 }

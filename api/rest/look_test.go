@@ -244,7 +244,7 @@ func TestFewIDsAreLookedUpToMaskATextOfMany(t *testing.T) {
 		t.Errorf("%d lookups", b.gets)
 	}
 	if last := fmt.Sprintf("run_%032x ", 4999); !strings.Contains(made.Rationale, last) {
-		t.Errorf("what the request names and was not looked up is masked")
+		t.Errorf("an id that the request names and that was not looked up is masked")
 	}
 	b.reset()
 	var got decision.Decision
@@ -253,7 +253,7 @@ func TestFewIDsAreLookedUpToMaskATextOfMany(t *testing.T) {
 		t.Errorf("%d lookups", b.gets)
 	}
 	if want := strings.Repeat("run_"+strings.Repeat("0", 32)+" ", 5000) + "thrd_" + strings.Repeat("0", 32); got.Rationale != want {
-		t.Errorf("what was not looked up is shown: %.200s…", got.Rationale)
+		t.Errorf("an id that was not looked up is shown: %.200s…", got.Rationale)
 	}
 	if got.Thread != public {
 		t.Errorf("the thread is %s, want %s", got.Thread, public)

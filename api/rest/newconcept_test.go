@@ -77,13 +77,13 @@ func TestANewConceptIsServed(t *testing.T) {
 	s.want(204, nil, "DELETE", reminders+"/"+third.ID, nil)
 	s.refuse(404, "not_found", "GET", reminders+"/"+third.ID, nil)
 	if p := s.refuse(400, "invalid", "POST", path, `{"text":"x","after":0}`); p.Field != "/after" {
-		t.Errorf("a mistake in the body is told so: %+v", p)
+		t.Errorf("a mistake in the body is reported as %+v", p)
 	}
 	s.refuse(404, "not_found", "POST", "/v1/spaces/project:a/threads/thrd_"+strings.Repeat("0", 32)+"/reminders", body)
 	w := s.watch("/v1/spaces/project:a/events?after=&types=reminder.*")
 	for _, want := range []string{"set", "set", "set", "cleared"} {
 		if f := w.mustNext(); f.event != "reminder."+want {
-			t.Errorf("the watch tells %s, want reminder.%s", f.event, want)
+			t.Errorf("the watch received %s, want reminder.%s", f.event, want)
 		}
 	}
 	s.refuse(403, "forbidden", "POST", "/v1/spaces/project:a/events", `{"type":"reminder.set"}`)

@@ -122,7 +122,7 @@ func TestEveryVersionedOperationDecidesItsPreconditionInTheCommit(t *testing.T) 
 				t.Errorf("another version: %d %s, want 412", r.status, r.body)
 			}
 			if r := v.do(s, "If-None-Match", "*"); r.status != 412 && r.status != 400 {
-				t.Errorf("If-None-Match: * on what is there: %d %s, want 412", r.status, r.body)
+				t.Errorf("If-None-Match: * on an existing thing: %d %s, want 412", r.status, r.body)
 			}
 			// A repeat gets the first answer, whether or not its condition still
 			// holds.
@@ -147,7 +147,7 @@ func TestEveryVersionedOperationDecidesItsPreconditionInTheCommit(t *testing.T) 
 			fresh := serve(t, nil)
 			absent, _ := op.there(fresh, false)
 			if r := absent.do(fresh, "If-Match", "*"); r.status != op.absent {
-				t.Errorf("If-Match: * on what is absent: %d %s, want %d", r.status, r.body, op.absent)
+				t.Errorf("If-Match: * on an absent thing: %d %s, want %d", r.status, r.body, op.absent)
 			}
 		})
 	}
@@ -160,7 +160,7 @@ func (v conditional) contend(s *server) {
 		wg.Go(func() {
 			for range 5 {
 				if r := v.do(s, "If-Match", "*"); r.status/100 != 2 {
-					s.t.Errorf("If-Match: * on what always exists: %d %s", r.status, r.body)
+					s.t.Errorf("If-Match: * on a thing that always exists: %d %s", r.status, r.body)
 				}
 			}
 		})

@@ -254,10 +254,10 @@ func TestWhoClosesHalfOfTheConnectionIsNotToldOfASuccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(second); len(got) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("answer to who closed a half: got %q, %v; want none", got, err)
+		t.Errorf("answer to the client that closed its half: got %q, %v; want none", got, err)
 	}
 	close(b.letGo)
 	if got, err := io.ReadAll(first); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 201 ") {
-		t.Errorf("answer to who did not: got %q, %v; want 201", got, err)
+		t.Errorf("answer to the other client: got %q, %v; want 201", got, err)
 	}
 }

@@ -44,6 +44,6 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 func TestARefusalAfterTheBodyKeepsTheConnection(t *testing.T) {
 	s := serve(t, nil)
 	if r := s.do("POST", "/v1/spaces/project:a/threads", `{"nothing":1}`); r.status != 400 || r.header.Get("Connection") == "close" {
-		t.Errorf("got %d, Connection %q; want 400 on a connection that goes on", r.status, r.header.Get("Connection"))
+		t.Errorf("got %d, Connection %q; want 400 on a connection that stays open", r.status, r.header.Get("Connection"))
 	}
 }

@@ -215,7 +215,7 @@ func TestARunThatStreamsEndsWithComplete(t *testing.T) {
 		t.Error(err)
 	}
 	if len(types) < 4 || types[0] != "run.queued" || types[len(types)-2] != "run.finished" || types[len(types)-1] != "complete" {
-		t.Errorf("heard %v", types)
+		t.Errorf("received %v", types)
 	}
 }
 
@@ -257,14 +257,14 @@ func TestARepeatedStreamOfARunBeginsBeforeTheRun(t *testing.T) {
 	}
 	want := []string{"run.queued", "message.added", "run.started", "message.updated", "message.completed", "run.finished", "complete"}
 	if !slices.Equal(types, want) {
-		t.Errorf("the repeat while it runs heard %v, want %v", types, want)
+		t.Errorf("the repeat during the run received %v, want %v", types, want)
 	}
 	if _, types := listen(); !slices.Equal(types, want) {
-		t.Errorf("the repeat after its end heard %v, want %v", types, want)
+		t.Errorf("the repeat after its end received %v, want %v", types, want)
 	}
 	for n, id := range ids {
 		if _, types := listen("Last-Event-ID", id); !slices.Equal(types, want[n+1:]) {
-			t.Errorf("the repeat after event %d heard %v, want %v", n, types, want[n+1:])
+			t.Errorf("the repeat after event %d received %v, want %v", n, types, want[n+1:])
 		}
 	}
 	s.refuse(400, "invalid", "POST", path+"/runs", body, "Accept", "text/event-stream", "Idempotency-Key", "k", "Last-Event-ID", "x")
@@ -276,7 +276,7 @@ func TestARepeatedStreamOfARunBeginsBeforeTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, types := listen(); !slices.Equal(types, []string{"complete"}) {
-		t.Errorf("the repeat after the end's event was redacted heard %v", types)
+		t.Errorf("the repeat after the end's event was redacted received %v", types)
 	}
 }
 
@@ -410,7 +410,7 @@ func TestTheQueueIsListedEditedAndShortened(t *testing.T) {
 		s.want(201, &r, "POST", path+"/runs", map[string]string{"prompt": prompt})
 		ids = append(ids, r.ID)
 		if got := <-heard; got != "project:a coder" {
-			t.Errorf("the runner heard %q", got)
+			t.Errorf("the runner received %q", got)
 		}
 	}
 	s.refuse(409, "conflict", "POST", path+"/runs", `{"prompt":"x","policy":"reject"}`)

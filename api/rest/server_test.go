@@ -29,7 +29,7 @@ func TestAPanicIsOneFailedRequestAndNoMore(t *testing.T) {
 	for _, secret := range []string{"panic", "x"} {
 		p := s.refuse(500, "internal", "GET", "/v1/spaces", nil, "Authorization", "Bearer "+secret)
 		if strings.Contains(p.Detail, "secret detail") || p.RequestID == "" {
-			t.Errorf("the problem tells %q", p.Detail)
+			t.Errorf("the problem discloses %q", p.Detail)
 		}
 	}
 	s.want(200, nil, "GET", "/healthz", nil)
@@ -73,7 +73,7 @@ func TestShutdownFinishesRequestsAndEndsStreams(t *testing.T) {
 		t.Error("the stream goes on")
 	}
 	if r := <-waiting; r.status != 503 || r.problem(t).Code != "closed" {
-		t.Errorf("what waited got %d %s, want 503 closed", r.status, r.body)
+		t.Errorf("the waiting request got %d %s, want 503 closed", r.status, r.body)
 	}
 	fmt.Fprint(conn, body[5:])
 	resp := make([]byte, 12)

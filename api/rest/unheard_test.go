@@ -53,9 +53,9 @@ func TestAWatchDoesNotHearAThreadThatBecamePrivateWhateverItsFilter(t *testing.T
 	h.owner.want(201, nil, "POST", space+"/events", `{"type":"app.note","data":"the end"}`)
 	for path := range watches {
 		if got := until(path, "the end"); strings.Contains(got, "our secret") || strings.Contains(got, `"m","owner":"`+run) {
-			t.Errorf("%s hears what was done in private:\n%s", path, got)
+			t.Errorf("%s received private events:\n%s", path, got)
 		} else if strings.Contains(path, "types=") && strings.Contains(got, "thread.updated") {
-			t.Errorf("%s hears of types that it did not ask for:\n%s", path, got)
+			t.Errorf("%s received types that it did not ask for:\n%s", path, got)
 		}
 	}
 }

@@ -167,14 +167,14 @@ func TestADamagedSpaceKeepsNoWatcherOfOthersInTheDark(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if _, err := watches["project:sick"].Next(ctx); !errors.Is(err, journal.ErrCorrupt) {
-		t.Errorf("who watches the damaged space: got %v, want ErrCorrupt", err)
+		t.Errorf("a watch of the damaged space: got %v, want ErrCorrupt", err)
 	}
 	for _, name := range []string{"project:a", "project:z"} {
 		if _, err := theirs.Space(name).Commit(t.Context(), journal.Commit{Events: commitTo("").Events}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := watches[name].Next(ctx); err != nil {
-			t.Errorf("who watches %s: %v", name, err)
+			t.Errorf("a watch of %s: %v", name, err)
 		}
 	}
 	heads, err := ours.Heads(t.Context(), "project:a", "project:sick", "project:z", "project:new")

@@ -148,7 +148,7 @@ func TestARecordThatWasEditedIsAdopted(t *testing.T) {
 			t.Errorf("head: got %v, want a second epoch", h)
 		}
 		if err := h.Resume(last); err != nil {
-			t.Errorf("a cursor before the edit: got %v, want that it goes on", err)
+			t.Errorf("a cursor before the edit: got %v, want it resumed", err)
 		}
 		flush(t, s)
 		if err := s.Check(t.Context()); err != nil {
@@ -217,7 +217,7 @@ func TestAnOlderStateIsAdoptedAndCursorsBeyondItAreTrimmed(t *testing.T) {
 			t.Errorf("head: got %v, want a second epoch behind %v", h, kept)
 		}
 		if _, err := s.Read(t.Context(), "user:1", journal.ReadQuery{After: lost}); !errors.Is(err, journal.ErrTrimmed) {
-			t.Errorf("a cursor into what is gone: got %v, want ErrTrimmed", err)
+			t.Errorf("a cursor into removed history: got %v, want ErrTrimmed", err)
 		}
 		page, err := s.Read(t.Context(), "user:1", journal.ReadQuery{After: kept})
 		if err != nil || len(page.Events) != 2 || page.Events[0].Type != "space.adopted" {
@@ -299,7 +299,7 @@ func TestWatchersAreTrimmedByAnEditAndGoOn(t *testing.T) {
 	edit(t, filepath.Join(recordsDir(dir), "k.json"), `"old"`, `"new"`)
 	for _, w := range []*thole.Watch{live, filtered} {
 		if batch, err := w.Next(ctx); !errors.Is(err, journal.ErrTrimmed) || !strings.Contains(err.Error(), "adopted") {
-			t.Fatalf("next: got %v, %v; want ErrTrimmed by what was adopted", batch, err)
+			t.Fatalf("next: got %v, %v; want ErrTrimmed because of the adoption", batch, err)
 		}
 	}
 	if got := value(t, b, "k"); got != `"new"` {

@@ -109,7 +109,7 @@ func TestACommitStandsThoughItsNoteFindsNoSpace(t *testing.T) {
 	disk.write = of("manifest", syscall.ENOSPC)
 	for range 2 {
 		if err := tryCommit(a); err != nil {
-			t.Fatalf("commit that is on the disk while no note is: %v; who sends it again would have it twice", err)
+			t.Fatalf("a commit that is on the disk, but not its note: %v; a repeat would apply it twice", err)
 		}
 	}
 	if got := head(t, a).Last.Seq; got != 3 {

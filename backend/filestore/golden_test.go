@@ -156,7 +156,7 @@ func TestEveryKindOfLineOpens(t *testing.T) {
 			}
 		}
 		if last := put(t, s, "later", `5`).Last; last.Epoch != h.Last.Epoch || last.Seq != 8 {
-			t.Errorf("%s: it goes on at %v, want behind %v", name, last, h.Last)
+			t.Errorf("%s: it resumed at %v, want after %v", name, last, h.Last)
 		}
 		flush(t, s)
 		if err := s.Check(t.Context()); err != nil {
@@ -188,7 +188,7 @@ func TestANewerFormatIsRefused(t *testing.T) {
 func TestMigrateSaysWhatItWouldDo(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := filestore.Migrate(t.Context(), filepath.Join(dir, "absent"), true); !errors.Is(err, journal.ErrNotFound) {
-		t.Errorf("migrate what is not there: got %v, want ErrNotFound", err)
+		t.Errorf("migrate a missing document: got %v, want ErrNotFound", err)
 	}
 	for _, dryRun := range []bool{true, false} {
 		steps, err := filestore.Migrate(t.Context(), dir, dryRun)

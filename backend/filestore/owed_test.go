@@ -61,7 +61,7 @@ func TestAPurgeThatCouldNotRemoveTheFilesIsFinishedByTheNext(t *testing.T) {
 		},
 		"of what never was": func(t *testing.T, s *filestore.Store, _ filestore.FS) {
 			if err := s.Purge(t.Context(), "user:3", journal.Purge{All: true}); !errors.Is(err, journal.ErrNotFound) {
-				t.Errorf("of what never was: got %v, want ErrNotFound", err)
+				t.Errorf("of a space that never existed: got %v, want ErrNotFound", err)
 			}
 		},
 		"by Open": func(t *testing.T, _ *filestore.Store, disk filestore.FS) {
@@ -85,13 +85,13 @@ func TestAPurgeThatCouldNotRemoveTheFilesIsFinishedByTheNext(t *testing.T) {
 			held.remove = nil
 			again(t, s, held)
 			if found := holding(t, disk, "/store", canary); len(found) > 0 {
-				t.Errorf("what was purged is still in %v", found)
+				t.Errorf("purged data is still in %v", found)
 			}
 			if err := s.Purge(t.Context(), "user:1", journal.Purge{All: true}); !errors.Is(err, journal.ErrNotFound) {
 				t.Errorf("when all is done: got %v, want ErrNotFound", err)
 			}
 			if report := s.Report(); len(report) > 0 {
-				t.Errorf("it reports what nobody did: %q", report)
+				t.Errorf("it reports something that did not happen: %q", report)
 			}
 		})
 	}

@@ -99,7 +99,7 @@ func (p *past) settle(got *model.Space) error {
 	e := explanation{past: p, got: got}
 	if !e.from(p.before(), p.turns, nil) {
 		if e.closest == nil {
-			e.closest = fmt.Errorf("what was acknowledged does not fit together")
+			e.closest = fmt.Errorf("the acknowledged commits do not fit together")
 		}
 		return fmt.Errorf("space %s: %w", p.name, e.closest)
 	}
@@ -158,7 +158,7 @@ func (e *explanation) fits(w model.World, halves []half) bool {
 	case want == nil && e.got == nil:
 		return true
 	case want == nil || e.got == nil:
-		e.closest = fmt.Errorf("it is there: %v; want %v", e.got != nil, want != nil)
+		e.closest = fmt.Errorf("it exists: %v; want %v", e.got != nil, want != nil)
 		return false
 	}
 	want = model.World{e.name: want}.Clone()[e.name]

@@ -76,7 +76,7 @@ func TestTwoStoresLoseNothingUnderFaults(t *testing.T) {
 	}
 	for _, what := range []string{"notes that lacked something", "races", "stale checks refused"} {
 		if did[what] == 0 && n >= 20 {
-			t.Errorf("%s: none", what)
+			t.Errorf("%s: found none", what)
 		}
 	}
 	t.Logf("Two-store schedules on files: %d from THOLE_SEED=%d, faults fired: %s; done: %s; nothing lost or given twice",

@@ -367,7 +367,7 @@ func (r *schedule) verifySpace(name string, e *expected) {
 func (r *schedule) verifyDue(name string, due []string) {
 	expiring, err := r.store.List(r.Context(), name, journal.ListQuery{DueBy: someday})
 	if err != nil {
-		r.Errorf("what expires in %s: got %v", name, err)
+		r.Errorf("expired records of %s: got %v", name, err)
 	}
 	if len(expiring) > 0 && !slices.Contains(due, name) {
 		r.Errorf("%d records expire in %s, which was not due after recovery: %v were", len(expiring), name, due)

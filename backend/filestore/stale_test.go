@@ -48,7 +48,7 @@ func TestNoFileIsPutBackToWhatAnotherProcessReplaced(t *testing.T) {
 			t.Errorf("%s shows %s, which was deleted", name, got)
 		}
 		if h := head(t, s); len(h.Epochs) != 1 {
-			t.Errorf("%s took the file of a deleted record for one that a person made: epochs %v", name, h.Epochs)
+			t.Errorf("%s took a deleted record's file for a person's: epochs %v", name, h.Epochs)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func compare(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("what %s shows has changed:\n%s", path, udiff.Unified("then", "now", string(want), got))
+		t.Errorf("the output of %s has changed:\n%s", path, udiff.Unified("then", "now", string(want), got))
 	}
 }
 
@@ -140,7 +140,7 @@ func TestGoldenStoreReadsAndGoesOn(t *testing.T) {
 		t.Errorf("end of an import that was under way: %v", err)
 	}
 	if page, err := s.Read(t.Context(), "user:half", journal.ReadQuery{}); err != nil || len(page.Events) != 2 {
-		t.Errorf("what was imported: got %v, %v; want both events", page.Events, err)
+		t.Errorf("the imported space: got %v, %v; want both events", page.Events, err)
 	}
 }
 

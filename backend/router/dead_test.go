@@ -154,7 +154,7 @@ func TestOneDeadStoreStopsNothingInTheOthers(t *testing.T) {
 							t.Fatal(err)
 						}
 						if took := time.Since(start); took > 1100*time.Millisecond {
-							t.Errorf("another process's event was heard after %v, want a second", took)
+							t.Errorf("another process's event was received after %v, want a second", took)
 						}
 					}
 

@@ -62,7 +62,7 @@ func TestAStoreWhoseDiskFailedRefusesEverythingAndLosesNothing(t *testing.T) {
 			first := c.do(s)
 			why := s.Stopped()
 			if why == nil || !errors.Is(first, why) || !errors.Is(first, journal.ErrUnavailable) || !errors.Is(first, c.err) {
-				t.Fatalf("the call that met it: got %v, want why the store stopped: %v", first, why)
+				t.Fatalf("the call that failed: got %v, want the reason why the store stopped: %v", first, why)
 			}
 			for _, part := range []string{path, "its disk failed", "nothing that was acknowledged is lost", "start the process again"} {
 				if !strings.Contains(why.Error(), part) {

@@ -108,7 +108,7 @@ func TestAfterAFailedSyncTheNextProcessDoesNotTrustThePageCache(t *testing.T) {
 		}
 		events, other := len(got["user:1"].Events), got["user:2"]
 		if version := other.Records["k"].Version.Seq; events < 2 || events != int(version)+1 || version != other.Last {
-			t.Fatalf("seed %d: got %d events and a record of version %d; want 2 events, and what failed wholly or not at all", seed, events, version)
+			t.Fatalf("seed %d: got %d events and a record of version %d; want 2 events, and the failed commit completely or not at all", seed, events, version)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func TestAFileOfVersion1IsOpened(t *testing.T) {
 	if got.Stream != "thread/a" || got.Type != "message.added" || got.Actor != "user:42" || got.Cause != "sess_1" ||
 		got.Subject != "user:42" || len(got.Refs) != 1 || got.Schema != 2 || string(got.Data) != `{"text":"grüß dich"}` ||
 		got.Time.UnixMicro() != 1767323045000006 {
-		t.Errorf("event: got %+v; want what was written", got)
+		t.Errorf("event: got %+v; want the event that was written", got)
 	}
 	records, err := s.Get(t.Context(), "project:golden", "thread/a")
 	if err != nil || records[0].Version != got.Position || string(records[0].Value) != `{"turns":2}` ||

@@ -31,7 +31,7 @@ func TestAPurgeThatCouldNotEraseIsFinishedByTheNext(t *testing.T) {
 		},
 		"of what never was": func(t *testing.T, s *sqlitestore.Store, _ string) {
 			if err := s.Purge(t.Context(), "user:44", journal.Purge{All: true}); !errors.Is(err, journal.ErrNotFound) {
-				t.Errorf("of what never was: got %v, want ErrNotFound", err)
+				t.Errorf("of a space that never existed: got %v, want ErrNotFound", err)
 			}
 		},
 		"by Open": func(t *testing.T, _ *sqlitestore.Store, path string) {

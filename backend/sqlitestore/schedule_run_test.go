@@ -268,7 +268,7 @@ func (s *schedule) settle(got model.World) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the state is not what was acknowledged, nor that and one of %d failed calls: %w", len(s.pending), first)
+	return fmt.Errorf("the state is neither the acknowledged one nor that with one of %d failed calls: %w", len(s.pending), first)
 }
 
 // closeGently closes all stores; if that fails, there must be a reason.
@@ -305,7 +305,7 @@ func (s *schedule) recovered(files map[string][]byte) (map[string][]byte, error)
 	ctx := context.Background()
 	store, err := sqlitestore.Open(ctx, filepath.Join(dir, "thole.db"), nil)
 	if err != nil {
-		return nil, fmt.Errorf("open what power loss left: %w", err)
+		return nil, fmt.Errorf("open after power loss: %w", err)
 	}
 	defer store.Close()
 	got, err := model.Observe(ctx, store)

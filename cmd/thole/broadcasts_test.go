@@ -12,12 +12,12 @@ import (
 	"github.com/thole-dev/thole/internal/servertest"
 )
 
-const signalsPath = "/v1/spaces/project:signals"
+const livePath = "/v1/spaces/project:live"
 
 // live is what a watcher of a space received of one run's text.
 type live struct {
-	signals, early int    // deltas without a position; those before the run had started
-	text           string // of these deltas and of the committed ones, joined by offset
+	deltas, early int    // deltas without a position; those before the run had started
+	text          string // of these deltas and of the committed ones, joined by offset
 }
 
 // watchLive watches a server until a run has ended there.
@@ -27,7 +27,7 @@ func watchLive(ctx context.Context, s *servertest.Server, attached chan<- struct
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	running := false
-	err = servertest.Watch(ctx, client, s.URL+signalsPath+"/events", "", func(f servertest.Frame) error {
+	err = servertest.Watch(ctx, client, s.URL+livePath+"/events", "", func(f servertest.Frame) error {
 		switch {
 		case f.Event == "thread.created":
 			attached <- struct{}{}
@@ -44,7 +44,7 @@ func watchLive(ctx context.Context, s *servertest.Server, attached chan<- struct
 				return err
 			}
 			if f.ID == "" {
-				l.signals++
+				l.deltas++
 				if !running {
 					l.early++
 				}
@@ -80,7 +80,7 @@ func TestLiveTextReachesTheWatchersOfEveryServer(t *testing.T) {
 			seen, errs := make([]live, len(all)), make(chan error, len(all))
 			attached := make(chan struct{}, 100)
 			var thread struct{ ID string }
-			at.Must("POST", signalsPath+"/threads", map[string]any{}, &thread)
+			at.Must("POST", livePath+"/threads", map[string]any{}, &thread)
 			for i, s := range all {
 				go func() {
 					var err error
@@ -91,18 +91,18 @@ func TestLiveTextReachesTheWatchersOfEveryServer(t *testing.T) {
 			for range all {
 				<-attached
 			}
-			at.Must("POST", signalsPath+"/threads/"+thread.ID+"/runs", map[string]any{"prompt": "Tell story"}, nil)
+			at.Must("POST", livePath+"/threads/"+thread.ID+"/runs", map[string]any{"prompt": "Tell story"}, nil)
 			for range all {
 				if err := <-errs; err != nil {
 					t.Error(err)
 				}
 			}
 			for i, l := range seen {
-				if !strings.HasPrefix(l.text, "Once there was") || !strings.HasSuffix(strings.TrimSpace(l.text), "they were home.") || l.signals == 0 || l.early > 0 {
-					t.Errorf("server %d: %d signals, %d of them before the run had started, hold %q", i+1, l.signals, l.early, l.text)
+				if !strings.HasPrefix(l.text, "Once there was") || !strings.HasSuffix(strings.TrimSpace(l.text), "they were home.") || l.deltas == 0 || l.early > 0 {
+					t.Errorf("server %d: %d live deltas, %d of them before the run had started, with the text %q", i+1, l.deltas, l.early, l.text)
 				}
 			}
-			at.Must("DELETE", signalsPath, nil, nil)
+			at.Must("DELETE", livePath, nil, nil)
 		})
 	}
 }

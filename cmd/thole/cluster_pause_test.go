@@ -114,7 +114,7 @@ func (c *cluster) holderIn(t *testing.T, how, thread string) *holder {
 		}
 	})
 	if got := h.line(); got != "holding "+h.run {
-		t.Fatalf("a holder said %q, want that it holds %s", got, h.run)
+		t.Fatalf("a holder printed %q, want that it holds %s", got, h.run)
 	}
 	return h
 }

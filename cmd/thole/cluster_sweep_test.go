@@ -109,7 +109,7 @@ func (s *sweep) another(than, what string) (server string) {
 func (s *sweep) member(name string) *servertest.Server {
 	var i int
 	if _, err := fmt.Sscanf(name, "server%d", &i); err != nil {
-		s.t.Fatalf("%q swept, which is none of the servers", name)
+		s.t.Fatalf("%q swept, which is not one of the servers", name)
 	}
 	return s.Members[i]
 }

@@ -111,7 +111,7 @@ func TestServersWorkOnWhileANewerProgramMigratesTheirStore(t *testing.T) {
 func migratedAtOnce(t *testing.T, program, dsn string, n int) (did int) {
 	t.Helper()
 	if out, err := servertest.CLIOf(t.Context(), program, "migrate", "--dry-run", "--store", dsn); err != nil || !strings.Contains(out, addingStep.what) {
-		t.Errorf("what a newer program would do: %v\n%s", err, out)
+		t.Errorf("the newer program's migration: %v\n%s", err, out)
 	}
 	outs, errs := make([]string, n), make([]error, n)
 	var wg sync.WaitGroup

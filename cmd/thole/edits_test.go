@@ -95,7 +95,7 @@ func TestEditsOfAPersonAndTwoAgentsAreAllInTheFile(t *testing.T) {
 		}
 	}
 	if conflicts < notApplied {
-		t.Errorf("%d edits were not applied, but only %d file.conflict events say what", notApplied, conflicts)
+		t.Errorf("%d edits were not applied, but there are only %d file.conflict events", notApplied, conflicts)
 	}
 	t.Logf("%d rounds: %d edits of a person, %d of agents, %d more that were reported as not applied", rounds, person, value["A"]+value["B"], notApplied)
 	if value["A"]+value["B"] == 0 {
@@ -127,7 +127,7 @@ func hasAllLines(s *servertest.Server, path string, person int) {
 		}
 		text = append(text, more...)
 		if !slices.ContainsFunc(s.Events("project:edits"), func(e servertest.Event) bool { return strings.Contains(e.Text, filepath.Base(k)) }) {
-			s.T.Errorf("%s was kept and nobody told", k)
+			s.T.Errorf("%s was kept, but nobody was told", k)
 		}
 	}
 	there := map[string]bool{}

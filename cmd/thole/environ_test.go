@@ -51,7 +51,7 @@ func TestTheAttackOnSecretsHoldsWithoutLandlockAndSaysWhatItLeavesOut(t *testing
 		}
 		for _, want := range []string{"Bash has the rights of this process", "this kernel has no Landlock", "not tried", "\nheld\n"} {
 			if !strings.Contains(string(out), want) {
-				t.Errorf("the attack said %q, want %q in it", out, want)
+				t.Errorf("the attack printed %q, want %q in it", out, want)
 			}
 		}
 	})

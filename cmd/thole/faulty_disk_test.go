@@ -82,7 +82,7 @@ func TestAFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 	var page struct{ Items []any }
 	s.Must("GET", "/v1/spaces/project:full/kv/ns?limit=1000", nil, &page)
 	if got, want := len(page.Items), len(kept)+1; got != want {
-		t.Errorf("values: got %d, want %d; one that was refused is there", got, want)
+		t.Errorf("values: got %d, want %d; a refused one exists", got, want)
 	}
 	s.Terminate()
 	servertest.MustBeHealthy(t, s.Store)

@@ -193,7 +193,7 @@ func mustBeProblem(t *testing.T, r servertest.Reply, status int, code string) {
 	}
 	for _, internal := range []string{"goroutine", "unmarshal", "interface {}", "struct {", ".go:"} {
 		if strings.Contains(p.Detail, internal) {
-			t.Errorf("the detail shows %q, which says nothing to a user: %s", internal, p.Detail)
+			t.Errorf("the detail contains %q, which means nothing to a user: %s", internal, p.Detail)
 		}
 	}
 }

@@ -76,10 +76,10 @@ func TestAnEffectHappensOnceWhereverTheServerIsKilled(t *testing.T) {
 				if told := v.goOn(r); told {
 					unknown++
 				} else if got := count(v, name); got != 1 {
-					t.Errorf("killed after commit %d: the effect is there %d times, and nobody was told that it is unknown", n, got)
+					t.Errorf("killed after commit %d: the effect happened %d times, and nobody was told that it is unknown", n, got)
 				}
 				if got := count(v, name); got > 1 {
-					t.Errorf("killed after commit %d: the effect is there %d times", n, got)
+					t.Errorf("killed after commit %d: the effect happened %d times", n, got)
 				}
 			}
 			servertest.MustBeHealthy(t, v.Store)
@@ -127,7 +127,7 @@ func (v *victim) goOn(r runView) (unknown bool) {
 	if v.ended(r).Status == "crashed" {
 		next := v.run(r.Thread, map[string]any{"resumed_from": r.ID})
 		if got := v.ended(next); got.Status != "succeeded" {
-			v.T.Fatalf("the run that goes on: got %s %s, want succeeded", got.Status, got.Error)
+			v.T.Fatalf("the other run: got %s %s, want succeeded", got.Status, got.Error)
 		}
 	}
 	statuses := v.statuses(r, "")

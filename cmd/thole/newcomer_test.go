@@ -121,7 +121,7 @@ func TestErrorsOfCommandsNameWhatIsKnown(t *testing.T) {
 	}
 	for _, args := range []string{"log project:shop --types my.thing", "log project:shop --actor user:none"} {
 		if got := servertest.Command(t, dir, nil, strings.Fields(args)...); got.Code != 0 || got.Out != "" || !strings.Contains(got.Err, "no event") {
-			t.Errorf("thole %s: got %+v, want a line that says that there is none", args, got)
+			t.Errorf("thole %s: got %+v, want a line that says that it does not exist", args, got)
 		}
 	}
 	if got := servertest.Command(t, dir, nil, "get", "project:shop", "thread/"+thread.ID); !strings.Contains(got.Out, `<b>&`) {

@@ -17,7 +17,7 @@ func TestTheAgentsStoreLiesOutsideOfItsProject(t *testing.T) {
 	}
 	found, err := filepath.Glob(filepath.Join(state, "thole", filepath.Base(dir)+"-*", "thole.db"))
 	if err != nil || len(found) != 1 || !strings.Contains(got.Err, "--store sqlite:"+found[0]) {
-		t.Fatalf("stores %v, %v; want one, which is told: %s", found, err, got.Err)
+		t.Fatalf("stores %v, %v; want one, which is reported: %s", found, err, got.Err)
 	}
 	if strings.Contains(got.Err, "change the store") {
 		t.Errorf("got a warning of a store inside: %s", got.Err)

@@ -119,7 +119,7 @@ func (v *victim) crashed(r runView, open int) {
 	v.interrupted(r, open)
 	next := v.run(r.Thread, map[string]any{"resumed_from": r.ID})
 	if got := v.ended(next); got.Status != "succeeded" {
-		v.T.Fatalf("the run that goes on: got %s %s, want succeeded", got.Status, got.Error)
+		v.T.Fatalf("the other run: got %s %s, want succeeded", got.Status, got.Error)
 	}
 	if got = v.statuses(r, "&incomplete=true"); len(got) != open || open == 1 && got[0] != "unknown" {
 		v.T.Errorf("decisions without outcome after going on: got %v, want %d unknown", got, open)

@@ -40,7 +40,7 @@ func TestNobodyVerifiesWhatIsOnItsWay(t *testing.T) {
 		hurried, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
 		if dec, err := there.Once(hurried, "order-1", p, nil, verify); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("who cannot wait: got %+v, %v; want its deadline", dec, err)
+			t.Errorf("a caller that cannot wait: got %+v, %v; want its deadline", dec, err)
 		}
 		r, err := there.Reconcile(ctx, verify, nil)
 		if err != nil || actions(r.Acting) != "[pay]" || len(r.Resolved)+len(r.Unknown)+len(r.Replay) != 0 {

@@ -85,7 +85,7 @@ func TestAKeyOfADecisionDoesNotExpire(t *testing.T) {
 		for range 3 {
 			dec, err := once(decision.Plan{Action: "pay", Input: []byte(`{"to": 1}`)})
 			if err == nil || dec.Status != decision.Failed {
-				t.Errorf("got %+v, %v; want what failed, and its error", dec, err)
+				t.Errorf("got %+v, %v; want the failed call and its error", dec, err)
 			}
 			ids = append(ids, dec.ID)
 			e.Clock.Advance(100 * 24 * time.Hour)

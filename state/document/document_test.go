@@ -274,7 +274,7 @@ func TestListsNameEveryDocumentOnce(t *testing.T) {
 			}
 			for _, info := range page.Documents {
 				if !want[info.Name] {
-					t.Errorf("%q is listed twice, or is none", info.Name)
+					t.Errorf("%q is listed twice, or does not exist", info.Name)
 				}
 				delete(want, info.Name)
 			}

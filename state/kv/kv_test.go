@@ -103,7 +103,7 @@ func TestExpiryIsOneEvent(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.Contains(string(ev.Data), "secret") {
-				t.Errorf("%s tells the value: %s", ev.Type, ev.Data)
+				t.Errorf("%s discloses the value: %s", ev.Type, ev.Data)
 			}
 			var c kv.Change
 			if err := ev.As(&c); err != nil || c.Namespace != "sess/ion" {

@@ -29,7 +29,7 @@ func TestOwnersKnownToBeDeadAreNotWaitedFor(t *testing.T) {
 		}()
 		synctest.Wait() // it is in the queue
 		if _, err := locks.Acquire(t.Context(), "f", &lock.Options{Owner: "b"}); !errors.Is(err, thole.ErrConflict) {
-			t.Errorf("for one who knows of no death: %v, want ErrConflict", err)
+			t.Errorf("for a caller that does not know that the owner is dead: %v, want ErrConflict", err)
 		}
 		begin := time.Now()
 		l, err := locks.Acquire(t.Context(), "f", &lock.Options{Owner: "c", Wait: time.Minute,

@@ -341,7 +341,7 @@ func TestOfTwoWhoCloseACycleAtOnceOneIsTold(t *testing.T) {
 				}
 			}
 			if dead != 1 {
-				t.Fatalf("%d were told of the deadlock, want 1", dead)
+				t.Fatalf("%d callers got ErrDeadlock, want 1", dead)
 			}
 		}
 	})

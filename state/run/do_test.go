@@ -369,7 +369,7 @@ func TestARunWaitsForASignal(t *testing.T) {
 			t.Errorf("a cancelled wait: got %v, want ErrCancelled", err)
 		}
 		if err := b.rs.Signal(t.Context(), id, "x", nil); !errors.Is(err, thole.ErrConflict) {
-			t.Errorf("signal to what has ended: got %v, want ErrConflict", err)
+			t.Errorf("signal to an ended run: got %v, want ErrConflict", err)
 		}
 	})
 }

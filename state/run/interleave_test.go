@@ -188,6 +188,6 @@ func TestARunWaitsOnWhenFilesAreEdited(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != nil {
-		t.Errorf("the run: got %v, want that it goes on", err)
+		t.Errorf("the run: got %v, want it running", err)
 	}
 }

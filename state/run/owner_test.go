@@ -105,7 +105,7 @@ func TestOthersDoNotKeepTheOwnerOutOfItsRuns(t *testing.T) {
 		// The owner removes each of them from the queue.
 		for _, id := range others[3:] {
 			if _, err := s.owner.Cancel(s.t.Context(), id, run.ByUser); err != nil {
-				s.t.Errorf("cancel what another asked for: %v", err)
+				s.t.Errorf("cancel another actor's run: %v", err)
 			}
 		}
 		if got := s.line(); len(got) != 0 {

@@ -54,7 +54,7 @@ func TestARepeatedCallOfAWorkerGivesTheFirstAnswer(t *testing.T) {
 			return r.Status + r.Version.String(), nil
 		})
 		if _, err := b.rs.Attach(t.Context(), h.ID(), h.Fence()); !errors.Is(err, thole.ErrFenced) {
-			t.Errorf("attach to what has ended: got %v, want ErrFenced", err)
+			t.Errorf("attach to an ended run: got %v, want ErrFenced", err)
 		}
 	})
 }

@@ -210,7 +210,7 @@ func TestQueuedRunsAreEditableAndStartInOrder(t *testing.T) {
 			t.Errorf("queue: got %+v (%v), want two, four", q, err)
 		}
 		if got := b.said(); got != "u:one" {
-			t.Errorf("history holds what is queued: %q", got)
+			t.Errorf("the history contains queued messages: %q", got)
 		}
 		h, err = b.rs.Attach(t.Context(), h.ID(), h.Fence())
 		if err != nil {
@@ -355,7 +355,7 @@ func TestCancelReachesTheWholeTreeAndNothingStartsAfterIt(t *testing.T) {
 			}
 		}
 		if _, err := b.rs.Cancel(ctx, root.ID, run.ByUser); !errors.Is(err, thole.ErrConflict) {
-			t.Errorf("cancel of what has ended: got %v, want ErrConflict", err)
+			t.Errorf("cancel of an ended run: got %v, want ErrConflict", err)
 		}
 		if r := b.status(root.ID, run.Cancelled); r.Cancel.Cause != run.ByCredits {
 			t.Errorf("cause: got %s, want credits", r.Cancel.Cause)
@@ -693,7 +693,7 @@ func TestADeadRunIsFoundThoughASweepKnewNothingOfRuns(t *testing.T) {
 			t.Errorf("thread: got %s with %q, want idle", th.Status, th.ActiveRun)
 		}
 		if got := b.events(); !slices.Contains(got, "cancel_requested") {
-			t.Errorf("its sub-agent goes on: %v", got)
+			t.Errorf("its sub-agent continues: %v", got)
 		}
 	})
 }

@@ -232,7 +232,7 @@ func TestSignalsThatWereNotTakenGoOverToTheRunThatResumes(t *testing.T) {
 		})
 		b.signal(old.ID, "answer", 3)
 		if got := b.taken(h, "answer", "") + b.taken(h, "answer", "") + b.taken(h, "answer", "") + b.taken(h, "other", ""); got != "1239" {
-			t.Errorf("got %s, want what was not taken, in its order", got)
+			t.Errorf("got %s, want the signals that were not taken, in their order", got)
 		}
 	})
 }

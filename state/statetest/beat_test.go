@@ -103,7 +103,7 @@ func TestARunOfADeadMachineAheadEndsAfterOneLook(t *testing.T) {
 		}
 		runs := run.In(machine(t, b, 0).Space("project:x"), nil)
 		if r, err := runs.Get(t.Context(), h.ID()); err != nil || r.Status != run.Running {
-			t.Fatalf("at first sight the run is %v, %v", r, err)
+			t.Fatalf("at the first read the run is %v, %v", r, err)
 		}
 		time.Sleep(29 * time.Second)
 		if r, err := runs.Peek(t.Context(), h.ID()); err != nil || r.Status != run.Running {

@@ -65,7 +65,7 @@ func TestNoDecisionIsMadeForARunThatIsToEnd(t *testing.T) {
 				}
 			}
 			if _, err := ds.Once(ctx, "done", p, act, nil); err != nil || acts != 1 {
-				t.Errorf("what was done before: %d acts, %v", acts, err)
+				t.Errorf("after the first time: %d acts, %v", acts, err)
 			}
 		}
 		refused(thole.ErrCancelled)

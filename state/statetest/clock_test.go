@@ -86,10 +86,10 @@ func TestAWrongClockElsewhereEndsNoLeaseAndNoTTL(t *testing.T) {
 				}
 				look()
 				if off > 0 && (log.count("ahead of this machine's clock") != 1 || log.count("app/theirs") != 1 || us.ClockLead() < 23*time.Hour) {
-					t.Errorf("the operator heard %q, and of a lead of %v; want one warning that names the record", log.b.String(), us.ClockLead())
+					t.Errorf("the log has %q, and the lead is %v; want one warning that names the record", log.b.String(), us.ClockLead())
 				}
 				if off < 0 && us.ClockLead() != 0 {
-					t.Errorf("a clock behind is told as a lead of %v", us.ClockLead())
+					t.Errorf("a clock that is behind is reported as %v ahead", us.ClockLead())
 				}
 				e.Clock.Advance(20 * time.Second)
 				look()
@@ -120,7 +120,7 @@ func TestALeaseWrittenADayAheadEndsAfterItsTTL(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := acquire(t, e.Store, "app/job", "us"); !errors.Is(err, thole.ErrConflict) {
-			t.Fatalf("at first sight: got %v, want ErrConflict", err)
+			t.Fatalf("at the first read: got %v, want ErrConflict", err)
 		}
 		e.Clock.Advance(20 * time.Second)
 		if err := acquire(t, e.Store, "app/job", "us"); !errors.Is(err, thole.ErrConflict) {
@@ -211,7 +211,7 @@ func TestAReceiptOfAMachineBehindLastsADayForOthers(t *testing.T) {
 		behind := e.Second(&thole.Options{Concepts: all.Concepts(), Now: func() time.Time { return e.Clock.Now().Add(-25 * time.Hour) }, Sweep: -1,
 			Logger: slog.New(slog.NewTextHandler(log, nil))})
 		if log.count("level=ERROR") != 1 || log.count("or this one is behind") != 1 || behind.ClockLead() < 24*time.Hour {
-			t.Errorf("the operator of a machine that is behind heard %q, and of a lead of %v", log.b.String(), behind.ClockLead())
+			t.Errorf("on a machine that is behind, the log has %q, and the lead is %v", log.b.String(), behind.ClockLead())
 		}
 		ctx := thole.WithIdempotencyKey(t.Context(), "pay-1", "fp")
 		charge := func(s *thole.Store) {

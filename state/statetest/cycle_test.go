@@ -74,7 +74,7 @@ func TestThreadsThatAreBelowThemselvesAreDestroyedOnce(t *testing.T) {
 		quiet(t, e, sp.Name())
 		for _, id := range ids {
 			if got := ended(t, sp, thread.Key(id)); got != 1 {
-				t.Errorf("the end of %s is told %d times, want once", id, got)
+				t.Errorf("the end of %s was emitted %d times, want once", id, got)
 			}
 		}
 	})

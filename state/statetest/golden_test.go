@@ -96,7 +96,7 @@ func TestAnOldStoreReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("what is read of %s.db differs:\n%s", golden, udiff.Unified("then", "now", string(want), string(got)))
+			t.Errorf("the content read from %s.db differs:\n%s", golden, udiff.Unified("then", "now", string(want), string(got)))
 		}
 	}
 }

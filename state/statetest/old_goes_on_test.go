@@ -286,7 +286,7 @@ func (g *goingOn) ends() {
 		}
 	}
 	if len(left) > 0 {
-		g.Errorf("left of threads that are gone: %v", left)
+		g.Errorf("records of destroyed threads are left: %v", left)
 	}
 	if _, err := thread.In(g.sp).Create(ctx, nil); err != nil {
 		g.Errorf("create after all that: %v", err)

@@ -179,7 +179,7 @@ func TestStoresOfOldVersionsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got != string(want) {
-			t.Errorf("what is read differs:\n%s", udiff.Unified("then", "now", string(want), got))
+			t.Errorf("the content read differs:\n%s", udiff.Unified("then", "now", string(want), got))
 		}
 	})
 }

@@ -54,7 +54,7 @@ func TestAConceptEndsAsItShouldAlthoughAProcessSweepsThatDoesNotKnowIt(t *testin
 				t.Fatal(err)
 			}
 			if strings.Contains(string(ev.Data), "password") {
-				t.Errorf("the journal tells the value: %s %s", ev.Type, ev.Data)
+				t.Errorf("the journal discloses the value: %s %s", ev.Type, ev.Data)
 			}
 			if strings.HasSuffix(ev.Type, ".expired") {
 				ended[ev.Stream+" "+ev.Type]++
@@ -62,7 +62,7 @@ func TestAConceptEndsAsItShouldAlthoughAProcessSweepsThatDoesNotKnowIt(t *testin
 		}
 		for _, want := range []string{"kv/session kv.expired", "lock/a lock.expired", thread.Key(chat.ID) + " thread.expired"} {
 			if ended[want] != 1 {
-				t.Errorf("%q is told %d times, want once; all that ended: %v", want, ended[want], ended)
+				t.Errorf("%q was emitted %d times, want once; everything that ended: %v", want, ended[want], ended)
 			}
 		}
 		recs, err := e.Store.Backend().List(ctx, "project:shop", thole.ListQuery{DueBy: e.Store.Now()})
@@ -106,7 +106,7 @@ func TestWhatNeverExpiresByItselfEndsWhenAWriterGaveItATime(t *testing.T) {
 					return nil
 				})
 				if err != nil {
-					t.Errorf("notify %v: a write that meets %s: %v", notify, key, err)
+					t.Errorf("notify %v: a write that touches %s: %v", notify, key, err)
 				}
 			}
 			if notify {
@@ -115,7 +115,7 @@ func TestWhatNeverExpiresByItselfEndsWhenAWriterGaveItATime(t *testing.T) {
 					return nil
 				})
 				if !errors.Is(err, errors.ErrUnsupported) {
-					t.Errorf("a write that meets a kind that is not ours: got %v, want ErrUnsupported", err)
+					t.Errorf("a write that touches a record of an unknown concept: got %v, want ErrUnsupported", err)
 				}
 			}
 			if err := e.Store.Sweep(ctx); err != nil {
@@ -130,7 +130,7 @@ func TestWhatNeverExpiresByItselfEndsWhenAWriterGaveItATime(t *testing.T) {
 			}
 			for ev, err := range sp.Events(ctx, thole.ReadQuery{}) {
 				if err != nil || ev.Type != "app.expired" && ev.Type != "kv.expired" {
-					t.Errorf("notify %v: an event tells of the end: %s %s %v", notify, ev.Stream, ev.Type, err)
+					t.Errorf("notify %v: there is an event of the end: %s %s %v", notify, ev.Stream, ev.Type, err)
 				}
 			}
 		}

@@ -62,7 +62,7 @@ func TestAReminderComesUpOnceAlsoWhereAProcessSweepsThatDoesNotKnowOfIt(t *testi
 		s.Close() // while it is due, only the process sweeps that does not know it
 		time.Sleep(time.Hour)
 		if got := due(t, ignorant.Space("project:a")); len(got) != 0 {
-			t.Errorf("a process that does not know of reminders told %v", got)
+			t.Errorf("a process without the concept emitted %v", got)
 		}
 		sp = open(t, b, reminder.Concept).Space("project:a")
 		time.Sleep(time.Minute)
@@ -73,7 +73,7 @@ func TestAReminderComesUpOnceAlsoWhereAProcessSweepsThatDoesNotKnowOfIt(t *testi
 			t.Errorf("left are %v, %v", recs, err)
 		}
 		if _, err := reminder.In(sp).Get(t.Context(), set.ID); !errors.Is(err, thole.ErrNotFound) {
-			t.Errorf("it is there still: %v", err)
+			t.Errorf("it still exists: %v", err)
 		}
 	})
 }
