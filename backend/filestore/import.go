@@ -78,6 +78,7 @@ func (s *Store) staged(name string, head journal.Head) (*space, error) {
 			}
 		}
 	}
+	delete(s.imports, name)
 	if err := s.disk.removeAll(sp.dir); err != nil {
 		return nil, err
 	}
@@ -109,8 +110,8 @@ func (s *Store) readStaged(sp *space, firsts []uint64) error {
 		}
 		newest.size, err = scan(path, data, 0, sp.replay)
 		if newest.size > 0 {
-			if errors.Is(err, journal.ErrCorrupt) { // torn, since what was taken is durable
-				err = nil
+			if err == nil || errors.Is(err, journal.ErrCorrupt) { // torn, since what was taken is durable
+				err = s.hardenStaged(sp.name, sp.dir, *newest)
 			}
 			return err
 		}
@@ -121,6 +122,19 @@ func (s *Store) readStaged(sp *space, firsts []uint64) error {
 		sp.segments = sp.segments[:len(sp.segments)-1]
 	}
 	return nil
+}
+
+// hardenStaged writes again what this Store did not make durable itself: whoever wrote it
+// may have failed to sync it, see harden.
+func (s *Store) hardenStaged(name, dir string, newest segment) error {
+	from := int64(0)
+	if known := s.imports[name]; known.first == newest.first {
+		from = min(known.size, newest.size)
+	}
+	if from == newest.size {
+		return nil
+	}
+	return s.writeAgain(dir, newest, from)
 }
 
 // stageEvents appends the events behind the newest imported one: events come in
@@ -177,6 +191,9 @@ func (s *Store) stageText(sp *space, text []byte) error {
 		err = s.disk.syncDirs(upTo(s.dir, filepath.Dir(path)))
 	}
 	n.size += int64(len(text))
+	if err == nil {
+		s.imports[sp.name] = *n
+	}
 	return err
 }
 
@@ -223,6 +240,7 @@ func (s *Store) unveil(sp *space) error {
 	if err := s.disk.syncDirs(append(parents, filepath.Dir(sp.dir))); err != nil {
 		return err
 	}
+	delete(s.imports, sp.name)
 	made, err := s.load(sp.name)
 	if err == nil && made == nil {
 		err = fmt.Errorf("%w: %s: the import is gone", journal.ErrCorrupt, dir)

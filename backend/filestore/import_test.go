@@ -27,15 +27,21 @@ func TestAnImportLosesNoChunkThatWasTaken(t *testing.T) {
 		disk := faultfs.New(seed)
 		s := open(t, "/store", &filestore.Options{FS: disk, Lag: -1, SegmentBytes: 2000})
 		for _, first := range []int{1, 1 + n} {
-			disk.Fail(faultfs.Faults{faultfs.PowerLoss: 60})
+			disk.Fail(faultfs.Faults{faultfs.PowerLoss: 60, faultfs.SyncError: 60})
 			err := s.Load(t.Context(), "user:1", chunk(first))
-			disk = disk.Crash()
-			s.Close() // without a disk
+			if disk.Crashed() || err == nil {
+				disk = disk.Crash()
+			}
+			disk.Fail(nil)
+			s.Close() // without a disk, or stopped
 			s = open(t, "/store", &filestore.Options{FS: disk, Lag: -1, SegmentBytes: 2000})
 			if err != nil { // it is sent again
 				if err := s.Load(t.Context(), "user:1", chunk(first)); err != nil && !errors.Is(err, journal.ErrExists) {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
+				disk = disk.Crash()
+				s.Close()
+				s = open(t, "/store", &filestore.Options{FS: disk, Lag: -1, SegmentBytes: 2000})
 			}
 		}
 		page, err := s.Read(t.Context(), "user:1", journal.ReadQuery{})

@@ -242,7 +242,7 @@ func (r *recovery) harden() error {
 		if from == seg.size && i < len(segments)-1 {
 			continue
 		}
-		if err := r.writeAgain(seg, from); err != nil {
+		if err := r.writeAgain(r.sp.dir, seg, from); err != nil {
 			return err
 		}
 	}
@@ -252,12 +252,14 @@ func (r *recovery) harden() error {
 	return r.disk.syncDirs(upTo(r.dir, filepath.Join(r.sp.dir, "journal")))
 }
 
-func (r *recovery) writeAgain(seg segment, from int64) error {
-	data, err := r.readAt(r.sp.dir, seg.first, from, seg.size-from)
+// writeAgain writes the part of a segment from an offset on again, cuts off what follows
+// and syncs it.
+func (s *Store) writeAgain(dir string, seg segment, from int64) error {
+	data, err := s.readAt(dir, seg.first, from, seg.size-from)
 	if err != nil {
 		return err
 	}
-	f, err := r.disk.OpenFile(segmentPath(r.sp.dir, seg.first), os.O_WRONLY)
+	f, err := s.disk.OpenFile(segmentPath(dir, seg.first), os.O_WRONLY)
 	if err != nil {
 		return err
 	}
