@@ -51,7 +51,9 @@ func JSONDepth(data []byte) int {
 		case inString && c == '\\':
 			i++
 		case c == '"':
-			inString = !inString
+			if inString = !inString; inString {
+				i += plain(data[i+1:])
+			}
 		case inString:
 		case c == '{' || c == '[':
 			depth++

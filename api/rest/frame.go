@@ -59,7 +59,11 @@ func (a *API) event(e *thole.Event) event {
 	return event{e.Position, a.source(e), e.Stream, e.Type, e.Time, e.Actor, e.Cause, e.Subject, e.Refs, e.Schema, data}
 }
 
-var newline = []byte("\n") // never changed
+// Never changed.
+var (
+	newline = []byte("\n")
+	zero    = json.RawMessage("0")
+)
 
 // frame encodes a delivery, once for all watchers of its space.
 func (a *API) frame(d *thole.Delivery) []byte { return a.frameEvent(&d.Event, d.IsBroadcast()) }
@@ -75,12 +79,21 @@ func (a *API) frameEvent(e *thole.Event, isBroadcast bool) []byte {
 	b.WriteString("event: ")
 	b.WriteString(oneLine(e.Type))
 	b.WriteString("\ndata: ")
-	enc := json.NewEncoder(&b) // compacts raw JSON into one line and ends the line
+	wire := a.event(e)
+	data := wire.Data
+	wire.Data = zero // the encoder would scan the data, which was checked when it was committed
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(a.event(e)); err != nil {
-		return nil // cannot happen: data was checked to be JSON when it was committed
+	if err := enc.Encode(wire); err != nil {
+		return nil // cannot happen: a name is a string
 	}
-	b.WriteByte('\n')
+	b.Truncate(b.Len() - len("0}\n"))
+	if bytes.IndexByte(data, '\n') >= 0 || bytes.IndexByte(data, '\r') >= 0 { // stored by an earlier version, which kept white space
+		json.Compact(&b, data)
+	} else {
+		b.Write(data)
+	}
+	b.WriteString("}\n\n")
 	return b.Bytes()
 }
 

@@ -120,7 +120,7 @@ func parseFences(headers []string) ([]thole.Fence, error) {
 // requestID returns the id of a request: the client's X-Request-Id if it has the form
 // of Thole's own, else a new one.
 func requestID(h http.Header) string {
-	if id := h.Get("X-Request-Id"); thole.CheckID("sess", id) == nil {
+	if id := h.Get("X-Request-Id"); id != "" && thole.CheckID("sess", id) == nil {
 		return id
 	}
 	return thole.NewID("sess")
