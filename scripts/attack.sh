@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every attack in scripts/attack against bin/thole, or $THOLE. It ends with 0 if
-# all held.
+# Runs every attack in scripts/attack against bin/thole, or $THOLE. It exits
+# with 0 if all of them failed to do harm.
 set -uo pipefail
 cd "$(dirname "$0")"
 out=$(mktemp)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs every fuzz target of the module for $1 (a Go duration), one after another: go test
-# fuzzes one, which it takes by its name, and runs no test beside it.
+# Runs every fuzz target of the module for $1 (a Go duration), one after another, since
+# go test fuzzes one target at a time. It runs no other tests.
 set -eu
 cd "$(dirname "$0")/.."
 log=$(mktemp)

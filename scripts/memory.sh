@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints a folder in memory where programs can run and there is room for the stores of
-# tests: /dev/shm, or nothing.
+# Prints a folder in memory in which programs can be executed and which has room for the
+# stores of tests: /dev/shm, or nothing.
 file=/dev/shm/thole-$$
 trap 'rm -f $file' EXIT
 printf '#!/bin/sh\n' 2>/dev/null >$file && chmod +x $file && $file 2>/dev/null &&

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs what make test leaves out because it takes long, suite by suite, and ends with
-# one table: of each suite, when it ran last, what it did. It goes on after a suite that
-# fails, and then ends with 1. What a suite said is in soak/SUITE.log.
+# Runs what make test leaves out because it takes long, suite by suite. At the end it
+# prints a table that says when each suite ran last and what it did. It continues after a
+# suite that fails, and then exits with 1. The output of a suite is in soak/SUITE.log.
 #
 # usage: make soak [SUITES="NAME …"]
 set -uo pipefail
@@ -15,7 +15,7 @@ wanted=" $* " known=' ' code=0
 
 row() { printf '%-14s %-56s %-13s %-8s %-7s %s\n' "$@"; }
 
-# counts prints what tests of a log counted.
+# counts prints the numbers that the tests of a log reported.
 counts() {
 	sed -nE -e 's/^ *[a-z_]+\.go:[0-9]+: (.*(schedules|lives|kill|clients|watchers|restarts|entries|cuts,|rounds|fenced|started).*|matrix: .*)/  \1/p' \
 		-e t -e 's/^ *((matrix: |kills on |.*linearizable).*)/  \1/p' "$1" | cut -c1-160

@@ -1,12 +1,11 @@
 #!/bin/bash
-# Proves the README on a bare Debian: debootstrap in a folder, Go beside it,
-# empty caches, a fresh clone of HEAD, and then only what the README says: it
-# installs make and curl, starts dev, plays the sample with three watchers, and
-# runs everything.
+# Tests the README on a bare Debian: debootstrap in a folder, Go beside it, empty
+# caches, a fresh clone of HEAD, and then only what the README says: it installs make and
+# curl, starts dev, plays the sample with three watchers, and runs all tests.
 #
 # usage: scripts/stranger.sh [FOLDER [COMMAND]]
-# FOLDER is made if it does not exist, and kept. Needs root and debootstrap; the
-# mirror and the certificates are those of this machine.
+# FOLDER is created if it does not exist, and kept. The script needs root and debootstrap,
+# and uses the mirror and the certificates of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=${1:-$(mktemp -d)/debian}

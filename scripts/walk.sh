@@ -1,8 +1,8 @@
 #!/bin/bash
-# The README's first command, the sample's turns with three other runs beside
-# them, and three watchers: two from the start, one that comes late. All of it as a
-# user would type it, in an empty folder and on a free port; it ends with 0 if all
-# runs succeeded, the files were edited and all watchers saw the same.
+# Runs the README's first command, then the sample's turns beside three other runs, with
+# three watchers: two from the start, one later. Everything is typed as a user would type
+# it, in an empty folder and on a free port. The script exits with 0 if all runs
+# succeeded, the files were edited and all watchers saw the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 turns=$PWD/examples/turns.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Records whose end could go on for ever: with a time before all clocks, with names
-# of what the server itself ends, and tied to a ring. Whoever writes them must not
-# keep time from running out for others, nor the server busy.
+# Records whose expiry might never end: with a time before all clocks, with names of
+# records that the server itself ends, and in a cycle. They must neither keep other
+# records from expiring nor the server busy.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 set +e # an attempt that fails is judged, not fatal
 
@@ -15,8 +15,8 @@ json() { grep -o "\"$1\":\"[^\"]*\"" <<<"$body" | head -1 | cut -d'"' -f4; }
 record() { call "$eve" POST "$c/commits" -d "{\"writes\":[$1]}" --max-time 5; }
 spent() { awk '{print $14 + $15}' "/proc/$server_pid/stat"; } # in hundredths of a second
 
-# others WHAT: a value of one second of somebody else still ends, with its event, and
-# then the server is idle.
+# others WHAT: somebody else's value with a ttl of one second still expires, with its
+# event, and then the server is idle.
 others() {
 	local before
 	n=$((n + 1))

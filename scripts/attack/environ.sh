@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# A model lets Bash look for the secrets of the server that runs it: in the
-# environment, memory, files and command lines of its ancestors, in their files on
-# disk, and by signals and limits. The secrets are known here, so that a leak is seen.
+# A model has Bash look for the secrets of the server that runs it: in the environment,
+# memory, files and command lines of its ancestors, in their files on disk, and by signals
+# and limits. This script knows the secrets, so it detects a leak.
 . "$(dirname "$0")/lib.sh"
 
 mkdir -p "$work/p" "$work/state" "$work/tmp"
 store=sqlite:$work/state/thole.db
 secret=leak-$RANDOM$RANDOM
 echo "$secret-file" >"$work/state/token"
-# Quoted for YAML by being a literal block. $PPID is the supervisor; its ancestors
+# A literal block needs no quotes in YAML. $PPID is the supervisor; its ancestors
 # are the server and this shell.
 cat >"$work/probe.sh" <<'PROBE'
 env | sed 's/^/env: /'

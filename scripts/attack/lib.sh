@@ -1,6 +1,6 @@
-# Shared by the attacks in this folder; source it. Each attack is run against a
-# binary ($THOLE, default bin/thole), prints "held" and ends with 0 when every
-# attempt was refused, or "broken: …" and ends with 1 when one worked.
+# Shared by the attacks in this folder; source it. Each attack runs against a binary
+# ($THOLE, default bin/thole). If every attempt was refused, it prints "held" and exits
+# with 0; if one worked, it prints "broken: …" and exits with 1.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -60,7 +60,7 @@ backend() {
 }
 
 broken=0
-# broken TEXT: notes an attempt that worked.
+# broken TEXT: records an attempt that worked.
 broken() {
 	echo "broken: $*"
 	broken=1

@@ -1,7 +1,7 @@
 #!/bin/bash
-# From one tenant's space to *=admin: an admin of project:c alone tries each way
-# to get a token of its own making into the space global, or to touch the records
-# on which the server acts for others. See lib.sh.
+# From one tenant's space to *=admin: an admin of project:c only tries every way to get a
+# forged token into the space global, or to change the records with which the server acts
+# for others. See lib.sh.
 . "$(dirname "$0")/lib.sh"
 
 eve=$(token eve --grant 'project:c=admin' --actor user:eve)
@@ -22,7 +22,7 @@ forge() {
 	intent=outbox/out_019b76da0000700080000000000000$(printf %02x "$1")
 }
 
-# sharp WAY: the forged token must not open anything, now or after the sweeper.
+# sharp WAY: the forged token must not work, now or after a sweep.
 sharp() {
 	for _ in 1 2 3 4 5 6; do
 		call "$secret" GET /v1/spaces/user:victim/events
@@ -35,7 +35,7 @@ sharp() {
 	echo "refused: $1"
 }
 
-# wrote WAY STATUS…: the answer must be one of those that refuse.
+# wrote WAY STATUS…: the answer must have one of these statuses, which refuse.
 wrote() {
 	local way=$1
 	case $status in
@@ -72,7 +72,7 @@ call "$eve" PUT "/v1/spaces/project:c/kv/..%2F..%2Foutbox/${intent#outbox/}" -d 
 call "$eve" PUT "/v1/spaces/project:c/documents/..%2Foutbox%2F${intent#outbox/}" -d "$message"
 sharp "an intent by a name with dots and slashes ($status)"
 
-# Who may not write an intent may not touch what else the server acts on.
+# A caller that may not write an intent may not change the kernel's other records.
 for key in outbox/out_x sent/out_x idem/x/0 token/tok_x snap/x sweeper/owner sweeper/beat run/run_x/owner run/run_x/beat lock/x/owner; do
 	call "$eve" POST /v1/spaces/project:c/commits -d '{"writes":[{"key":"'$key'","value":1}]}'
 	wrote "writing $key by POST …/commits"
@@ -86,7 +86,7 @@ for stream in outbox/out_x token; do
 	wrote "purging the stream $stream"
 done
 
-# The door is not simply shut: an admin of everything may.
+# Not everything is refused: an admin of all spaces may do this.
 call "$root" POST /v1/spaces/project:d/commits -d '{"writes":[{"key":"snap/x","value":1}]}'
 [ "$status" = 201 ] || broken "an admin of everything is answered with $status: $body"
 verdict

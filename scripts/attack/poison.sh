@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Names that are too long, or hostile, through every operation that takes one. A
-# name that gets in must not keep what it named, or anybody else, from going on:
-# runs still finish, are cancelled and leave the queue, and time still runs out
-# for others.
+# Names that are too long, or hostile, through every operation that takes a name. A name
+# that is accepted must block neither the thing that it names nor anybody else: runs still
+# finish, are cancelled and leave the queue, and other records still expire.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 set +e # an attempt that fails is judged, not fatal
 
@@ -16,7 +15,7 @@ json() { grep -o "\"$1\":\"[^\"]*\"" <<<"$body" | head -1 | cut -d'"' -f4; }
 rep() { printf '%0.s'"${1/\%/%%}" $(seq "$2"); }
 escape() { sed 's/%/%25/g; s,/,%2F,g; s/世/%E4%B8%96/g' <<<"$1"; }
 
-# want STATUS… : the last call gave one of them.
+# want STATUS… : the last call must have returned one of them.
 want() {
 	local what=$1
 	shift
@@ -24,7 +23,7 @@ want() {
 	broken "$what: $status $(sed 's/.*"detail":"\([^"]*\).*/\1/' <<<"$body" | cut -c1-110)"
 }
 
-# claim AGENT: sets $run and $fence of the run that was claimed; false: none waits.
+# claim AGENT: sets $run and $fence of the claimed run; false: no run waits.
 claim() {
 	call "$eve" POST /v1/runs/claim -d "{\"spaces\":[\"project:c\"],\"agent\":\"$1\"}"
 	[ "$status" = 200 ] || return 1
@@ -122,7 +121,8 @@ for name in "${names[@]}"; do
 	fi
 done
 
-# Meanwhile others go on: a value of one second is gone within a few, with its event.
+# Others are not affected: a value with a ttl of one second expires within a few seconds,
+# with its event.
 call "$bob" PUT "$b/kv/n/k?ttl=1" -d '{"data":1}'
 want "another space: set" 200
 for _ in $(seq 40); do

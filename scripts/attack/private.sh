@@ -1,8 +1,8 @@
 #!/bin/bash
-# What is private: a stranger with a read, then a write token of the same space
-# guesses the fence of a run, claims the run, compares the answers about what is
-# hidden with those about what does not exist, ends what is above it or beside it,
-# uses a fence elsewhere, and watches through filters. See lib.sh.
+# Private threads: a stranger with a read token, then a write token, of the same space
+# guesses the fence of a run, claims the run, compares the answers about hidden things
+# with those about things that do not exist, ends records above and beside them, uses a
+# fence elsewhere, and watches through filters. See lib.sh.
 . "$(dirname "$0")/lib.sh"
 
 owner=$(token owner --grant 'project:a=write' --actor user:1)
@@ -25,7 +25,7 @@ decision=$(jq -r .id <<<"$body")
 call "$owner" POST "$space/threads/$private/runs" -d '{"prompt":"our secret","agent":"helper"}'
 waiting=$(jq -r .id <<<"$body")
 
-# leaks WAY: nothing that is private may be in the answer.
+# leaks WAY: the answer must contain nothing private.
 leaks() {
 	for id in "$private" "$run" "$turn" "$decision" "$waiting" "our secret" "our plan"; do
 		[ -n "$id" ] || continue
@@ -80,7 +80,7 @@ for access in reader writer; do
 	done
 done
 
-# What is hidden and what does not exist are told apart by nothing.
+# Nothing distinguishes a hidden thing from one that does not exist.
 none() { echo "${1%????????}00000000"; }
 same() { # METHOD PATH [BODY]: with THREAD, RUN, TURN, DECISION
 	local answer=() ids i data way
@@ -111,8 +111,8 @@ same GET $space/decisions/DECISION
 same POST $space/decisions/DECISION/outcome '{"outcome":"done"}'
 echo "compared $compared operations"
 
-# What an application keeps for a thread: a record above it, which expires with notify,
-# would end all of it and tell it to the space.
+# Records that an application keeps for a thread: a record above them that expires with
+# notify would delete them all and disclose them to the space.
 call "$owner" POST $space/commits -d '{"writes":[{"key":"app/thread/'"$private"'/notes","value":"our secret"}]}'
 for key in app/thread app/thread/ app/thread/x "app/thread/$private" "app/thread/$private/notes"; do
 	call "$writer" POST $space/commits -d '{"writes":[{"key":"'"$key"'","value":1,"expires":"2020-01-01T00:00:00Z","notify":true}]}'
@@ -125,8 +125,8 @@ for path in events "events?types=app.*" "events?stream=app/thread"; do
 	leaks "writer: $path"
 done
 
-# With run_scope user one run of the owner is at work at a time, over all threads: a
-# stranger starts another one in an open thread.
+# With run_scope user the owner has one active run over all threads; a stranger starts
+# another one in an open thread.
 call "$owner" POST $space/threads -d '{"visibility":"private","run_scope":"user","assistant":"x"}'
 hidden=$(jq -r .id <<<"$body")
 call "$owner" POST $space/threads -d '{"run_scope":"user","assistant":"x"}'
@@ -142,7 +142,7 @@ for policy in reject enqueue interrupt rollback; do
 	case $body in *"$scoped"*) ;; *) broken "writer: $policy in an open thread removed a private run" ;; esac
 done
 
-# A worker's fence opens the thread of its run, for a worker's work; no other thread.
+# A worker's fence opens only the thread of its run, and only for a worker's operations.
 worker=$(token worker --grant 'project:a=work' --actor agent:worker) &&
 	mixed=$(token mixed --grant 'project:a=write' --grant "project:a=work@$public" --actor user:2) ||
 	{ broken "there is no grant for workers" && worker=$writer mixed=$writer; }
@@ -178,8 +178,8 @@ for thread in "$private" "$second" "$third"; do
 	done
 done
 
-# A thread becomes private while strangers watch, with filters that keep the change
-# itself from them.
+# A thread becomes private while strangers watch it with filters that exclude the change
+# itself.
 call "$owner" POST "$space/threads" -d '{}'
 turning=$(jq -r .id <<<"$body")
 filters=("$space/events?types=message.*,app.*" "$space/events?channel=sync"
@@ -189,7 +189,7 @@ for i in "${!filters[@]}"; do
 	curl -sSN --max-time 60 -H "Authorization: Bearer $writer" -H 'Accept: text/event-stream' "$url${filters[$i]}" >"$work/watch$i" 2>/dev/null &
 	watches+=($!)
 done
-# heard MARK: waits until every watch that was not refused has it.
+# heard MARK: waits until every watch that was not refused has received MARK.
 heard() {
 	for _ in $(seq 100); do
 		local waiting=0
@@ -214,7 +214,7 @@ for i in "${!filters[@]}"; do
 done
 kill "${watches[@]}" 2>/dev/null || true
 
-# The door is not simply shut.
+# Not everything is refused.
 call "$owner" GET "$space/threads/$private/messages"
 [ "$status" = 200 ] || broken "the owner is answered with $status"
 verdict
