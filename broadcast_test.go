@@ -144,7 +144,7 @@ func TestABroadcastIsNotHeldForAJournalThatIsGone(t *testing.T) {
 	})
 }
 
-func TestABackendWhoseBroadcastsHangHoldsNobodyUp(t *testing.T) {
+func TestABackendWhoseBroadcastsHangDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus(t)
 		b.hangs = make(chan struct{})

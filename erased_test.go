@@ -81,7 +81,7 @@ func TestAProjectionForgetsWhatAnotherProcessErased(t *testing.T) {
 }
 
 // A later watcher reads the journal, not what this process kept for its other watchers.
-func TestALaterWatcherHearsNothingThatAnotherProcessErased(t *testing.T) {
+func TestALaterWatcherReceivesNothingThatAnotherProcessErased(t *testing.T) {
 	ours, theirs := twoStores(t)
 	begin, err := ours.Commit(t.Context(), thole.Commit{Events: []thole.Event{{Stream: "app/s", Type: "a.b"}}})
 	if err != nil {

@@ -45,7 +45,7 @@ func claim(ctx context.Context, from *thole.Space) error {
 // The sender is told what happened in the second space, whatever two Stores on one
 // backend do between each other's commits, wherever one dies, and however the message's
 // condition changes in between.
-func TestTheSenderHearsWhatTheSecondSpaceDecided(t *testing.T) {
+func TestTheSenderIsToldWhatTheSecondSpaceDecided(t *testing.T) {
 	heard := make(map[string]int)
 	for _, account := range []bool{false, true} {
 		for n := 1; n <= 4; n++ {
@@ -220,7 +220,7 @@ func TestAMessageThatAnOlderVersionDeliveredWasDelivered(t *testing.T) {
 }
 
 // The outcome that an intent names is also checked when it is delivered.
-func TestAnOutcomeThatCannotBeIsNotTold(t *testing.T) {
+func TestAnInvalidOutcomeIsNotDelivered(t *testing.T) {
 	for name, outcome := range map[string]string{
 		"of the kernel": `{"stream":"token","type":"token.created"}`,
 		"no event":      `{"stream":"app/x","type":""}`,

@@ -124,7 +124,7 @@ func TestAnExpirerThatLeavesItsHandleFailsAlone(t *testing.T) {
 	})
 }
 
-func TestWhatTakesForEverToEndIsCutOff(t *testing.T) {
+func TestAnEndThatTakesForEverDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deaf := make(chan struct{})
 		s := open(t, with(nil,
@@ -158,7 +158,7 @@ func (b slowly) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Resul
 	return b.Backend.Commit(ctx, batch)
 }
 
-func TestWhatIsCutOffWhileMuchIsBelowItGoesOn(t *testing.T) {
+func TestAnEndWithManyRecordsBelowContinuesInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sp := openOn(t, slowly{memstore.New()}, nil).Space("user:1")
 		const n = 100 * 120 // more commits than a try has time for
@@ -186,7 +186,7 @@ func TestWhatIsCutOffWhileMuchIsBelowItGoesOn(t *testing.T) {
 
 // An end that takes longer than the sweep waits continues in the background, once, and
 // stops when the Store closes.
-func TestWhatTakesLongEndsAllTheSameAndNoLaterThanTheStore(t *testing.T) {
+func TestASlowEndCompletesInTheBackgroundOrEndsWithTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := map[string]int{}
 		var mu sync.Mutex

@@ -17,7 +17,7 @@ import (
 // One process has the concept secret, the other does not. Whichever process sweeps,
 // secret's expired records are left to the one that has it. The other is not kept busy
 // by them and ends its own records.
-func TestAProcessLeavesAloneTheKindsThatItWasNotToldOf(t *testing.T) {
+func TestAProcessEndsNoRecordsOfConceptsThatItDoesNotHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memstore.New()
 		f := &faults{Backend: backend, shared: true}

@@ -176,7 +176,7 @@ func (p placeless) Heads(ctx context.Context, names ...string) ([]thole.Head, er
 	return nil, thole.ErrInvalid
 }
 
-func TestWhoBeginsToWatchASpaceWithoutAPlaceHoldsUpNoNeighbour(t *testing.T) {
+func TestAWatchOfASpaceWithoutAStoreDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faults{Backend: memstore.New(), shared: true}
 		t.Cleanup(func() { f.Backend.Close() })

@@ -229,7 +229,7 @@ func (h *held) Commit(ctx context.Context, batch []thole.Commit) ([]thole.Result
 
 // A client that closed its half of the connection counts as disconnected, but still
 // reads: it must not be told of a success that nobody knows of.
-func TestWhoClosesHalfOfTheConnectionIsNotToldOfASuccess(t *testing.T) {
+func TestAClientThatHalfClosedIsNotToldOfASuccess(t *testing.T) {
 	b := &held{memstore.New(), make(chan struct{}, 1), make(chan struct{})}
 	store, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts()})
 	if err != nil {

@@ -48,7 +48,7 @@ func texts(t *testing.T, s *filestore.Store) (all []string) {
 
 // A process began a new segment and could not note it. Another one that commits then
 // must not overwrite that segment.
-func TestASegmentThatNobodyToldOfIsNotWrittenOver(t *testing.T) {
+func TestASegmentWithoutANoteIsNotOverwritten(t *testing.T) {
 	ours, theirs, disk := twoOnPicky(t)
 	note(t, ours, "first")
 	if got := texts(t, theirs); !slices.Equal(got, []string{`"first"`}) { // now it has the space in memory

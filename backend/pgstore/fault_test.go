@@ -133,7 +133,7 @@ func TestALockThatSomeoneHoldsEndsInAnError(t *testing.T) {
 	commit(t, s, "user:1", "s", `1`)
 }
 
-func TestADurabilityThatIsNoneOfOursIsNamed(t *testing.T) {
+func TestAnUnknownDurabilityIsNamed(t *testing.T) {
 	server := pgtest.Own(t)
 	dsn := server.Database(t)
 	execSQL(t, dsn, `ALTER SYSTEM SET fsync = off`)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSpacesNobodyWasToldOfTakeBoundedMemory(t *testing.T) {
+func TestUnreportedSpacesTakeBoundedMemory(t *testing.T) {
 	set := names{}
 	for i := range 10 * maxTouched {
 		set.add([]string{fmt.Sprint("user:", i)})

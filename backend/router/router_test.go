@@ -377,7 +377,7 @@ func (s stopping) Capabilities() journal.Capabilities {
 	}}
 }
 
-func TestWhoWaitsHearsOfTheFirstOfSeveralStoresThatStops(t *testing.T) {
+func TestStoppedReturnsForTheFirstOfSeveralStores(t *testing.T) {
 	a, b := stopping{memstore.New(), make(chan error, 1)}, stopping{memstore.New(), make(chan error, 1)}
 	all := route(t, router.Rule{Pattern: "user:*", Backend: a}, router.Rule{Pattern: "project:*", Backend: b}, router.Rule{Pattern: "*", Backend: memstore.New()})
 	why := errors.New("its disk failed")

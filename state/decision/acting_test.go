@@ -93,7 +93,7 @@ func TestWhatIsIdempotentIsDoneByOneAtATime(t *testing.T) {
 	})
 }
 
-func TestWhoSucceededIsToldSoWhoeverRecordedIt(t *testing.T) {
+func TestASuccessIsReturnedWhoeverRecordedIt(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ctx, d := t.Context(), decision.In(e.Space("project:shop"))
 		resolve := func(outcome decision.Status, result any) decision.Act {

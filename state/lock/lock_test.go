@@ -278,7 +278,7 @@ func TestACancelledWaitLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestWhoWouldCloseACycleIsTold(t *testing.T) {
+func TestTheLastWaiterOfACycleGetsErrDeadlock(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			statetest.Each(t, func(t *testing.T, e *statetest.Env) {
@@ -316,7 +316,7 @@ func TestWhoWouldCloseACycleIsTold(t *testing.T) {
 	}
 }
 
-func TestOfTwoWhoCloseACycleAtOnceOneIsTold(t *testing.T) {
+func TestOneOfTwoThatCloseACycleGetsErrDeadlock(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ls := lock.In(e.Space("project:shop"))
 		for range 20 {
@@ -408,7 +408,7 @@ func TestWorkUnderALockExcludesAndIsAlwaysReleased(t *testing.T) {
 	})
 }
 
-func TestWhoKeepsALockHearsOfItsLoss(t *testing.T) {
+func TestKeepReturnsWhenTheLockIsLost(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		ls, ctx := lock.In(e.Space("project:shop")), t.Context()
 		l, err := ls.Acquire(ctx, "f", &lock.Options{Owner: "a", TTL: 30 * time.Millisecond})

@@ -225,7 +225,7 @@ func TestWhatStartsCanBegin(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsInADestroyedThreadHears(t *testing.T) {
+func TestAWaitEndsWithItsThread(t *testing.T) {
 	each(t, func(b *bench) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()

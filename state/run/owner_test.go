@@ -114,7 +114,7 @@ func TestOthersDoNotKeepTheOwnerOutOfItsRuns(t *testing.T) {
 	})
 }
 
-func TestAnotherWhoInterruptsDoesNotGoBeforeTheOwner(t *testing.T) {
+func TestAnInterruptByOthersDoesNotOvertakeTheOwner(t *testing.T) {
 	eachShared(t, func(s *shared) {
 		active := s.mustStart(s.owner, s.open, run.Request{})
 		waiting := s.mustStart(s.owner, s.private, run.Request{})
@@ -146,7 +146,7 @@ func TestRunsOfOthersEndWithTheirThread(t *testing.T) {
 	})
 }
 
-func TestALineOfAnEarlierVersionGoesOn(t *testing.T) {
+func TestAQueueOfAnEarlierVersionGoesOn(t *testing.T) {
 	eachShared(t, func(s *shared) {
 		var ids []string
 		for range 2 {
