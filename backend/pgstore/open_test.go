@@ -77,7 +77,7 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	}{
 		{"no URL", "postgres", journal.ErrInvalid, "postgres://USER"},
 		{"no such option", with(t, dsn, "pooler", "maybe"), journal.ErrInvalid, "neither on nor off"},
-		{"a timeout that is none", with(t, dsn, "timeout", "soon"), journal.ErrInvalid, "30s"},
+		{"an invalid timeout", with(t, dsn, "timeout", "soon"), journal.ErrInvalid, "30s"},
 		{"a schema that is no name", with(t, dsn, "schema", `a"b`), journal.ErrInvalid, "schema"},
 		{"a schema that ends a function", with(t, dsn, "schema", `a$$b`), journal.ErrInvalid, "schema"},
 		{"two hosts", severalHosts(t, dsn), journal.ErrInvalid, "one host"},
@@ -92,7 +92,7 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		{"another isolation", sequel, errors.ErrUnsupported, "read committed"},
 		{"the schema of another program", with(t, dsn, "schema", "theirs"), journal.ErrInvalid, "schema="},
 		{"a store of a newer program", with(t, dsn, "schema", "newer"), errors.ErrUnsupported, "newer"},
-		{"a direct connection that is none", with(t, dsn, "direct", "postgres://thole:hunter2@127.0.0.1:1/x"), journal.ErrUnavailable, "hints and broadcasts"},
+		{"a direct connection that fails", with(t, dsn, "direct", "postgres://thole:hunter2@127.0.0.1:1/x"), journal.ErrUnavailable, "hints and broadcasts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := pgstore.Open(t.Context(), tt.dsn)

@@ -73,10 +73,10 @@ func badNames() (all []badRequest) {
 	put("10 kB", "/kv/ns/"+long, 413, "too_large")
 	put("10 kB namespace", "/kv/"+long+"/k", 413, "too_large")
 	get("10 kB document", "/documents/"+long, 413, "too_large")
-	get("id that is none", "/threads/nope", 400, "invalid")
+	get("malformed id", "/threads/nope", 400, "invalid")
 	get("id of another kind", "/threads/run_00000000000000000000000000000000", 400, "invalid")
 	get("id of nothing", "/threads/thrd_00000000000000000000000000000000", 404, "not_found")
-	get("run that is none", "/threads/{thread}/runs/nope", 400, "invalid")
+	get("malformed run id", "/threads/{thread}/runs/nope", 400, "invalid")
 	get("run that is not there", "/threads/{thread}/runs/run_00000000000000000000000000000000", 404, "not_found")
 	get("limit of none", "/threads?limit=0", 400, "invalid")
 	get("negative limit", "/threads?limit=-1", 400, "invalid")
@@ -111,10 +111,10 @@ func badUse() []badRequest {
 		post("role", "/threads/{thread}/messages", `{"role":"alien","blocks":[]}`, 400, "invalid"),
 		post("block type", "/threads/{thread}/messages", `{"role":"user","blocks":[{"type":"x","content":"x"}]}`, 400, "invalid"),
 		post("block id", "/threads/{thread}/messages", `{"role":"user","blocks":[{"id":"../x","type":"text"}]}`, 400, "invalid"),
-		post("If-Match that is none", "/threads/{thread}/messages", text, 400, "invalid", "If-Match", "x"),
+		post("malformed If-Match", "/threads/{thread}/messages", text, 400, "invalid", "If-Match", "x"),
 		post("If-Match of the past", "/threads/{thread}/messages", text, 412, "conflict", "If-Match", `"{epoch}-0000000000009999"`),
 		post("both conditions", "/threads/{thread}/messages", text, 400, "invalid", "If-Match", "*", "If-None-Match", "*"),
-		post("fence that is none", "/threads/{thread}/messages", text, 400, "invalid", "Thole-Fence", "x"),
+		post("malformed fence", "/threads/{thread}/messages", text, 400, "invalid", "Thole-Fence", "x"),
 		post("actor", "/threads", "{}", 400, "invalid", "Thole-Actor", strings.Repeat("x", 300)),
 		post("idempotency key", "/threads", "{}", 400, "invalid", "Idempotency-Key", strings.Repeat("x", 300)),
 		post("compressed body", "/threads", "{}", 415, "invalid", "Content-Encoding", "gzip"),
