@@ -79,7 +79,7 @@ func (s *Store) noteFoundGone(n note) error {
 		return err
 	}
 	if !n.Last.IsZero() {
-		s.reportf("space %s was removed by hand", n.Space)
+		s.reportf("space %s is gone: its files were removed by hand, or by a purge that did not complete", n.Space)
 	}
 	return s.tellOthers(func() []note {
 		if sp := s.spaces[n.Space]; sp != nil {

@@ -100,7 +100,7 @@ func (s *Store) noteFound(found map[string]bool) error {
 	}
 	for _, n := range changed {
 		if n.Gone {
-			s.reportf("space %s was removed by hand", n.Space)
+			s.reportf("space %s is gone: its files were removed by hand, or by a purge that did not complete", n.Space)
 		}
 	}
 	return s.tellOthers(func() []note {
