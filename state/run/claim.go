@@ -44,7 +44,7 @@ func (rs *Runs) Claim(ctx context.Context, opts *ClaimOptions) (*Handle, error) 
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	var at *place
+	var at *member
 	c, r, err := thole.Do(ctx, rs.sp, func(ctx context.Context) (c claimed, r thole.Receipt, err error) {
 		err = rs.await(ctx, o.Wait, func() (err error) {
 			c, r, at, err = rs.claim(ctx, &o)
@@ -57,7 +57,7 @@ func (rs *Runs) Claim(ctx context.Context, opts *ClaimOptions) (*Handle, error) 
 	}
 	c.Run.Version = r.Last
 	h := rs.handle(c.Run, r.Fence(c.Fence))
-	h.place, h.request, h.claimed = at, c.Request, c.Run
+	h.member, h.request, h.claimed = at, c.Request, c.Run
 	return h, nil
 }
 
@@ -97,8 +97,8 @@ func (rs *Runs) await(ctx context.Context, wait time.Duration, look func() error
 	}
 }
 
-// claim looks for a run once. It returns the run's place in the group.
-func (rs *Runs) claim(ctx context.Context, o *ClaimOptions) (c claimed, r thole.Receipt, at *place, err error) {
+// claim looks for a run once. It also returns the run as a member of the group.
+func (rs *Runs) claim(ctx context.Context, o *ClaimOptions) (c claimed, r thole.Receipt, at *member, err error) {
 	if at = rs.opts.Group.enter(); at == nil {
 		return c, r, nil, fmt.Errorf("claim: %w: workers are being drained", thole.ErrClosed)
 	}

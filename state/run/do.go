@@ -51,12 +51,12 @@ func (rs *Runs) Run(ctx context.Context, threadID string, req Request, fn func(c
 
 func (rs *Runs) do(ctx context.Context, threadID string, req Request, fn func(context.Context, *Handle) error) (id string, _ error) {
 	keyed := thole.Reread(thole.Call(ctx, "run.do", threadID), rs.rereadStarted)
-	place := rs.opts.Group.enter()
-	ctx, ok := place.work(thole.WithoutIdempotencyKey(ctx))
+	member := rs.opts.Group.enter()
+	ctx, ok := member.work(thole.WithoutIdempotencyKey(ctx))
 	if !ok {
 		return "", fmt.Errorf("run in %s: %w: workers are being drained", threadID, thole.ErrClosed)
 	}
-	defer place.leave()
+	defer member.leave()
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("run in %s: %w", threadID, context.Cause(ctx))
 	}
@@ -198,11 +198,11 @@ func (h *Handle) Do(ctx context.Context, fn func(context.Context, *Handle) error
 	if err := thole.RefuseIdempotencyKey(ctx, "work on a run", "give it to the call that starts or claims the run"); err != nil {
 		return fmt.Errorf("run %s: %w", h.id, err)
 	}
-	place := h.place
-	if place == nil {
-		place = h.rs.opts.Group.enter()
+	member := h.member
+	if member == nil {
+		member = h.rs.opts.Group.enter()
 	}
-	ctx, ok := place.work(ctx)
+	ctx, ok := member.work(ctx)
 	if !ok { // Drain's ctx has ended
 		h.persist(ctx, ByShutdown)
 		r, err := h.end(ctx, nil)
@@ -211,7 +211,7 @@ func (h *Handle) Do(ctx context.Context, fn func(context.Context, *Handle) error
 		}
 		return err
 	}
-	defer place.leave()
+	defer member.leave()
 	return h.do(ctx, fn)
 }
 

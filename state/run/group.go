@@ -12,88 +12,88 @@ import (
 type Group struct {
 	mu      sync.Mutex
 	closing bool
-	places  map[*place]struct{}
-	idle    chan struct{} // closed when the last place is left; made by Drain
+	members map[*member]struct{}
+	idle    chan struct{} // closed when the last member has left; made by Drain
 }
 
-// place is the membership of one run in a group. A run enters the group before it
-// begins, so that Drain misses no run.
-type place struct {
+// member is a run in a group. A run enters the group before it begins, so that Drain
+// misses no run.
+type member struct {
 	group  *Group                  // nil: in no group
 	cancel context.CancelCauseFunc // cancels Do's work; nil: that has not begun
 }
 
-// enter adds a place to the group; nil if the group is drained.
-func (g *Group) enter() *place {
-	p := &place{group: g}
+// enter adds a member to the group; nil if the group is drained.
+func (g *Group) enter() *member {
+	m := &member{group: g}
 	if g == nil {
-		return p
+		return m
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closing {
 		return nil
 	}
-	if g.places == nil {
-		g.places = make(map[*place]struct{})
+	if g.members == nil {
+		g.members = make(map[*member]struct{})
 	}
-	g.places[p] = struct{}{}
-	return p
+	g.members[m] = struct{}{}
+	return m
 }
 
-// work returns the context of Do's work, which Drain can cancel. It returns false if p
+// work returns the context of Do's work, which Drain can cancel. It returns false if m
 // is nil or Drain has removed it.
-func (p *place) work(ctx context.Context) (context.Context, bool) {
-	if p == nil {
+func (m *member) work(ctx context.Context) (context.Context, bool) {
+	if m == nil {
 		return ctx, false
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	if p.group == nil {
-		p.cancel = cancel
+	if m.group == nil {
+		m.cancel = cancel
 		return ctx, true
 	}
-	p.group.mu.Lock()
-	defer p.group.mu.Unlock()
-	if _, ok := p.group.places[p]; !ok {
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	if _, ok := m.group.members[m]; !ok {
 		cancel(nil)
 		return ctx, false
 	}
-	p.cancel = cancel
+	m.cancel = cancel
 	return ctx, true
 }
 
-// leave removes the place from its group. It is idempotent.
-func (p *place) leave() {
-	if p.cancel != nil {
-		p.cancel(nil)
+// leave removes the member from its group. It is idempotent.
+func (m *member) leave() {
+	if m.cancel != nil {
+		m.cancel(nil)
 	}
-	if p.group == nil {
+	if m.group == nil {
 		return
 	}
-	p.group.mu.Lock()
-	defer p.group.mu.Unlock()
-	p.group.remove(p)
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	m.group.remove(m)
 }
 
 // leaveUnlessAtWork is leave for a run that ends without Do; if Do works on it, it
 // does nothing.
-func (p *place) leaveUnlessAtWork() {
-	if p.group == nil {
+func (m *member) leaveUnlessAtWork() {
+	if m.group == nil {
 		return
 	}
-	p.group.mu.Lock()
-	defer p.group.mu.Unlock()
-	if p.cancel == nil {
-		p.group.remove(p)
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	if m.cancel == nil {
+		m.group.remove(m)
 	}
 }
 
-func (g *Group) remove(p *place) {
-	if _, ok := g.places[p]; !ok {
+func (g *Group) remove(m *member) {
+	if _, ok := g.members[m]; !ok {
 		return
 	}
-	delete(g.places, p)
-	if g.closing && len(g.places) == 0 {
+	delete(g.members, m)
+	if g.closing && len(g.members) == 0 {
 		close(g.idle)
 	}
 }
@@ -104,7 +104,7 @@ func (g *Group) remove(p *place) {
 func (g *Group) Drain(ctx context.Context) {
 	g.mu.Lock()
 	g.closing, g.idle = true, make(chan struct{})
-	if len(g.places) == 0 {
+	if len(g.members) == 0 {
 		close(g.idle)
 	}
 	g.mu.Unlock()
@@ -114,11 +114,11 @@ func (g *Group) Drain(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
-	for p := range g.places {
-		if p.cancel != nil {
-			p.cancel(&CancelledError{Cause: ByShutdown})
+	for m := range g.members {
+		if m.cancel != nil {
+			m.cancel(&CancelledError{Cause: ByShutdown})
 		} else {
-			g.remove(p) // a later Do cancels and ends the run
+			g.remove(m) // a later Do cancels and ends the run
 		}
 	}
 	g.mu.Unlock()

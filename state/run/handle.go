@@ -27,7 +27,7 @@ type Handle struct {
 	fence   thole.Fence
 	request []thread.Block
 	timeout time.Duration // 0: none
-	place   *place        // in the claimer's group; nil: attached
+	member  *member       // in the claimer's group; nil: attached
 	text    text
 	commit  chan struct{} // capacity 1: held by the call that commits
 	waits   waits
@@ -307,8 +307,8 @@ func (h *Handle) FinishWith(ctx context.Context, status, reason string, usage ma
 			err = fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
 		}
 	}
-	if h.place != nil && (err == nil || errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced)) {
-		h.place.leaveUnlessAtWork()
+	if h.member != nil && (err == nil || errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced)) {
+		h.member.leaveUnlessAtWork()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finish run %s: %w", h.id, err)
