@@ -184,7 +184,7 @@ func (c crashCase) diesAt(t *testing.T, s *statetest.Env, n int, after bool) boo
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range list.Decisions {
+	for _, d := range list.Items {
 		if d.Thread == e.thread && d.Status == decision.Planned {
 			t.Errorf("%s: %s has no outcome after the resume", where, d.Action)
 		}

@@ -161,8 +161,8 @@ func TestAPersonsEditBetweenCheckAndRenameIsKept(t *testing.T) {
 			t.Errorf("poem.txt = %q, want both changes: %q", got, want)
 		}
 		page, err := decision.In(e.sp).List(t.Context(), nil)
-		if err != nil || len(page.Decisions) != 2 || page.Decisions[0].Status != decision.Failed || page.Decisions[1].Status != decision.Done {
-			t.Errorf("decisions %+v, %v; want the first try failed, the second done", page.Decisions, err)
+		if err != nil || len(page.Items) != 2 || page.Items[0].Status != decision.Failed || page.Items[1].Status != decision.Done {
+			t.Errorf("decisions %+v, %v; want the first try failed, the second done", page.Items, err)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestADecisionIsDurableBeforeItsEffect(t *testing.T) {
 		planned := false
 		e = newEnv(t, s, &sandbox.Options{BeforeRename: func(path string) {
 			page, err := decision.In(e.sp).List(context.Background(), &decision.ListOptions{Incomplete: true})
-			planned = err == nil && len(page.Decisions) == 1 && page.Decisions[0].Action == "Edit poem.txt"
+			planned = err == nil && len(page.Items) == 1 && page.Items[0].Action == "Edit poem.txt"
 		}})
 		e.write("poem.txt", poem)
 		e.ask(e.agent("turns:"+readAndEdit("Edit it", "one", "ONE"), nil), "Edit it", run.Succeeded)

@@ -95,10 +95,10 @@ func TestAnEditThatTookPlaceIsNotCalledFailed(t *testing.T) {
 		e.ask(e.agent("turns:"+readAndEdit("Edit it", "one", "ONE"), nil), "Edit it", run.Succeeded)
 		applied := strings.Contains(e.file("poem.txt"), "ONE")
 		page, err := decision.In(e.sp).List(t.Context(), nil)
-		if err != nil || len(page.Decisions) != 1 {
-			t.Fatalf("decisions %+v, %v; want one", page.Decisions, err)
+		if err != nil || len(page.Items) != 1 {
+			t.Fatalf("decisions %+v, %v; want one", page.Items, err)
 		}
-		if d := page.Decisions[0]; applied && d.Status == decision.Failed {
+		if d := page.Items[0]; applied && d.Status == decision.Failed {
 			t.Errorf("the change is in the file, and its decision is %s: %s", d.Status, d.Result)
 		}
 		if changes := e.events("file.changed"); applied && len(changes) != 1 {
@@ -150,8 +150,8 @@ func TestAnEditIsSettledByAWorkerOfItsOwnDirectoryOnly(t *testing.T) {
 			t.Errorf("a worker in the directory left open %+v, %v; want nothing", left, err)
 		}
 		page, err := decision.In(e.sp).List(t.Context(), nil)
-		if err != nil || len(page.Decisions) != 1 || page.Decisions[0].Status != decision.Done {
-			t.Errorf("decisions %+v, %v; want one that is done", page.Decisions, err)
+		if err != nil || len(page.Items) != 1 || page.Items[0].Status != decision.Done {
+			t.Errorf("decisions %+v, %v; want one that is done", page.Items, err)
 		}
 	})
 }

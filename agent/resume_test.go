@@ -49,7 +49,7 @@ func (e *env) unfinished() []decision.Decision {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	return page.Decisions
+	return page.Items
 }
 
 func (e *env) resume(a *Agent, old *run.Run) *run.Run {

@@ -128,7 +128,7 @@ func (e *env) wantOutcomes(fails bool) {
 	if fails {
 		want = decision.Failed
 	}
-	for _, d := range list.Decisions {
+	for _, d := range list.Items {
 		var o outcome
 		_ = json.Unmarshal(d.Result, &o) // of one without an outcome
 		if o.Again {

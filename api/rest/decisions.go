@@ -68,10 +68,9 @@ type listDecisionsIn struct {
 
 func listDecisions(c *call, in listDecisionsIn) (page[decision.Decision], error) {
 	ds := decision.In(c.space)
-	return pick(in.paging, func(cursor string, limit int) (looked[decision.Decision], error) {
-		p, err := ds.List(c.ctx, &decision.ListOptions{Incomplete: in.Incomplete, Thread: in.Thread, Run: in.Run, After: cursor, Limit: limit})
-		return looked[decision.Decision]{p.Decisions, p.Next, p.Looked, p.Bytes}, err
-	}, c.mayReadDecision, func(d decision.Decision) string { return d.ID })
+	return pageOf(pick(in.paging, func(cursor string, limit int) (thole.PageOf[decision.Decision], error) {
+		return ds.List(c.ctx, &decision.ListOptions{Incomplete: in.Incomplete, Thread: in.Thread, Run: in.Run, After: cursor, Limit: limit})
+	}, c.mayReadDecision, func(d decision.Decision) string { return d.ID }))
 }
 
 type indexDecisionsIn struct {

@@ -69,8 +69,7 @@ func (in ofThread) state(c *call) named {
 }
 
 func listDocuments(c *call, in paging) (page[document.Info], error) {
-	p, err := document.In(c.space).List(c.ctx, &document.ListOptions{After: in.Cursor, Limit: in.Limit})
-	return pageOf(p.Documents, p.Next), err
+	return pageOf(document.In(c.space).List(c.ctx, &document.ListOptions{After: in.Cursor, Limit: in.Limit}))
 }
 
 func (n named) get(c *call, in atPosition) (document.Document, error) {

@@ -95,10 +95,10 @@ func (c *call) readEvents(q thole.ReadQuery, streams ...string) (page[event], er
 	if len(streams) == 1 && !strings.HasSuffix(streams[0], "*") {
 		q.Stream = streams[0]
 		if privacy.hidesStream(q.Stream) { // does not disclose even its length
-			return pageOf[event](nil, ""), nil
+			return pageOf(thole.PageOf[event]{}, nil)
 		}
 	}
-	var items []event
+	var out thole.PageOf[event]
 	limit := q.Limit
 	var budget look.Budget
 	for {
@@ -118,16 +118,18 @@ func (c *call) readEvents(q thole.ReadQuery, streams ...string) (page[event], er
 				continue
 			}
 			e, _ = privacy.maskEvent(&e)
-			if items = append(items, c.api.event(&e)); len(items) == limit {
+			if out.Items = append(out.Items, c.api.event(&e)); len(out.Items) == limit {
 				if i+1 < len(p.Events) {
 					p.Next = e.Position
 				}
-				return pageOf(items, p.Next.String()), nil
+				out.Next = p.Next.String()
+				return pageOf(out, nil)
 			}
 		}
 		budget.Took(0, privacy.took())
 		if p.Next.IsZero() || budget.Spent() { // the cursor goes on
-			return pageOf(items, p.Next.String()), nil
+			out.Next = p.Next.String()
+			return pageOf(out, nil)
 		}
 		if q.Backward {
 			q.Before = p.Next

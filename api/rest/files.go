@@ -3,6 +3,7 @@ package rest
 import (
 	"encoding/json"
 
+	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/file"
 )
@@ -34,8 +35,7 @@ type ofFile struct {
 }
 
 func listFiles(c *call, in paging) (page[file.File], error) {
-	p, err := file.In(c.space).List(c.ctx, &file.ListOptions{After: in.Cursor, Limit: in.Limit})
-	return pageOf(p.Files, p.Next), err
+	return pageOf(file.In(c.space).List(c.ctx, &file.ListOptions{After: in.Cursor, Limit: in.Limit}))
 }
 
 func getFile(c *call, in ofFile) (file.File, error) { return file.In(c.space).Get(c.ctx, in.Path) }
@@ -89,7 +89,7 @@ type fileHistoryIn struct {
 
 func fileHistory(c *call, in fileHistoryIn) (page[file.Entry], error) {
 	h, err := file.In(c.space).History(c.ctx, in.Path, &file.HistoryOptions{Before: in.Cursor, Limit: in.Limit})
-	return pageOf(h.Entries, h.Next.String()), err
+	return pageOf(thole.PageOf[file.Entry]{Items: h.Entries, Next: h.Next.String()}, err)
 }
 
 // NewConflict is an edit that could not be applied because the file had changed.

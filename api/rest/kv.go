@@ -34,8 +34,7 @@ type listValuesIn struct {
 }
 
 func listValues(c *call, in listValuesIn) (page[kv.Entry], error) {
-	p, err := kv.In(c.space).List(c.ctx, in.Namespace, &kv.ListOptions{Prefix: in.Prefix, After: in.Cursor, Limit: in.Limit})
-	return pageOf(p.Entries, p.Next), err
+	return pageOf(kv.In(c.space).List(c.ctx, in.Namespace, &kv.ListOptions{Prefix: in.Prefix, After: in.Cursor, Limit: in.Limit}))
 }
 
 func getValue(c *call, in ofValue) (kv.Entry, error) {

@@ -393,7 +393,7 @@ func listings(t *testing.T, s *server) []listing {
 			})
 		}, page: func(cursor string, limit int) ([]any, string, error) {
 			p, err := values.List(ctx, "n", &kv.ListOptions{Prefix: prefix, After: cursor, Limit: limit})
-			return items(p.Entries, p.Next, err)
+			return items(p.Items, p.Next, err)
 		}})
 	}
 	{
@@ -403,7 +403,7 @@ func listings(t *testing.T, s *server) []listing {
 			return each(from, to, func(i int) error { _, err := docs.Put(ctx, fmt.Sprintf("a/%d", i), i, nil); return err })
 		}, page: func(cursor string, limit int) ([]any, string, error) {
 			p, err := docs.List(ctx, &document.ListOptions{After: cursor, Limit: limit})
-			return items(p.Documents, p.Next, err)
+			return items(p.Items, p.Next, err)
 		}})
 	}
 	{
@@ -416,7 +416,7 @@ func listings(t *testing.T, s *server) []listing {
 			})
 		}, page: func(cursor string, limit int) ([]any, string, error) {
 			p, err := files.List(ctx, &file.ListOptions{After: cursor, Limit: limit})
-			return items(p.Files, p.Next, err)
+			return items(p.Items, p.Next, err)
 		}}, listing{name: "history of a file", path: path + "/file-history/h", max: 1001, add: func(from, to int) error {
 			for i := from; i < to; i++ {
 				if _, err := files.Found(ctx, "h", file.Hash([]byte(strconv.Itoa(i)))); err != nil {
@@ -455,7 +455,7 @@ func listings(t *testing.T, s *server) []listing {
 			})
 		}, page: func(cursor string, limit int) ([]any, string, error) {
 			p, err := locks.List(ctx, &lock.ListOptions{After: cursor, Limit: limit})
-			return items(p.Locks, p.Next, err)
+			return items(p.Items, p.Next, err)
 		}})
 	}
 	sp, path := space("decisions")
@@ -467,7 +467,7 @@ func listings(t *testing.T, s *server) []listing {
 			o := o
 			o.After, o.Limit = cursor, limit
 			p, err := decisions.List(ctx, &o)
-			return items(p.Decisions, p.Next, err)
+			return items(p.Items, p.Next, err)
 		}}
 		if filter == "" {
 			l.add = func(from, to int) error {

@@ -123,11 +123,11 @@ func lockInfo(l lock.Info) LockInfo {
 
 func listLocks(c *call, in paging) (page[LockInfo], error) {
 	p, err := lock.In(c.space).List(c.ctx, &lock.ListOptions{After: in.Cursor, Limit: in.Limit})
-	var items []LockInfo
-	for _, l := range p.Locks {
-		items = append(items, lockInfo(l))
+	out := thole.PageOf[LockInfo]{Next: p.Next}
+	for _, l := range p.Items {
+		out.Items = append(out.Items, lockInfo(l))
 	}
-	return pageOf(items, p.Next), err
+	return pageOf(out, err)
 }
 
 type ofLock struct {

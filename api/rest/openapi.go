@@ -301,7 +301,7 @@ func typeName(t reflect.Type) string {
 	if outer, inner, generic := strings.Cut(name, "["); generic {
 		// inner is like *github.com/thole-dev/thole/state/run.Run]
 		pkg, of, _ := strings.Cut(path.Base(strings.Trim(inner, "*]")), ".")
-		return schemaName(pkg, of) + title(outer)
+		return schemaName(pkg, of) + title(strings.TrimSuffix(outer, "Of"))
 	}
 	return schemaName(path.Base(t.PkgPath()), name)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/look"
 )
 
@@ -25,45 +26,36 @@ type ofThread struct {
 	Thread string `path:"thread" doc:"the id of the thread" example:"thrd_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
 }
 
-// looked is the result of reading a piece of a list.
-type looked[T any] struct {
-	items []T
-	next  string // cursor of the next piece; "": the list ends
-	from  int    // how many items were read to find them; 0: the read was cheap
-	bytes int    // the size of the items that were read
-}
-
 // pick returns a page of the items of a list for which keep returns true: those that
 // the caller may know. It reads until the page is full, the list ends or the budget of
 // one answer is spent. The page's cursor is the id of its last item, or an id that no
 // item has: see [between].
-func pick[T any](in paging, fetch func(cursor string, limit int) (looked[T], error), keep func(T) bool, id func(T) string) (page[T], error) {
-	var items []T
+func pick[T any](in paging, fetch func(cursor string, limit int) (thole.PageOf[T], error), keep func(T) bool, id func(T) string) (out thole.PageOf[T], err error) {
 	var budget look.Budget
-	begin, limit := in.Cursor, in.Limit
-	for cursor, last := begin, begin; ; {
-		found, err := fetch(cursor, budget.Page(limit))
+	for cursor, last := in.Cursor, in.Cursor; ; {
+		found, err := fetch(cursor, budget.Page(in.Limit))
 		if err != nil {
-			return page[T]{}, err
+			return thole.PageOf[T]{}, err
 		}
-		for i, item := range found.items {
+		for i, item := range found.Items {
 			if !keep(item) {
 				continue
 			}
 			last = id(item)
-			if items = append(items, item); len(items) == limit {
-				if i+1 == len(found.items) && found.next == "" {
-					return pageOf(items, ""), nil
+			if out.Items = append(out.Items, item); len(out.Items) == in.Limit {
+				if i+1 < len(found.Items) || found.Next != "" {
+					out.Next = last
 				}
-				return pageOf(items, last), nil
+				return out, nil
 			}
 		}
-		if cursor = found.next; cursor == "" {
-			return pageOf(items, ""), nil
+		if cursor = found.Next; cursor == "" {
+			return out, nil
 		}
-		budget.Took(found.from, found.bytes)
-		if next := max(last, between(cursor)); budget.Spent() && next != begin {
-			return pageOf(items, next), nil
+		budget.Took(found.Looked, found.Bytes)
+		if next := max(last, between(cursor)); budget.Spent() && next != in.Cursor {
+			out.Next = next
+			return out, nil
 		}
 	}
 }

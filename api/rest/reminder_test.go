@@ -40,10 +40,9 @@ func setReminder(c *call, in setReminderIn) (reminder.Reminder, error) {
 type listRemindersIn struct{ paging }
 
 func listReminders(c *call, in listRemindersIn) (page[reminder.Reminder], error) {
-	return pick(in.paging, func(cursor string, limit int) (looked[reminder.Reminder], error) {
-		p, err := reminder.In(c.space).List(c.ctx, cursor, limit)
-		return looked[reminder.Reminder]{items: p.Reminders, next: p.Next}, err
-	}, func(r reminder.Reminder) bool { return !c.private().hidesThread(r.Thread) }, func(r reminder.Reminder) string { return r.ID })
+	return pageOf(pick(in.paging, func(cursor string, limit int) (thole.PageOf[reminder.Reminder], error) {
+		return reminder.In(c.space).List(c.ctx, cursor, limit)
+	}, func(r reminder.Reminder) bool { return !c.private().hidesThread(r.Thread) }, func(r reminder.Reminder) string { return r.ID }))
 }
 
 type ofReminder struct {

@@ -270,8 +270,7 @@ type listRunsIn struct {
 }
 
 func listRuns(c *call, in listRunsIn) (page[*run.Run], error) {
-	p, err := c.runs().List(c.ctx, in.Thread, &run.ListOptions{Limit: in.Limit, Cursor: in.Cursor})
-	return pageOf(p.Items, p.Next), err
+	return pageOf(c.runs().List(c.ctx, in.Thread, &run.ListOptions{Limit: in.Limit, Cursor: in.Cursor}))
 }
 
 func getRun(c *call, in ofRun) (*run.Run, error) { return in.find(c) }
@@ -330,7 +329,7 @@ func listQueue(c *call, in listQueueIn) (page[*run.Run], error) {
 		}
 	}
 	items, next, err := part(in.parts, items, func(r *run.Run) string { return r.ID })
-	return pageOf(items, next), err
+	return pageOf(thole.PageOf[*run.Run]{Items: items, Next: next}, err)
 }
 
 // QueueEdit is a change of a queued run.

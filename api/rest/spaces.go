@@ -32,20 +32,20 @@ type Space struct {
 
 func listSpaces(c *call, in paging) (page[Space], error) {
 	p, err := c.readable(in)
+	out := thole.PageOf[Space]{Next: p.Next}
 	if err != nil || len(p.Items) == 0 {
-		return pageOf[Space](nil, p.NextCursor), err
+		return pageOf(out, err)
 	}
 	heads, err := c.api.store.Heads(c.ctx, p.Items...)
 	if c.present(err) != nil {
 		return page[Space]{}, err
 	}
-	items := make([]Space, 0, len(heads))
 	for _, h := range heads {
 		if h.Space != "" { // else its store stopped answering after it was listed
-			items = append(items, Space{Name: h.Space, Oldest: h.Oldest, Last: h.Last})
+			out.Items = append(out.Items, Space{Name: h.Space, Oldest: h.Oldest, Last: h.Last})
 		}
 	}
-	return pageOf(items, p.NextCursor), nil
+	return pageOf(out, nil)
 }
 
 // present returns err, or nil if err only reports that some of several stores do not
@@ -63,25 +63,25 @@ func (c *call) present(err error) error {
 // readable returns a page of the names of spaces that the caller may read. For a
 // caller whose grants all name one space those are the names, whether or not the
 // spaces exist.
-func (c *call) readable(in paging) (page[string], error) {
+func (c *call) readable(in paging) (thole.PageOf[string], error) {
 	self := func(name string) string { return name }
 	if named, all := c.named(); all {
-		return pick(in, func(cursor string, _ int) (looked[string], error) {
+		return pick(in, func(cursor string, _ int) (thole.PageOf[string], error) {
 			i, found := slices.BinarySearch(named, cursor)
 			if found {
 				i++
 			}
-			return looked[string]{items: named[i:]}, nil
+			return thole.PageOf[string]{Items: named[i:]}, nil
 		}, func(string) bool { return true }, self)
 	}
 	look := in.Limit
-	return pick(in, func(cursor string, _ int) (looked[string], error) {
+	return pick(in, func(cursor string, _ int) (thole.PageOf[string], error) {
 		found, err := c.api.store.Spaces(c.ctx, thole.SpacesQuery{After: cursor, Limit: look})
 		if err = c.present(err); err != nil || len(found) < look {
-			return looked[string]{items: found}, err
+			return thole.PageOf[string]{Items: found}, err
 		}
 		look = thole.MaxPage // names are small
-		return looked[string]{items: found, next: found[len(found)-1]}, nil
+		return thole.PageOf[string]{Items: found, Next: found[len(found)-1]}, nil
 	}, func(name string) bool {
 		_, err := c.allowed(name, auth.Read)
 		return err == nil

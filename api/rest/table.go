@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/thole-dev/thole"
 )
 
 // group is a group of operations.
@@ -62,17 +64,15 @@ func (op *operation) success() int {
 // none is the type of an empty answer: 204.
 type none struct{}
 
-// page is a part of a list.
-type page[T any] struct {
-	Items      []T    `json:"items"`
-	NextCursor string `json:"next_cursor" doc:"pass it as cursor to get the next page; empty: this is the last one for now"`
-}
+// page is an answer that is a part of a list.
+type page[T any] = thole.PageOf[T]
 
-func pageOf[T any](items []T, next string) page[T] {
-	if items == nil {
-		items = []T{}
+// pageOf returns p as an answer, in which no items are [], not null.
+func pageOf[T any](p thole.PageOf[T], err error) (page[T], error) {
+	if p.Items == nil {
+		p.Items = []T{}
 	}
-	return page[T]{Items: items, NextCursor: next}
+	return p, err
 }
 
 // answers returns the type of the operation's JSON answer; nil if it has none.

@@ -109,12 +109,11 @@ type listThreadsIn struct {
 
 func listThreads(c *call, in listThreadsIn) (page[thread.Entry], error) {
 	ts := thread.In(c.space)
-	return pick(in.paging, func(cursor string, limit int) (looked[thread.Entry], error) {
-		p, err := ts.List(c.ctx, &thread.ListOptions{Limit: limit, Cursor: cursor, Assistant: in.Assistant, Children: in.Children})
-		return looked[thread.Entry]{p.Items, p.Next, limit, p.Bytes}, err
+	return pageOf(pick(in.paging, func(cursor string, limit int) (thole.PageOf[thread.Entry], error) {
+		return ts.List(c.ctx, &thread.ListOptions{Limit: limit, Cursor: cursor, Assistant: in.Assistant, Children: in.Children})
 	}, func(t thread.Entry) bool {
 		return c.scope.Thread(t.ID) && c.mayKnow(t.Visibility, t.Owner)
-	}, func(t thread.Entry) string { return t.ID })
+	}, func(t thread.Entry) string { return t.ID }))
 }
 
 func getThread(c *call, in ofThread) (*thread.Thread, error) {
@@ -248,8 +247,7 @@ func listMessages(c *call, in history) (page[*thread.Message], error) {
 	if err != nil {
 		return page[*thread.Message]{}, err
 	}
-	p, err := thread.In(c.space).Messages(c.ctx, in.Thread, q)
-	return pageOf(p.Items, p.Next), err
+	return pageOf(thread.In(c.space).Messages(c.ctx, in.Thread, q))
 }
 
 func listTurns(c *call, in history) (page[*thread.Turn], error) {
@@ -257,8 +255,7 @@ func listTurns(c *call, in history) (page[*thread.Turn], error) {
 	if err != nil {
 		return page[*thread.Turn]{}, err
 	}
-	p, err := thread.In(c.space).Turns(c.ctx, in.Thread, q)
-	return pageOf(p.Items, p.Next), err
+	return pageOf(thread.In(c.space).Turns(c.ctx, in.Thread, q))
 }
 
 // Compaction says which turns a summary replaces.

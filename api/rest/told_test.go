@@ -198,7 +198,7 @@ func holding(v reflect.Value, field, text string, found map[string]bool) {
 				continue
 			}
 			name, _, _ := strings.Cut(v.Type().String(), "[")
-			if name == "rest.page" && f.Name == "NextCursor" {
+			if name == "thole.PageOf" && f.Name == "Next" {
 				continue // the caller's, or of an item
 			}
 			holding(v.Field(i), name+"."+f.Name, text, found)

@@ -100,7 +100,7 @@ func TestASuccessIsReturnedWhoeverRecordedIt(t *testing.T) {
 			return func(context.Context) (any, error) {
 				page, err := d.List(ctx, &decision.ListOptions{Incomplete: true})
 				if err == nil {
-					_, err = d.Resolve(ctx, page.Decisions[0].ID, outcome, result)
+					_, err = d.Resolve(ctx, page.Items[0].ID, outcome, result)
 				}
 				return "receipt", err
 			}

@@ -15,7 +15,7 @@ func (d *Decisions) All(ctx context.Context, opts ListOptions) iter.Seq2[Decisio
 				yield(Decision{}, err)
 				return
 			}
-			for _, dec := range page.Decisions {
+			for _, dec := range page.Items {
 				if !yield(dec, nil) {
 					return
 				}

@@ -38,7 +38,7 @@ func incomplete(t *testing.T, d *decision.Decisions) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return actions(page.Decisions)
+	return actions(page.Items)
 }
 
 func TestUnfinishedDecisionsAreFoundAndSettledAfterACrash(t *testing.T) {
@@ -55,7 +55,7 @@ func TestUnfinishedDecisionsAreFoundAndSettledAfterACrash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Resolve(ctx, page.Decisions[0].ID, decision.Done, "ok"); err != nil {
+		if _, err := d.Resolve(ctx, page.Items[0].ID, decision.Done, "ok"); err != nil {
 			t.Fatal(err)
 		}
 		e.Reopen()
@@ -150,7 +150,7 @@ func TestTheIndexShowsOrdersAlwaysAndTheLastDecisions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, dec := range page.Decisions {
+			for _, dec := range page.Items {
 				if dec.Action != fmt.Sprint(seen) {
 					t.Fatalf("got %s, want %d", dec.Action, seen)
 				}

@@ -16,23 +16,15 @@ type ListOptions struct {
 	Incomplete bool   // only those that are planned or unknown
 	Thread     string // only of this thread
 	Run        string // only of this run
-	After      string // the Page.Next of an earlier page: list the ids after it
+	After      string // the Next of an earlier page: list the ids after it
 	Limit      int    // 1…1,000; 0: 1,000
-}
-
-// Page is a part of a listing.
-type Page struct {
-	Decisions []Decision `json:"items"`
-	Next      string     `json:"next_cursor,omitempty"` // "": this is the last page
-	Looked    int        `json:"-"`                     // how many decisions were read for it
-	Bytes     int        `json:"-"`                     // their size
 }
 
 // List returns decisions in the order of their ids, which is about the order of their
 // creation. Incomplete ones have an index; those of a thread or a run are filtered from
 // all. A page reads at most about 4,096 decisions and 16 MiB, so it may hold fewer than
 // Limit although there are more; only an empty Next means the end.
-func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
+func (d *Decisions) List(ctx context.Context, opts *ListOptions) (thole.PageOf[Decision], error) {
 	var o ListOptions
 	if opts != nil {
 		o = *opts
@@ -45,17 +37,17 @@ func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	if o.After != "" {
 		q.After = q.Prefix + o.After
 	}
-	var page Page
+	var page thole.PageOf[Decision]
 	var budget look.Budget
 	for {
 		q.Limit = budget.Page(limit)
 		recs, err := d.sp.List(ctx, q)
 		if err != nil {
-			return Page{}, err
+			return thole.PageOf[Decision]{}, err
 		}
 		decisions, bytes, err := d.load(ctx, q.Prefix, recs)
 		if err != nil {
-			return Page{}, err
+			return thole.PageOf[Decision]{}, err
 		}
 		budget.Took(len(recs), bytes)
 		page.Looked, page.Bytes = budget.Looked()
@@ -63,8 +55,8 @@ func (d *Decisions) List(ctx context.Context, opts *ListOptions) (Page, error) {
 			if o.Thread != "" && dec.Thread != o.Thread || o.Run != "" && dec.Run != o.Run {
 				continue
 			}
-			page.Decisions = append(page.Decisions, dec)
-			if len(page.Decisions) == limit && (i+1 < len(decisions) || len(recs) == q.Limit) {
+			page.Items = append(page.Items, dec)
+			if len(page.Items) == limit && (i+1 < len(decisions) || len(recs) == q.Limit) {
 				page.Next = dec.ID
 				return page, nil
 			}
@@ -216,7 +208,7 @@ func (d *Decisions) Reconcile(ctx context.Context, verify Verify, opts *Reconcil
 		if err != nil {
 			return r, err
 		}
-		for _, dec := range page.Decisions {
+		for _, dec := range page.Items {
 			if opts != nil && opts.Select != nil && !opts.Select(dec) {
 				continue
 			}

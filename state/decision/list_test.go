@@ -30,7 +30,7 @@ func TestAPageOfFewAmongManyDecisionsIsBoundedWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, pages = found+len(page.Decisions), pages+1
+		found, pages = found+len(page.Items), pages+1
 		if opts.After = page.Next; page.Next == "" {
 			break
 		}

@@ -197,22 +197,16 @@ type Info struct {
 
 // ListOptions are options of [Documents.List].
 type ListOptions struct {
-	After string // names after this one: Page.Next of the page before
+	After string // names after this one: the Next of the page before
 	Limit int    // 1…1,000; 0: 1,000
-}
-
-// Page is a part of a listing.
-type Page struct {
-	Documents []Info `json:"items"`
-	Next      string `json:"next_cursor,omitempty"` // "": there are no more
 }
 
 // List returns the space's documents, without their values, in the byte order
 // of their escaped names. Documents under a record are not listed:
 // errors.ErrUnsupported.
-func (d *Documents) List(ctx context.Context, opts *ListOptions) (Page, error) {
+func (d *Documents) List(ctx context.Context, opts *ListOptions) (thole.PageOf[Info], error) {
 	if d.owner != "" {
-		return Page{}, fmt.Errorf("list documents under %s: %w", d.owner, errors.ErrUnsupported)
+		return thole.PageOf[Info]{}, fmt.Errorf("list documents under %s: %w", d.owner, errors.ErrUnsupported)
 	}
 	var o ListOptions
 	if opts != nil {
@@ -220,11 +214,11 @@ func (d *Documents) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	}
 	list, next, err := d.sp.ListByName(ctx, d.base+"/", o.After, o.Limit)
 	if err != nil {
-		return Page{}, err
+		return thole.PageOf[Info]{}, err
 	}
-	page := Page{Next: next}
+	page := thole.PageOf[Info]{Next: next}
 	for _, rec := range list {
-		page.Documents = append(page.Documents, Info{Name: rec.Name, Version: rec.Version, Schema: rec.Schema, Updated: rec.Updated, Bytes: len(rec.Value)})
+		page.Items = append(page.Items, Info{Name: rec.Name, Version: rec.Version, Schema: rec.Schema, Updated: rec.Updated, Bytes: len(rec.Value)})
 	}
 	return page, nil
 }

@@ -272,7 +272,7 @@ func TestListsNameEveryDocumentOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, info := range page.Documents {
+			for _, info := range page.Items {
 				if !want[info.Name] {
 					t.Errorf("%q is listed twice, or does not exist", info.Name)
 				}

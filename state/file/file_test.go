@@ -142,11 +142,11 @@ func TestAFilesHistoryIsItsOwnAndComplete(t *testing.T) {
 			t.Errorf("%d changes are missing", want+1)
 		}
 		page, err := files.List(ctx, &file.ListOptions{Limit: 1})
-		if err != nil || len(page.Files) != 1 || page.Files[0].Path != "a" || page.Next != "a" {
+		if err != nil || len(page.Items) != 1 || page.Items[0].Path != "a" || page.Next != "a" {
 			t.Errorf("list: got %+v, %v", page, err)
 		}
 		page, err = files.List(ctx, &file.ListOptions{After: page.Next})
-		if err != nil || len(page.Files) != 1 || page.Files[0].Path != "b/ü.go" || page.Next != "" {
+		if err != nil || len(page.Items) != 1 || page.Items[0].Path != "b/ü.go" || page.Next != "" {
 			t.Errorf("the rest of the list: got %+v, %v", page, err)
 		}
 	})

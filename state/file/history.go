@@ -93,34 +93,28 @@ func (f *Files) changeAt(ctx context.Context, path string, at thole.Position) (E
 
 // ListOptions of [Files.List].
 type ListOptions struct {
-	After string // the Page.Next of an earlier page: list the paths after it
+	After string // the Next of an earlier page: list the paths after it
 	Limit int    // 1…1,000; 0: 1,000
-}
-
-// Page is a part of a listing.
-type Page struct {
-	Files []File `json:"items"`
-	Next  string `json:"next_cursor,omitempty"` // "": this is the last page
 }
 
 // List returns the known files in the byte order of their escaped paths. Deleted ones
 // have an empty hash.
-func (f *Files) List(ctx context.Context, opts *ListOptions) (Page, error) {
+func (f *Files) List(ctx context.Context, opts *ListOptions) (thole.PageOf[File], error) {
 	var o ListOptions
 	if opts != nil {
 		o = *opts
 	}
 	list, next, err := f.sp.ListByName(ctx, "file/", o.After, o.Limit)
 	if err != nil {
-		return Page{}, err
+		return thole.PageOf[File]{}, err
 	}
-	page := Page{Next: next}
+	page := thole.PageOf[File]{Next: next}
 	for _, rec := range list {
 		file, err := read(rec.Name, rec.Record)
 		if err != nil {
-			return Page{}, err
+			return thole.PageOf[File]{}, err
 		}
-		page.Files = append(page.Files, file)
+		page.Items = append(page.Items, file)
 	}
 	return page, nil
 }

@@ -148,7 +148,7 @@ func TestListsAreCompleteForAnyNames(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					for _, en := range page.Entries {
+					for _, en := range page.Items {
 						var v string
 						if err := en.As(&v); err != nil || v != en.Key || seen[v] || !strings.HasPrefix(v, prefix) {
 							t.Errorf("prefix %q: got %q holding %q (%v)", prefix, en.Key, v, err)

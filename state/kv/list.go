@@ -13,25 +13,19 @@ import (
 // ListOptions of [Store.List]. The zero value lists a namespace from its start.
 type ListOptions struct {
 	Prefix string // only keys that begin with it; any text
-	After  string // go on after this key: Page.Next of the page before
+	After  string // go on after this key: the Next of the page before
 	Limit  int    // 1…1,000; 0: 1,000
-}
-
-// Page is a part of a listing.
-type Page struct {
-	Entries []Entry `json:"items"`
-	Next    string  `json:"next_cursor,omitempty"` // "": there are no more
 }
 
 // List returns the entries of a namespace in the byte order of their escaped
 // keys. A page is one moment's view; the whole listing is not.
-func (s *Store) List(ctx context.Context, namespace string, opts *ListOptions) (Page, error) {
+func (s *Store) List(ctx context.Context, namespace string, opts *ListOptions) (thole.PageOf[Entry], error) {
 	var o ListOptions
 	if opts != nil {
 		o = *opts
 	}
 	if namespace == "" {
-		return Page{}, fmt.Errorf("%w: kv needs a namespace", thole.ErrInvalid)
+		return thole.PageOf[Entry]{}, fmt.Errorf("%w: kv needs a namespace", thole.ErrInvalid)
 	}
 	base := below(namespace)
 	prefix := base + url.PathEscape(o.Prefix)
@@ -47,7 +41,7 @@ func (s *Store) List(ctx context.Context, namespace string, opts *ListOptions) (
 		q.After = prefix
 		first, err := s.sp.Get(ctx, prefix)
 		if err != nil {
-			return Page{}, err
+			return thole.PageOf[Entry]{}, err
 		}
 		if first.Exists() {
 			recs = append(recs, first)
@@ -55,26 +49,26 @@ func (s *Store) List(ctx context.Context, namespace string, opts *ListOptions) (
 	}
 	rest, err := s.sp.List(ctx, q)
 	if err != nil {
-		return Page{}, err
+		return thole.PageOf[Entry]{}, err
 	}
 	full := len(rest) == q.Limit
-	var page Page
+	var page thole.PageOf[Entry]
 	for _, rec := range append(recs, rest...) {
 		if !strings.HasPrefix(rec.Key, prefix) {
 			return page, nil
 		}
-		if len(page.Entries) == limit {
-			page.Next = page.Entries[limit-1].Key
+		if len(page.Items) == limit {
+			page.Next = page.Items[limit-1].Key
 			return page, nil
 		}
 		ns, key, err := parse(rec.Key)
 		if err != nil {
-			return Page{}, err
+			return thole.PageOf[Entry]{}, err
 		}
-		page.Entries = append(page.Entries, entry(ns, key, rec))
+		page.Items = append(page.Items, entry(ns, key, rec))
 	}
 	if full {
-		page.Next = page.Entries[len(page.Entries)-1].Key
+		page.Next = page.Items[len(page.Items)-1].Key
 	}
 	return page, nil
 }

@@ -35,19 +35,13 @@ type WaiterInfo struct {
 
 // ListOptions of [Locks.List].
 type ListOptions struct {
-	After string // the Page.Next of an earlier page: list the names after it
+	After string // the Next of an earlier page: list the names after it
 	Limit int    // 1…1,000; 0: 1,000
-}
-
-// Page is a part of a listing.
-type Page struct {
-	Locks []Info `json:"items"`
-	Next  string `json:"next_cursor,omitempty"` // "": this is the last page
 }
 
 // List returns the locks that have a holder, an intent or a waiter, in the byte order of
 // their escaped names.
-func (ls *Locks) List(ctx context.Context, opts *ListOptions) (Page, error) {
+func (ls *Locks) List(ctx context.Context, opts *ListOptions) (thole.PageOf[Info], error) {
 	var o ListOptions
 	if opts != nil {
 		o = *opts
@@ -57,27 +51,27 @@ func (ls *Locks) List(ctx context.Context, opts *ListOptions) (Page, error) {
 	if o.After != "" {
 		q.After = q.Prefix + url.PathEscape(o.After) + "0" // the byte after /
 	}
-	var page Page
+	var page thole.PageOf[Info]
 	var current []thole.Record // of one lock
 	end := func() error {
 		info, err := describe(current)
 		if current = nil; err == nil && (info.Holder != nil || info.Intents != nil || info.Waiters != nil) {
-			page.Locks = append(page.Locks, info)
+			page.Items = append(page.Items, info)
 		}
 		return err
 	}
 	for {
 		recs, err := ls.sp.List(ctx, q)
 		if err != nil {
-			return Page{}, err
+			return thole.PageOf[Info]{}, err
 		}
 		for _, rec := range recs {
 			if len(current) > 0 && escapedName(rec.Key) != escapedName(current[0].Key) {
 				if err := end(); err != nil {
-					return Page{}, err
+					return thole.PageOf[Info]{}, err
 				}
-				if len(page.Locks) == limit {
-					page.Next = page.Locks[limit-1].Name
+				if len(page.Items) == limit {
+					page.Next = page.Items[limit-1].Name
 					return page, nil
 				}
 			}

@@ -92,7 +92,7 @@ func TestOneHoldsItAndOthersAreToldWho(t *testing.T) {
 			t.Errorf("release by another's fence: got %v, want ErrFenced", err)
 		}
 		page, err := ls.List(ctx, nil)
-		if err != nil || len(page.Locks) != 1 || page.Locks[0].Holder.Token != l.Fence.Token || page.Locks[0].Waiters != nil {
+		if err != nil || len(page.Items) != 1 || page.Items[0].Holder.Token != l.Fence.Token || page.Items[0].Waiters != nil {
 			t.Errorf("list: got %+v, %v", page, err)
 		}
 		for range 2 {
@@ -133,7 +133,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if page, err := ls.List(ctx, nil); err != nil || len(page.Locks) != 0 {
+		if page, err := ls.List(ctx, nil); err != nil || len(page.Items) != 0 {
 			t.Errorf("left over: %+v, %v", page, err)
 		}
 	})
@@ -369,7 +369,7 @@ func TestIntentsAreSeenAndInNoOnesWay(t *testing.T) {
 		if err := e.Sweep(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if page, err := ls.List(ctx, nil); err != nil || len(page.Locks) != 0 {
+		if page, err := ls.List(ctx, nil); err != nil || len(page.Items) != 0 {
 			t.Errorf("after their time: %+v, %v", page, err)
 		}
 	})
@@ -402,7 +402,7 @@ func TestWorkUnderALockExcludesAndIsAlwaysReleased(t *testing.T) {
 		if ran.Load() != n {
 			t.Errorf("%d ran, want %d", ran.Load(), n)
 		}
-		if page, err := ls.List(t.Context(), nil); err != nil || len(page.Locks) != 0 {
+		if page, err := ls.List(t.Context(), nil); err != nil || len(page.Items) != 0 {
 			t.Errorf("left over: %+v, %v", page, err)
 		}
 	})

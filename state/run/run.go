@@ -325,12 +325,12 @@ type ListOptions struct {
 
 // List returns a page of the thread's runs in the order of their ids, which is the
 // order of their creation.
-func (rs *Runs) List(ctx context.Context, threadID string, opts *ListOptions) (thread.Page[*Run], error) {
+func (rs *Runs) List(ctx context.Context, threadID string, opts *ListOptions) (thole.PageOf[*Run], error) {
 	var o ListOptions
 	if opts != nil {
 		o = *opts
 	}
-	page := thread.Page[*Run]{Items: []*Run{}}
+	page := thole.PageOf[*Run]{Items: []*Run{}}
 	if err := thole.CheckID("thrd", threadID); err != nil {
 		return page, err
 	}

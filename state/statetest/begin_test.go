@@ -79,8 +79,8 @@ func TestNoDecisionIsMadeForARunThatIsToEnd(t *testing.T) {
 		if _, err := ds.Plan(ctx, decision.Plan{Action: "charge", Run: "elsewhere"}); err != nil {
 			t.Errorf("for a run that is not known here: %v", err)
 		}
-		if page, err := ds.List(ctx, &decision.ListOptions{Incomplete: true, Run: h.ID()}); err != nil || len(page.Decisions) != 0 {
-			t.Errorf("open: %+v, %v", page.Decisions, err)
+		if page, err := ds.List(ctx, &decision.ListOptions{Incomplete: true, Run: h.ID()}); err != nil || len(page.Items) != 0 {
+			t.Errorf("open: %+v, %v", page.Items, err)
 		}
 	})
 }

@@ -391,7 +391,7 @@ func liveLocks(t *testing.T, e *statetest.Env, sp *thole.Space, name, owner stri
 	}
 	must(t, "renew", l.Renew(ctx))
 	page, err := ls.List(ctx, nil)
-	if err != nil || len(page.Locks) != 1 || page.Locks[0].Name != name {
+	if err != nil || len(page.Items) != 1 || page.Items[0].Name != name {
 		t.Errorf("list: got %+v, %v", page, err)
 	}
 	must(t, "release", l.Release(ctx))
@@ -424,7 +424,7 @@ func liveValue(of func(string) (string, string)) func(*testing.T, *statetest.Env
 			must(t, "set", err)
 		}
 		page, err := values.List(ctx, ns, &kv.ListOptions{Prefix: key})
-		if err != nil || len(page.Entries) != 1 || page.Entries[0].Key != key {
+		if err != nil || len(page.Items) != 1 || page.Items[0].Key != key {
 			t.Errorf("list: got %+v, %v", page, err)
 		}
 		later(t, e, time.Hour)
@@ -459,7 +459,7 @@ func liveDocument(t *testing.T, e *statetest.Env, sp *thole.Space, name string) 
 		t.Errorf("the first version: got %+v, %v", old, err)
 	}
 	page, err := docs.List(ctx, nil)
-	if err != nil || len(page.Documents) != 1 || page.Documents[0].Name != name {
+	if err != nil || len(page.Items) != 1 || page.Items[0].Name != name {
 		t.Errorf("list: got %+v, %v", page, err)
 	}
 	_, err = docs.Delete(ctx, name, nil)
@@ -481,7 +481,7 @@ func liveFile(t *testing.T, e *statetest.Env, sp *thole.Space, name string) {
 		t.Errorf("history: got %+v, %v", h, err)
 	}
 	page, err := files.List(ctx, nil)
-	if err != nil || len(page.Files) != 1 || page.Files[0].Path != name {
+	if err != nil || len(page.Items) != 1 || page.Items[0].Path != name {
 		t.Errorf("list: got %+v, %v", page, err)
 	}
 }

@@ -126,7 +126,7 @@ func (r *reading) documents(sp *thole.Space) {
 	docs := document.In(sp)
 	list, err := docs.List(r.ctx, nil)
 	r.add("documents", list, err)
-	for _, info := range list.Documents {
+	for _, info := range list.Items {
 		doc, err := docs.Get(r.ctx, info.Name, nil)
 		r.add("document", doc, err)
 	}
@@ -160,7 +160,7 @@ func (r *reading) rest(sp *thole.Space, notes map[string]string) {
 	r.add("index", index, err)
 	files, err := file.In(sp).List(ctx, nil)
 	r.add("files", files, err)
-	for _, f := range files.Files {
+	for _, f := range files.Items {
 		history, err := file.In(sp).History(ctx, f.Path, nil)
 		r.add("history", history, err)
 	}

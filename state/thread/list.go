@@ -39,7 +39,7 @@ const afterAll = "/\U0010FFFF"
 // creation. With a filter, or after 16 MiB of records, a page may hold fewer threads
 // than Limit although there are more; only an empty Next means the end. Errors:
 // ErrInvalid for a bad cursor.
-func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], error) {
+func (ts *Threads) List(ctx context.Context, opts *ListOptions) (thole.PageOf[Entry], error) {
 	var o ListOptions
 	if opts != nil {
 		o = *opts
@@ -48,18 +48,18 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 	q := thole.ListQuery{Prefix: "thread/"}
 	if o.Cursor != "" {
 		if err := thole.CheckID("thrd", o.Cursor); err != nil {
-			return Page[Entry]{}, fmt.Errorf("list threads: %w", err)
+			return thole.PageOf[Entry]{}, fmt.Errorf("list threads: %w", err)
 		}
 		q.After = Key(o.Cursor) + afterAll
 	}
 	// The records below a thread sort between it and the next one. Each query starts
 	// after those of the last thread seen.
-	page := Page[Entry]{Items: []Entry{}}
-	for seen := 0; ; {
-		q.Limit = min(o.Limit-seen, look.MaxPage) + 1 // one more tells whether there is a next page
+	page := thole.PageOf[Entry]{Items: []Entry{}}
+	for {
+		q.Limit = min(o.Limit-page.Looked, look.MaxPage) + 1 // one more tells whether there is a next page
 		recs, err := ts.sp.List(ctx, q)
 		if err != nil {
-			return Page[Entry]{}, fmt.Errorf("list threads: %w", err)
+			return thole.PageOf[Entry]{}, fmt.Errorf("list threads: %w", err)
 		}
 		for _, r := range recs {
 			id, below, _ := strings.Cut(strings.TrimPrefix(r.Key, "thread/"), "/")
@@ -68,14 +68,14 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 			switch {
 			case below != "", thole.CheckID("thrd", id) != nil: // not a thread's head
 				continue
-			case seen == o.Limit:
+			case page.Looked == o.Limit:
 				return page, nil
 			}
 			t, err := decode(id, r)
 			if err != nil {
-				return Page[Entry]{}, err
+				return thole.PageOf[Entry]{}, err
 			}
-			seen++
+			page.Looked++
 			page.Next = id
 			if (t.Parent == "" || o.Children) && (o.Assistant == "" || o.Assistant == t.Assistant) {
 				page.Items = append(page.Items, t.entry())
@@ -85,7 +85,7 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (Page[Entry], er
 			page.Next = ""
 			return page, nil
 		}
-		if page.Bytes >= look.MaxBytes && seen > 0 {
+		if page.Bytes >= look.MaxBytes && page.Looked > 0 {
 			return page, nil
 		}
 	}

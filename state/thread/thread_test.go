@@ -56,7 +56,7 @@ func texts(ms []*thread.Message) string {
 	return strings.Join(out, " ")
 }
 
-func messages(t *testing.T, ts *thread.Threads, id string, q *thread.Query) thread.Page[*thread.Message] {
+func messages(t *testing.T, ts *thread.Threads, id string, q *thread.Query) thole.PageOf[*thread.Message] {
 	t.Helper()
 	p, err := ts.Messages(t.Context(), id, q)
 	if err != nil {
@@ -65,7 +65,7 @@ func messages(t *testing.T, ts *thread.Threads, id string, q *thread.Query) thre
 	return p
 }
 
-func turns(t *testing.T, ts *thread.Threads, id string, q *thread.Query) thread.Page[*thread.Turn] {
+func turns(t *testing.T, ts *thread.Threads, id string, q *thread.Query) thole.PageOf[*thread.Turn] {
 	t.Helper()
 	p, err := ts.Turns(t.Context(), id, q)
 	if err != nil {

@@ -20,18 +20,11 @@ type Query struct {
 	At     thole.Position // the history as of this position; zero: now
 }
 
-// Page is a part of a history, oldest first.
-type Page[T any] struct {
-	Items []T    `json:"items"`
-	Next  string `json:"next_cursor,omitempty"` // the cursor of the older page; "": there is none
-	Bytes int    `json:"-"`                     // of [Threads.List]: size of the records that it read
-}
-
 // Turns returns a page of the thread's turns. A page that reaches back to a compaction
 // begins with a turn that holds only the summary block; the turns that it replaces are
 // on older pages. Errors: ErrNotFound; ErrInvalid for a bad cursor; *TrimmedError for a
 // position that is not kept.
-func (ts *Threads) Turns(ctx context.Context, id string, q *Query) (Page[*Turn], error) {
+func (ts *Threads) Turns(ctx context.Context, id string, q *Query) (thole.PageOf[*Turn], error) {
 	w, err := ts.window(ctx, id, q, func(a *Added) int {
 		if a.opens() {
 			return 1
@@ -39,9 +32,9 @@ func (ts *Threads) Turns(ctx context.Context, id string, q *Query) (Page[*Turn],
 		return 0
 	})
 	if err != nil {
-		return Page[*Turn]{}, fmt.Errorf("turns of thread %s: %w", id, err)
+		return thole.PageOf[*Turn]{}, fmt.Errorf("turns of thread %s: %w", id, err)
 	}
-	page := Page[*Turn]{Items: append([]*Turn{}, w.turns...)}
+	page := thole.PageOf[*Turn]{Items: append([]*Turn{}, w.turns...)}
 	if w.more {
 		page.Next = cursor{before: w.oldest}.String()
 	}
@@ -51,7 +44,7 @@ func (ts *Threads) Turns(ctx context.Context, id string, q *Query) (Page[*Turn],
 // Messages is [Threads.Turns] as a list of messages. A run's response is one message,
 // which appears with its first block. A page may hold fewer messages than Last although
 // there are older ones; only an empty Next means the end.
-func (ts *Threads) Messages(ctx context.Context, id string, q *Query) (Page[*Message], error) {
+func (ts *Threads) Messages(ctx context.Context, id string, q *Query) (thole.PageOf[*Message], error) {
 	w, err := ts.window(ctx, id, q, func(a *Added) int {
 		n := 0
 		if a.Message != nil {
@@ -63,7 +56,7 @@ func (ts *Threads) Messages(ctx context.Context, id string, q *Query) (Page[*Mes
 		return n
 	})
 	if err != nil {
-		return Page[*Message]{}, fmt.Errorf("messages of thread %s: %w", id, err)
+		return thole.PageOf[*Message]{}, fmt.Errorf("messages of thread %s: %w", id, err)
 	}
 	return w.messages(), nil
 }
@@ -80,7 +73,7 @@ type window struct {
 
 // messages returns the window's messages, cut to the query. If the cut is inside a turn,
 // the next page reads that turn again and skips the messages already returned.
-func (w *window) messages() Page[*Message] {
+func (w *window) messages() thole.PageOf[*Message] {
 	type place struct{ turn, index int }
 	all := []*Message{}
 	var places []place
@@ -91,7 +84,7 @@ func (w *window) messages() Page[*Message] {
 	}
 	end := max(0, len(all)-w.from.skip)
 	start := max(0, end-w.query.Last)
-	page := Page[*Message]{Items: all[start:end]}
+	page := thole.PageOf[*Message]{Items: all[start:end]}
 	switch {
 	case start == 0 && !w.more:
 	case start == 0:

@@ -91,29 +91,23 @@ func (rs *Reminders) Get(ctx context.Context, id string) (Reminder, error) {
 	return r, rec.As(&r)
 }
 
-// Page is a part of a listing.
-type Page struct {
-	Reminders []Reminder
-	Next      string // "": there are no more
-}
-
 // List returns reminders in the order of their ids, after the given one.
-func (rs *Reminders) List(ctx context.Context, after string, limit int) (Page, error) {
+func (rs *Reminders) List(ctx context.Context, after string, limit int) (thole.PageOf[Reminder], error) {
 	q := thole.ListQuery{Prefix: key(""), Limit: journal.PageLimit(limit)}
 	if after != "" {
 		q.After = key(after)
 	}
 	recs, err := rs.sp.List(ctx, q)
 	if err != nil {
-		return Page{}, err
+		return thole.PageOf[Reminder]{}, err
 	}
-	var page Page
+	var page thole.PageOf[Reminder]
 	for _, rec := range recs {
 		var r Reminder
 		if err := rec.As(&r); err != nil {
-			return Page{}, err
+			return thole.PageOf[Reminder]{}, err
 		}
-		page.Reminders = append(page.Reminders, r)
+		page.Items = append(page.Items, r)
 	}
 	if len(recs) == q.Limit {
 		page.Next = strings.TrimPrefix(recs[len(recs)-1].Key, key(""))
