@@ -71,6 +71,26 @@ func (p *pattern) threadIn(name string) string {
 	return id
 }
 
+// of returns the names that match and have the id of that thread, in the form of
+// [WatchOptions]. ok is false if none have, or if {name} stands before {thread}, so that
+// the form cannot say it.
+func (p *pattern) of(thread string) (names string, ok bool) {
+	if p.thread < 0 || slices.Index(p.parts, any1) != p.thread {
+		return "", false
+	}
+	head := strings.Join(p.parts[:p.thread], "/") + "/" + thread
+	for _, part := range p.parts[p.thread+1:] {
+		if part == any1 {
+			return head + "/*", true
+		}
+		head += "/" + part
+	}
+	if p.rest {
+		head += "/*"
+	}
+	return head, true
+}
+
 // reaches reports whether some name that matches the pattern is the given name or below
 // it.
 func (p *pattern) reaches(name string) bool {

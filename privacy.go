@@ -3,6 +3,7 @@ package thole
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,10 +12,6 @@ import (
 // declarations of the concepts. Who may know of a thread says the concept of threads: see
 // [RecordType.MayKnow]. The Store itself hides nothing; servers such as package api/rest
 // do.
-
-// belowThreads begins the names of what applications keep for threads: the next part is
-// the id of a thread.
-const belowThreads = "app/thread/"
 
 // MayKnow reports whether sp's actor may know of a thread and of what belongs to it. It is
 // false if no concept declares threads, or none says who may know of them.
@@ -33,11 +30,11 @@ func (cs *Concepts) MayKnowTypes() []string { return cs.mayKnow }
 // if it belongs to none. known is false for a stream that no concept declares or that is
 // [Reserved]: only admins may know of it.
 func (cs *Concepts) StreamThread(stream string) (thread string, known bool) {
-	if rest, ok := strings.CutPrefix(stream+"/", belowThreads); ok {
-		thread, _, _ = strings.Cut(rest, "/")
-		return thread, thread != "" // earlier versions wrote events about any thread to app/thread
+	if below, ok := strings.CutPrefix(stream, "app/thread/"); ok {
+		thread, _, _ = strings.Cut(below, "/")
+		return thread, thread != ""
 	}
-	if Reserved(stream) {
+	if Reserved(stream) || stream == "app/thread" { // to which earlier versions wrote events about any thread
 		return "", false
 	}
 	noun, _, _ := strings.Cut(stream, "/")
@@ -47,6 +44,20 @@ func (cs *Concepts) StreamThread(stream string) (thread string, known bool) {
 		}
 	}
 	return "", false
+}
+
+// StreamsOf returns the streams that belong to a thread by their names, without those of
+// applications, as patterns for [WatchOptions].
+func (cs *Concepts) StreamsOf(thread string) (all []string) {
+	for _, patterns := range cs.streams {
+		for i := range patterns {
+			if name, ok := patterns[i].of(thread); ok {
+				all = append(all, name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // EventOf returns the keys of the records to which an event belongs whose stream belongs to

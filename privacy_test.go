@@ -24,7 +24,7 @@ func notes() *thole.Concept {
 		Events: []thole.EventType{
 			{Type: "note.made", About: "x", Streams: []string{"note"}, Of: of},
 			{Type: "note.seen", About: "x", Streams: []string{"note"}},
-			{Type: "note.pinned", About: "x", Streams: []string{"thread/{thread}", "board/{name}/{thread}"}, MayKnow: true},
+			{Type: "note.pinned", About: "x", Streams: []string{"thread/{thread}", "board/{name}/{thread}", "shelf/{thread}/book/{name}"}, MayKnow: true},
 		},
 		Records: []thole.RecordType{
 			{Key: "thread/{thread}", ID: "thrd", MayKnow: everyone},
@@ -55,6 +55,9 @@ func TestWhatBelongsToWhichThreadFollowsFromTheDeclarations(t *testing.T) {
 		if got != want {
 			t.Errorf("the stream %s belongs to %q, want %q", stream, got, want)
 		}
+	}
+	if got := fmt.Sprint(cs.StreamsOf("t1")); got != "[shelf/t1/book/* thread/t1]" {
+		t.Errorf("the streams of a thread are %s", got)
 	}
 	for _, tt := range []struct{ stream, typ, data, want string }{
 		{"note", "note.made", `["thread/t1","note/n1"]`, "[thread/t1 note/n1]"}, {"note", "note.made", `1`, unknown},

@@ -81,19 +81,6 @@ type Scope struct {
 // Thread reports whether the thread is in the scope.
 func (s Scope) Thread(id string) bool { return !s.Narrowed || slices.Contains(s.Threads, id) }
 
-// Streams returns the scope's streams of the journal, in the form of
-// [thole.WatchOptions]; nil means all.
-func (s Scope) Streams() []string {
-	if !s.Narrowed {
-		return nil
-	}
-	streams := make([]string, 0, 2*len(s.Threads))
-	for _, id := range s.Threads {
-		streams = append(streams, "thread/"+id, "thread/"+id+"/*")
-	}
-	return streams
-}
-
 // Allows reports whether the grants give need in the space, and in which part of
 // it: one grant on the whole space outweighs narrowed ones, and narrowed ones add
 // up.

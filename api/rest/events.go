@@ -88,7 +88,7 @@ func listThreadEvents(c *call, in listThreadEventsIn) (page[event], error) {
 // of all that the caller may see.
 func (c *call) readEvents(q thole.ReadQuery, streams ...string) (page[event], error) {
 	privacy := c.private()
-	streams, err := visible(c.scope, streams)
+	streams, err := c.visible(streams)
 	if err != nil {
 		return page[event]{}, err
 	}

@@ -132,6 +132,28 @@ func (c *call) mayEnter(id string) error {
 	return nil
 }
 
+// visible returns the patterns of the streams that the call reads or watches: the given
+// ones, or if there are none, all that its scope has. A token that is narrowed to threads
+// hears the streams of these threads only; it gets ErrForbidden for others.
+func (c *call) visible(streams []string) ([]string, error) {
+	if !c.scope.Narrowed {
+		return streams, nil
+	}
+	var own []string
+	for _, id := range c.scope.Threads {
+		own = append(own, c.api.store.Concepts().StreamsOf(id)...)
+	}
+	for _, s := range streams {
+		if !shows(own, s) {
+			return nil, fmt.Errorf("%w: the token does not show the stream %.80s", problem.ErrForbidden, s)
+		}
+	}
+	if len(streams) == 0 {
+		return own, nil
+	}
+	return streams, nil
+}
+
 // mayName checks a record, such as a run, that the request names by its id, in any
 // thread. One that is hidden is ErrNotFound.
 func (c *call) mayName(prefix, id string) error {
@@ -237,12 +259,11 @@ func (p *privacy) maskEvent(e *thole.Event) (thole.Event, bool) {
 	for i, ref := range e.Refs {
 		out.Refs[i] = p.mask(ref)
 	}
-	data := string(e.Data)
+	changed := out.Cause != e.Cause || !slices.Equal(out.Refs, e.Refs)
 	if t := p.concepts.EventType(e.Type); t != nil && t.Names || t == nil && !strings.HasPrefix(e.Stream, "app/") {
-		if data = p.mask(data); data != string(e.Data) {
-			out.Data = json.RawMessage(data)
+		if data := p.mask(string(e.Data)); data != string(e.Data) {
+			out.Data, changed = json.RawMessage(data), true
 		}
 	}
-	changed := out.Cause != e.Cause || !slices.Equal(out.Refs, e.Refs) || data != string(e.Data)
 	return out, changed
 }

@@ -162,7 +162,7 @@ type streamRunIn struct {
 // started it closes before that: this one or a repeat of it on this server. Other
 // watchers do not count.
 func streamRun(c *call, in streamRunIn) error {
-	streams, err := visible(c.scope, []string{threadStream(in.Thread)})
+	streams, err := c.visible([]string{threadStream(in.Thread)})
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (in *watching) keep() func(*thole.Delivery) bool {
 
 // options returns the options for a watch of those streams that are in the call's scope.
 func (in *watching) options(c *call, streams []string) (*thole.WatchOptions, error) {
-	streams, err := visible(c.scope, streams)
+	streams, err := c.visible(streams)
 	opts := &thole.WatchOptions{Streams: streams}
 	if len(in.Types) > 0 { // see [privacy.before]
 		opts.Types = append(slices.Clone(in.Types), c.api.store.Concepts().MayKnowTypes()...)
@@ -54,20 +54,6 @@ type resuming struct {
 func isConversation(typ string) bool {
 	noun, _, _ := strings.Cut(typ, ".")
 	return slices.Contains([]string{"thread", "message", "run", "tool"}, noun)
-}
-
-// visible returns the patterns of streams to watch: the given ones, or all of the
-// scope. It returns ErrForbidden for a stream outside of the scope.
-func visible(scope auth.Scope, streams []string) ([]string, error) {
-	if !scope.Narrowed || len(streams) == 0 {
-		return append(streams, scope.Streams()...), nil
-	}
-	for _, s := range streams {
-		if !shows(scope.Streams(), s) {
-			return nil, fmt.Errorf("%w: the token does not show the stream %.80s", problem.ErrForbidden, s)
-		}
-	}
-	return streams, nil
 }
 
 // shows reports whether a stream matches one of patterns, or there are none.
