@@ -52,3 +52,27 @@ func TestNoWriterEndsWhatIsKeptForAPrivateThread(t *testing.T) {
 		}
 	}
 }
+
+// Nobody said to which thread such an event belongs.
+func TestEventsThatNoConceptDeclaresAreForAdmins(t *testing.T) {
+	s := serveWithTokens(t, nil)
+	admin := s.as("user:3", auth.Grant{Space: "project:a", Access: auth.Admin})
+	reader := s.as("user:2", auth.Grant{Space: "project:a", Access: auth.Read})
+	const events = "/v1/spaces/project:a/events"
+	heard := reader.watch(events + "?after=")
+	for _, stream := range []string{"notes", "decision", "thread", "kv/n"} {
+		admin.want(201, nil, "POST", events, `{"type":"x.y","stream":"`+stream+`","data":"unclear"}`)
+	}
+	admin.want(201, nil, "POST", events, `{"type":"x.y","data":"clear"}`)
+	if f := heard.mustNext(); !strings.Contains(f.raw, `"clear"`) {
+		t.Errorf("a reader hears first %s", f.raw)
+	}
+	for _, query := range []string{"", "?stream=notes", "?stream=decision", "?stream=kv/n"} {
+		if r := reader.want(200, nil, "GET", events+query, nil); strings.Contains(string(r.body), "unclear") {
+			t.Errorf("%q shows %s", query, r.body)
+		}
+		if r := admin.want(200, nil, "GET", events+query, nil); !strings.Contains(string(r.body), "unclear") {
+			t.Errorf("%q hides from an admin what there is: %s", query, r.body)
+		}
+	}
+}
