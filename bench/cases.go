@@ -53,6 +53,9 @@ func benches() []bench {
 		})
 	}
 	all = append(all, bench{
+		name: "mem/64", unit: "/s",
+		sides: []side{{"Thole in memory: event, head record, check", tholeAppends(memory, 64, threads)}},
+	}, bench{
 		name: "idle: watchers of as many spaces on PostgreSQL", unit: "transactions/s",
 		sides: []side{
 			{"1,000", idleWatchers(1000)},

@@ -20,6 +20,11 @@ func sqlite(ctx context.Context, dir string) (*thole.Store, func(), error) {
 	return openDSN(ctx, "sqlite:"+filepath.Join(dir, "thole.db"), func() {})
 }
 
+// memory keeps nothing: what an append costs is what the library costs.
+func memory(ctx context.Context, _ string) (*thole.Store, func(), error) {
+	return openDSN(ctx, "mem:", func() {})
+}
+
 // files is a folder in dir.
 func files(ctx context.Context, dir string) (*thole.Store, func(), error) {
 	return openDSN(ctx, "file:"+filepath.Join(dir, "thole"), func() {})

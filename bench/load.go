@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -40,10 +41,11 @@ func load(ctx context.Context, n int, d time.Duration, op func(worker, i int) er
 		})
 	}
 	ready.Wait()
-	began := time.Now()
+	began, used := time.Now(), cpuTime()
 	close(start)
 	wg.Wait()
 	took := time.Since(began)
+	used = cpuTime() - used
 	if err := context.Cause(ctx); err != nil {
 		return sample{}, err
 	}
@@ -56,5 +58,15 @@ func load(ctx context.Context, n int, d time.Duration, op func(worker, i int) er
 		rate: float64(len(all)) / took.Seconds(),
 		p50:  all[len(all)/2],
 		p99:  all[len(all)*99/100],
+		cpu:  used / time.Duration(len(all)),
 	}, nil
+}
+
+// cpuTime is what this process has used so far, in user and system mode.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

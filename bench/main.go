@@ -32,6 +32,7 @@ type sample struct {
 	rate  float64 // per second; the figure that ratios are made of
 	p50   time.Duration
 	p99   time.Duration
+	cpu   time.Duration // of this process, for one operation; 0: not measured
 	extra string
 }
 
@@ -111,7 +112,7 @@ func measure(ctx context.Context, s side, dir string, length time.Duration) (sam
 
 func report(b bench, samples [][]sample) {
 	fmt.Printf("\n%s\n", b.name)
-	fmt.Printf("  %-44s %12s %12s %7s %9s %9s\n", "", "median "+b.unit, "min", "ratio", "p50", "p99")
+	fmt.Printf("  %-44s %12s %12s %7s %9s %9s %9s\n", "", "median "+b.unit, "min", "ratio", "p50", "p99", "CPU")
 	var first float64
 	for i, s := range b.sides {
 		slices.SortFunc(samples[i], func(a, b sample) int {
@@ -127,8 +128,8 @@ func report(b bench, samples [][]sample) {
 		if i == 0 {
 			first = mid.rate
 		}
-		fmt.Printf("  %-44s %12.0f %12.0f %7.2f %9s %9s %s\n", s.name, mid.rate, samples[i][0].rate, mid.rate/first,
-			short(mid.p50), short(mid.p99), mid.extra)
+		fmt.Printf("  %-44s %12.0f %12.0f %7.2f %9s %9s %9s %s\n", s.name, mid.rate, samples[i][0].rate, mid.rate/first,
+			short(mid.p50), short(mid.p99), short(mid.cpu), mid.extra)
 	}
 }
 

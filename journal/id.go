@@ -22,8 +22,17 @@ func NewID(prefix string) string {
 // Check an id from outside before using it in a key.
 func CheckID(prefix, id string) error {
 	digits, ok := strings.CutPrefix(id, prefix+"_")
-	if !ok || len(digits) != 32 || strings.Trim(digits, "0123456789abcdef") != "" {
+	if !ok || len(digits) != 32 || !lowerHex(digits) {
 		return invalidf("%.80q is not an id of the form %s_<32 hex digits>", id, prefix)
 	}
 	return nil
+}
+
+func lowerHex(s string) bool {
+	for _, c := range []byte(s) {
+		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
+			return false
+		}
+	}
+	return true
 }

@@ -63,14 +63,17 @@ func ParsePosition(s string) (Position, error) {
 	return Position{Epoch: epoch, Seq: seq}, nil
 }
 
+// validEpoch checks the form of an epoch: a generation in decimal, then hex digits.
 func validEpoch(epoch string) bool {
-	for i, c := range []byte(epoch) {
-		hexLetter := i >= generationLen && 'a' <= c && c <= 'f'
-		if !('0' <= c && c <= '9') && !hexLetter {
+	if len(epoch) != epochLen {
+		return false
+	}
+	for _, c := range []byte(epoch[:generationLen]) {
+		if c < '0' || c > '9' {
 			return false
 		}
 	}
-	return len(epoch) == epochLen
+	return lowerHex(epoch)
 }
 
 // Check returns ErrInvalid if p has no valid text form.
