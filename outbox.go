@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/thole-dev/thole/journal"
 )
@@ -36,7 +37,8 @@ type message struct {
 // sentWrite is a Write whose Value, if nil (it deletes), is omitted in JSON.
 type sentWrite struct {
 	Write
-	Value json.RawMessage `json:"value,omitempty"`
+	Value      json.RawMessage `json:"value,omitempty"`
+	OldExpires time.Time       `json:"expires,omitzero"` // Expires in a message of an earlier version
 }
 
 // verdict is the record sent/<id>. The null of an older version means applied.
@@ -134,6 +136,9 @@ func (m *message) commit() Commit {
 	c := Commit{Checks: slices.Clone(m.Checks), Events: slices.Clone(m.Events)}
 	for _, w := range m.Writes {
 		w.Write.Value = w.Value
+		if w.Expires.IsZero() {
+			w.Expires = w.OldExpires
+		}
 		c.Writes = append(c.Writes, w.Write)
 	}
 	return c

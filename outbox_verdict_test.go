@@ -219,6 +219,20 @@ func TestAMessageThatAnOlderVersionDeliveredWasDelivered(t *testing.T) {
 	}
 }
 
+// An earlier version stored when a write expires as expires.
+func TestAMessageOfAnEarlierVersionKeepsWhenItsWritesExpire(t *testing.T) {
+	for _, name := range []string{"expires", "expires_at"} {
+		s := forged(t, `"user:1"`, `"writes":[{"key":"app/k","value":1,"`+name+`":"2100-01-01T00:00:00Z"}]`)
+		if err := s.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rec, err := s.Space("user:1").Get(t.Context(), "app/k")
+		if want := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC); err != nil || !rec.Expires.Equal(want) {
+			t.Errorf("%s: the value expires at %v (%v), want %v", name, rec.Expires, err, want)
+		}
+	}
+}
+
 // The outcome that an intent names is also checked when it is delivered.
 func TestAnInvalidOutcomeIsNotDelivered(t *testing.T) {
 	for name, outcome := range map[string]string{

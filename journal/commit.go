@@ -21,8 +21,8 @@ type Write struct {
 	Key     string          `json:"key"`
 	Value   json.RawMessage `json:"value" optional:"the record is deleted"` // nil deletes
 	Schema  int             `json:"schema,omitempty"`
-	Expires time.Time       `json:"expires,omitzero"` // zero: never
-	Notify  bool            `json:"notify,omitempty"` // its expiry emits an event; until then no commit can touch the expired record
+	Expires time.Time       `json:"expires_at,omitzero"` // zero: never
+	Notify  bool            `json:"notify,omitempty"`    // its expiry emits an event; until then no commit can touch the expired record
 }
 
 // Commit is a set of changes that is applied completely or not at all. It has at least

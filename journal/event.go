@@ -27,9 +27,9 @@ type Record struct {
 	Key     string          `json:"key"`
 	Value   json.RawMessage `json:"value"`
 	Schema  int             `json:"schema,omitempty"`
-	Version Position        `json:"version"`          // Last of the commit that wrote it; zero: absent
-	Updated time.Time       `json:"updated"`          // Commit.Now of that commit
-	Expires time.Time       `json:"expires,omitzero"` // zero: never. Microseconds, UTC
+	Version Position        `json:"version"`             // Last of the commit that wrote it; zero: absent
+	Updated time.Time       `json:"updated_at,omitzero"` // Commit.Now of that commit
+	Expires time.Time       `json:"expires_at,omitzero"` // zero: never. Microseconds, UTC
 	Notify  bool            `json:"notify,omitempty"`
 
 	Pending bool `json:"-"` // written by the transaction that reads it and not committed yet

@@ -17,7 +17,7 @@ func TestNoWriterEndsWhatIsKeptForAPrivateThread(t *testing.T) {
 	h.owner.want(201, nil, "POST", space+"/commits", `{"writes":[{"key":"app/thread/`+h.private+`/notes","value":"our secret"}]}`)
 	for _, name := range []string{"app/thread", "app/thread/", "app/thread/x", "app/thread/x/y"} {
 		for what, body := range map[string]string{
-			"a write of":  `{"writes":[{"key":"` + name + `","value":1,"expires":"2020-01-01T00:00:00Z","notify":true}]}`,
+			"a write of":  `{"writes":[{"key":"` + name + `","value":1,"expires_at":"2020-01-01T00:00:00Z","notify":true}]}`,
 			"an event in": `{"events":[{"type":"x.y","stream":"` + name + `"}]}`,
 			"a check of":  `{"checks":[{"key":"` + name + `"}],"events":[{"type":"x.y"}]}`,
 		} {

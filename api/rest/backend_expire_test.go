@@ -82,9 +82,9 @@ func TestATimeOfTheYear1IsNotTakenForNone(t *testing.T) {
 	var hello remote.Hello
 	s.want(200, &hello, "GET", remote.Root, nil)
 	for i, at := range []string{"0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z", "0001-01-01T01:00:00+01:00"} {
-		p := s.refuse(400, "invalid", "POST", "/v1/spaces/project:a/commits", `{"writes":[{"key":"app/x","value":1},{"key":"app/y","value":1,"expires":"`+at+`"}]}`)
-		if p.Field != "/writes/1/expires" {
-			t.Errorf("commit of %s: field = %q (%s), want /writes/1/expires", at, p.Field, p.Detail)
+		p := s.refuse(400, "invalid", "POST", "/v1/spaces/project:a/commits", `{"writes":[{"key":"app/x","value":1},{"key":"app/y","value":1,"expires_at":"`+at+`"}]}`)
+		if p.Field != "/writes/1/expires_at" {
+			t.Errorf("commit of %s: field = %q (%s), want /writes/1/expires_at", at, p.Field, p.Detail)
 		}
 		message := `{"batch":[{"space":"project:a","now":"2026-01-31T12:00:00Z","writes":[{"key":"app/x","expires":"` + at + `","bytes":1}]}]}` + "\n1"
 		p = s.refuse(400, "invalid", "POST", remote.Root+"/commit", message, "Content-Type", remote.MediaType,

@@ -42,7 +42,7 @@ func fuzzedAPI(f *testing.F) *rest.API {
 func FuzzCommitFromOutside(f *testing.F) {
 	for _, s := range []string{
 		`{"events":[{"type":"app.x","data":{"a":1}}]}`,
-		`{"writes":[{"key":"app/x","value":1,"expires":"2030-01-01T00:00:00Z","notify":true}],"checks":[{"key":"app/x"}]}`,
+		`{"writes":[{"key":"app/x","value":1,"expires_at":"2030-01-01T00:00:00Z","notify":true}],"checks":[{"key":"app/x"}]}`,
 		`{"checks":[{"stream":"app/s","at":"0001deadbeef-0000000000000001"}],"events":[{"type":"app.x","stream":"app/s","data":null}]}`,
 		`{"writes":[{"key":"app/x"},{"key":"app/x","value":"\u0000"}]}`, `{"events":[]}`, `[]`, `{"writes":[{"key":"token/x","value":1}]}`,
 		`{"writes":[{"key":"app/\ud800","value":1e999}]}`,

@@ -13,9 +13,9 @@ func TestACommitLetsOnlyRecordsBelowAppExpire(t *testing.T) {
 	s := serve(t, nil)
 	const path = "/v1/spaces/project:a/commits"
 	for _, key := range []string{"kv/x", "lock/l/wait/1", "document/d", "slot/x", "foo/bar", "app"} {
-		s.refuse(400, "invalid", "POST", path, fmt.Sprintf(`{"writes":[{"key":%q,"value":1,"expires":"2026-01-01T00:00:00Z","notify":true}]}`, key))
+		s.refuse(400, "invalid", "POST", path, fmt.Sprintf(`{"writes":[{"key":%q,"value":1,"expires_at":"2026-01-01T00:00:00Z","notify":true}]}`, key))
 	}
-	s.want(201, nil, "POST", path, `{"writes":[{"key":"app/x","value":1,"expires":"2026-01-01T00:00:00Z","notify":true}]}`)
+	s.want(201, nil, "POST", path, `{"writes":[{"key":"app/x","value":1,"expires_at":"2026-01-01T00:00:00Z","notify":true}]}`)
 }
 
 // A record that an earlier version let an admin write must not make each later write

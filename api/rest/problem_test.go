@@ -40,7 +40,7 @@ func TestBadInputIsAClearProblem(t *testing.T) {
 		{"wrong nested type", "POST", commits, `{"writes":[{"key":"app/x","value":1},{"key":true}]}`, 400, "invalid", "/writes/1/key"},
 		{"unknown nested field", "POST", commits, `{"events":[{"type":"a.b","x":1}]}`, 400, "invalid", "/events/0/x"},
 		{"bad position", "POST", commits, `{"checks":[{"key":"app/x","at":"1"}]}`, 400, "invalid", "/checks/0/at"},
-		{"bad time", "POST", commits, `{"writes":[{"key":"app/x","value":1,"expires":"soon"}]}`, 400, "invalid", "/writes/0/expires"},
+		{"bad time", "POST", commits, `{"writes":[{"key":"app/x","value":1,"expires_at":"soon"}]}`, 400, "invalid", "/writes/0/expires_at"},
 		{"fraction for a number", "POST", events, `{"type":"a.b","schema":1.5}`, 400, "invalid", "/schema"},
 		{"number out of range", "POST", events, `{"type":"a.b","schema":1e30}`, 400, "invalid", "/schema"},
 		{"deep", "POST", events, `{"type":"a.b","data":` + deep + `}`, 400, "invalid", "body"},

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/shape"
 	"github.com/thole-dev/thole/state/thread"
 )
 
@@ -185,6 +186,47 @@ func TestEventsOfOneDataTypeHoldTheSame(t *testing.T) {
 		if slices.Sort(of); len(of) > 1 && !slices.Equal(of, same[data]) {
 			t.Errorf("%s is the data of %q", data, of)
 		}
+	}
+}
+
+func TestTimesEndInAt(t *testing.T) {
+	set := newShapes()
+	var types []reflect.Type
+	for _, op := range operations() {
+		if b := op.does.body; b != nil && b.shape != nil {
+			types = append(types, b.shape.Type)
+		}
+		if out := op.answers(); out != nil {
+			types = append(types, out)
+		}
+	}
+	cs, err := thole.NewConcepts(Concepts()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range cs.EventTypes() {
+		if e.GoType() != nil {
+			types = append(types, e.GoType())
+		}
+	}
+	seen := map[*shape.Shape]bool{}
+	var visit func(s *shape.Shape)
+	visit = func(s *shape.Shape) {
+		if s == nil || seen[s] {
+			return
+		}
+		seen[s] = true
+		for _, f := range s.Fields {
+			isTime := f.Shape.Format == "date-time"
+			if isTime && !strings.HasSuffix(f.Name, "_at") && (s.Type != reflect.TypeFor[event]() || f.Name != "time") {
+				t.Errorf("%v has the time %s", s.Type, f.Name)
+			}
+			visit(f.Shape)
+		}
+		visit(s.Elem)
+	}
+	for _, typ := range types {
+		visit(set.Of(typ))
 	}
 }
 

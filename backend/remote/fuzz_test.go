@@ -174,3 +174,24 @@ func FuzzReadStream(f *testing.F) {
 		}
 	})
 }
+
+// Servers of other versions read and write these names.
+func TestTheNamesOfTimesInMessagesStay(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	got, err := (&Request{
+		Batch: []journal.Commit{{Writes: []journal.Write{{Key: "k", Expires: at}}}},
+		Chunk: journal.Chunk{Records: []journal.Record{{Key: "k", Updated: at, Expires: at}}},
+	}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = `"2026-01-02T03:04:05Z"`
+	for _, want := range []string{
+		`"writes":[{"key":"k","value":null,"expires":` + text + `}]`,
+		`"records":[{"key":"k","value":null,"version":"","updated":` + text + `,"expires":` + text + `}]`,
+	} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("the message is %s, want %s in it", got, want)
+		}
+	}
+}

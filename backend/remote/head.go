@@ -48,7 +48,8 @@ type event struct {
 }
 
 type record struct {
-	journal.Record            // without Value and Expires
+	journal.Record            // without Value, Updated and Expires
+	Updated        time.Time  `json:"updated"`
 	Expires        *time.Time `json:"expires,omitempty"`
 	Bytes          int        `json:"bytes,omitempty"` // of Value; 0: nil
 }
@@ -160,12 +161,13 @@ func (r *reader) event(e event) journal.Event {
 func (w *writer) record(rec journal.Record) record {
 	w.text(rec.Key)
 	n := w.value(rec.Value)
-	rec.Value = nil
-	return record{rec, given(rec.Expires), n}
+	out := record{rec, rec.Updated, given(rec.Expires), n}
+	out.Value, out.Record.Updated, out.Record.Expires = nil, time.Time{}, time.Time{}
+	return out
 }
 
 func (r *reader) record(rec record) journal.Record {
-	rec.Value, rec.Record.Expires = r.value(rec.Bytes), r.expiry(rec.Key, rec.Expires)
+	rec.Value, rec.Record.Updated, rec.Record.Expires = r.value(rec.Bytes), rec.Updated, r.expiry(rec.Key, rec.Expires)
 	return rec.Record
 }
 
@@ -175,8 +177,9 @@ func (w *writer) write(x journal.Write) write {
 		w.err = fmt.Errorf("%w: the value of %.80q has no bytes; nil deletes", journal.ErrInvalid, x.Key)
 	}
 	n := w.value(x.Value)
-	x.Value = nil
-	return write{x, given(x.Expires), n}
+	out := write{x, given(x.Expires), n}
+	out.Value, out.Write.Expires = nil, time.Time{}
+	return out
 }
 
 func (r *reader) write(x write) journal.Write {

@@ -62,7 +62,7 @@ func startSweep(t *testing.T) *sweep {
 	for n := 0; n < sweptThere; {
 		var writes []map[string]any
 		for ; n < sweptThere && len(writes) < 250; n++ {
-			writes = append(writes, map[string]any{"key": fmt.Sprintf("app/%d", n), "value": n, "expires": expires.UTC(), "notify": true})
+			writes = append(writes, map[string]any{"key": fmt.Sprintf("app/%d", n), "value": n, "expires_at": expires.UTC(), "notify": true})
 		}
 		s.Members[0].Must("POST", "/v1/spaces/"+sweptSpace+"/commits", map[string]any{"writes": writes}, nil)
 	}

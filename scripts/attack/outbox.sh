@@ -45,7 +45,7 @@ wrote() {
 }
 
 forge 1
-call "$eve" POST /v1/spaces/project:c/commits -d '{"writes":[{"key":"'$intent'","value":'"$message"',"expires":"'$now'"}]}'
+call "$eve" POST /v1/spaces/project:c/commits -d '{"writes":[{"key":"'$intent'","value":'"$message"',"expires_at":"'$now'"}]}'
 sharp "an intent by POST …/commits ($status)"
 
 forge 2

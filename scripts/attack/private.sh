@@ -115,7 +115,7 @@ echo "compared $compared operations"
 # notify would delete them all and disclose them to the space.
 call "$owner" POST $space/commits -d '{"writes":[{"key":"app/thread/'"$private"'/notes","value":"our secret"}]}'
 for key in app/thread app/thread/ app/thread/x "app/thread/$private" "app/thread/$private/notes"; do
-	call "$writer" POST $space/commits -d '{"writes":[{"key":"'"$key"'","value":1,"expires":"2020-01-01T00:00:00Z","notify":true}]}'
+	call "$writer" POST $space/commits -d '{"writes":[{"key":"'"$key"'","value":1,"expires_at":"2020-01-01T00:00:00Z","notify":true}]}'
 	must "writer: an expiring record ${key/$private/PRIVATE}" 400 403 404
 	call "$writer" POST $space/commits -d '{"events":[{"type":"x.y","stream":"'"$key"'"}]}'
 	must "writer: an event in ${key/$private/PRIVATE}" 400 403 404
