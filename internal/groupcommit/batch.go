@@ -81,7 +81,6 @@ func (b *batcher) run() {
 	var commits []journal.Commit
 	for range b.wake {
 		for {
-			runtime.Gosched() // callers that are ready to run join this batch
 			var closed bool
 			batch, closed = b.take(batch[:0])
 			if len(batch) == 0 {
@@ -97,6 +96,7 @@ func (b *batcher) run() {
 			b.write(batch, commits)
 			clear(batch)
 			clear(commits)
+			runtime.Gosched() // callers that are ready to run join the next batch
 		}
 	}
 }
