@@ -30,6 +30,8 @@ type Concept struct {
 	Leases  []LeaseType
 	Nouns   []string // additional nouns with which an application's event types may not begin
 
+	Conversation bool // its events are what a chat shows: see [Concepts.IsConversation]
+
 	// Check reports inconsistencies in what the concept keeps in sp. For every concept,
 	// doctor already checks that records fit their types and that no record belongs to
 	// a missing one. Nil: nothing else is checked. An error ends the examination of the

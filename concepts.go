@@ -10,18 +10,19 @@ import (
 // Concepts is the set of a Store's concepts: those it was given, those that they need,
 // and the kernel's own.
 type Concepts struct {
-	all      []*Concept // the kernel first, and each after those it needs
-	names    map[string]*Concept
-	events   map[string]*EventType
-	streams  map[string][]pattern // by their first part
-	records  map[string][]*record // by the first part of their keys
-	lives    map[string]*RecordType
-	ids      map[string]*RecordType
-	prefixes []string    // of ids
-	threads  *RecordType // the one with MayKnow, or nil
-	mayKnow  []string    // event types with MayKnow
-	nouns    []string
-	upcasts  map[string]bool // first parts of keys under which some records have an Upcast
+	all          []*Concept // the kernel first, and each after those it needs
+	names        map[string]*Concept
+	events       map[string]*EventType
+	conversation map[string]bool      // event types
+	streams      map[string][]pattern // by their first part
+	records      map[string][]*record // by the first part of their keys
+	lives        map[string]*RecordType
+	ids          map[string]*RecordType
+	prefixes     []string    // of ids
+	threads      *RecordType // the one with MayKnow, or nil
+	mayKnow      []string    // event types with MayKnow
+	nouns        []string
+	upcasts      map[string]bool // first parts of keys under which some records have an Upcast
 }
 
 // record is a declared RecordType.
@@ -37,7 +38,7 @@ type record struct {
 // each other.
 func NewConcepts(declared ...*Concept) (*Concepts, error) {
 	cs := &Concepts{
-		names: make(map[string]*Concept), events: make(map[string]*EventType),
+		names: make(map[string]*Concept), events: make(map[string]*EventType), conversation: make(map[string]bool),
 		streams: make(map[string][]pattern), records: make(map[string][]*record),
 		lives: make(map[string]*RecordType), ids: make(map[string]*RecordType), upcasts: make(map[string]bool),
 	}
@@ -82,6 +83,7 @@ func (cs *Concepts) declare(c *Concept) error {
 		if err := cs.event(&c.Events[i]); err != nil {
 			return err
 		}
+		cs.conversation[c.Events[i].Type] = c.Conversation
 	}
 	records := slices.Clone(c.Records)
 	for _, l := range c.Leases {
@@ -203,6 +205,10 @@ func (cs *Concepts) EventTypes() []EventType {
 
 // EventType returns the declaration of a type of event, or nil.
 func (cs *Concepts) EventType(typ string) *EventType { return cs.events[typ] }
+
+// IsConversation reports whether events of that type are what a chat shows: what was said
+// and done in a thread, as opposed to state that is kept in sync.
+func (cs *Concepts) IsConversation(typ string) bool { return cs.conversation[typ] }
 
 // Nouns returns the nouns with which the concepts' event types begin, sorted.
 func (cs *Concepts) Nouns() []string { return slices.Clone(cs.nouns) }

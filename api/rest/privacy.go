@@ -149,7 +149,10 @@ func (c *call) visible(streams []string) ([]string, error) {
 		}
 	}
 	if len(streams) == 0 {
-		return own, nil
+		streams = own
+	}
+	if len(streams) == 0 { // no streams would mean all
+		return nil, fmt.Errorf("%w: the token is for threads, which have no streams here", problem.ErrForbidden)
 	}
 	return streams, nil
 }

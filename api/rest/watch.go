@@ -24,12 +24,12 @@ type watching struct {
 
 // keep returns a function that reports whether a delivery is sent; nil: all are. The
 // watch delivers more types than those: see [watching.options].
-func (in *watching) keep() func(*thole.Delivery) bool {
+func (in *watching) keep(concepts *thole.Concepts) func(*thole.Delivery) bool {
 	if len(in.Types) == 0 && in.Channel == "" {
 		return nil
 	}
 	return func(d *thole.Delivery) bool {
-		return (in.Channel == "" || (in.Channel == "messages") == isConversation(d.Type)) &&
+		return (in.Channel == "" || (in.Channel == "messages") == concepts.IsConversation(d.Type)) &&
 			(len(in.Types) == 0 || journal.MatchType(in.Types, d.Type))
 	}
 }
@@ -49,11 +49,6 @@ type resuming struct {
 	watching
 	After       *journal.Position `query:"after" empty:"from the oldest event" doc:"resume after this position; empty: from the oldest event; absent: from now"`
 	LastEventID journal.Position  `header:"Last-Event-ID" doc:"the id of the last event received; it takes precedence over after"`
-}
-
-func isConversation(typ string) bool {
-	noun, _, _ := strings.Cut(typ, ".")
-	return slices.Contains([]string{"thread", "message", "run", "tool"}, noun)
 }
 
 // shows reports whether a stream matches one of patterns, or there are none.
@@ -96,7 +91,7 @@ func (in *resuming) watch(c *call, streams []string) error {
 	if err != nil {
 		return err
 	}
-	s := &stream{c: c, feed: single{w}, keep: in.keep(), privacy: []*privacy{c.private().hearing(opts.Streams)}}
+	s := &stream{c: c, feed: single{w}, keep: in.keep(c.api.store.Concepts()), privacy: []*privacy{c.private().hearing(opts.Streams)}}
 	return s.run()
 }
 
@@ -159,7 +154,7 @@ func watchSpaces(c *call, in watchSpacesIn) error {
 		private = append(private, c.newPrivacy(c.handle(name)).hearing(opts.Streams))
 	}
 	feed := newMerged(c.r.Context(), spaces, watches)
-	s := &stream{c: c, feed: feed, keep: in.keep(), spaces: spaces, at: slices.Clone(feed.start), privacy: private}
+	s := &stream{c: c, feed: feed, keep: in.keep(c.api.store.Concepts()), spaces: spaces, at: slices.Clone(feed.start), privacy: private}
 	return s.run()
 }
 

@@ -12,9 +12,10 @@ const Name = "run"
 
 // Concept declares the events, records and lease of runs.
 var Concept = &thole.Concept{
-	Name:  Name,
-	About: "executions of an agent in a thread",
-	Needs: []*thole.Concept{thread.Concept},
+	Name:         Name,
+	About:        "executions of an agent in a thread",
+	Conversation: true,
+	Needs:        []*thole.Concept{thread.Concept},
 	Events: []thole.EventType{
 		event("run.queued", QueuedData{}, "the run was asked for"),
 		event("run.started", StartedData{}, "a worker began the run"),

@@ -15,8 +15,9 @@ var streams = []string{stream}
 
 // Concept declares the events and records of threads.
 var Concept = &thole.Concept{
-	Name:  Name,
-	About: "conversations: what was said and done, in order",
+	Name:         Name,
+	About:        "conversations: what was said and done, in order",
+	Conversation: true,
 	Events: []thole.EventType{
 		{Type: "thread.created", Data: Head{}, Upcast: createdBefore, Streams: streams, Names: true, MayKnow: true, About: "a thread was created"},
 		{Type: "thread.updated", Data: Patch{}, Streams: streams, Names: true, MayKnow: true, About: "the head changed; `metadata` is a merge patch"},
