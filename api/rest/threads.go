@@ -46,13 +46,8 @@ func threadStream(id string) string { return thread.Key(id) }
 
 // NewThread describes a thread to create.
 type NewThread struct {
-	Assistant  string                     `json:"assistant,omitempty" doc:"the agent that answers in it"`
-	Title      string                     `json:"title,omitempty" example:"Shop"`
-	Visibility string                     `json:"visibility,omitempty" enum:"space|private"`
-	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
-	TTL        int64                      `json:"ttl,omitempty" min:"0" max:"3162240000" doc:"seconds after its last change; 0: it stays"`
-	RunScope   string                     `json:"run_scope,omitempty" enum:"thread|user" doc:"thread (default): one active run in this thread; user: one active run in all threads of the owner that have user"`
-	Parent     string                     `json:"parent,omitempty" doc:"the thread of the run whose sub-agent works in it: it is private and of the same owner, and is destroyed with that thread"`
+	thread.CreateOptions
+	TTL int64 `json:"ttl,omitempty" min:"0" max:"3162240000" doc:"seconds after its last change; 0: it stays"`
 }
 
 type createThreadIn struct {
@@ -60,12 +55,10 @@ type createThreadIn struct {
 }
 
 func createThread(c *call, in createThreadIn) (*thread.Thread, error) {
-	o := thread.CreateOptions{
-		Assistant: in.Body.Assistant, Title: in.Body.Title, Visibility: in.Body.Visibility,
-		Metadata: in.Body.Metadata, TTL: time.Duration(in.Body.TTL) * time.Second, RunScope: in.Body.RunScope,
-	}
-	if in.Body.Parent != "" {
-		if err := c.below(in.Body.Parent, &o); err != nil {
+	o := in.Body.CreateOptions
+	o.TTL = time.Duration(in.Body.TTL) * time.Second
+	if o.Parent != "" {
+		if err := c.below(o.Parent, &o); err != nil {
 			return nil, err
 		}
 	}

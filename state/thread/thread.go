@@ -97,16 +97,17 @@ func In(sp *thole.Space) *Threads { return &Threads{sp: sp.For(Name)} }
 func Key(id string) string { return "thread/" + id }
 
 // CreateOptions describe a new thread. The zero value is an untitled thread that every
-// reader of the space sees and that does not expire.
+// reader of the space sees and that does not expire. The tags are for requests that
+// create a thread.
 type CreateOptions struct {
-	Assistant  string
-	Title      string
-	Visibility string // space (default) or private
-	Owner      string // default: the actor
-	Metadata   map[string]json.RawMessage
-	TTL        time.Duration // from the last change to the thread or what belongs to it (expires up to a tenth later); whole seconds, rounded up; 0: it does not expire
-	RunScope   string        // PerThread (default) or PerUser
-	Parent     string        // the thread whose sub-agent works in it
+	Assistant  string                     `json:"assistant,omitempty" doc:"the agent that answers in it"`
+	Title      string                     `json:"title,omitempty" example:"Shop"`
+	Visibility string                     `json:"visibility,omitempty" enum:"space|private"` // space (default) or private
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
+	RunScope   string                     `json:"run_scope,omitempty" enum:"thread|user" doc:"thread (default): one active run in this thread; user: one active run in all threads of the owner that have user"`
+	Parent     string                     `json:"parent,omitempty" doc:"the thread of the run whose sub-agent works in it: it is private and of the same owner, and is destroyed with that thread"`
+	Owner      string                     `json:"-"` // default: the actor
+	TTL        time.Duration              `json:"-"` // from the last change to the thread or what belongs to it (expires up to a tenth later); whole seconds, rounded up; 0: it does not expire
 }
 
 // MaxDepth is how many threads may be above a thread.
