@@ -43,7 +43,24 @@ func shown(t *testing.T, sp *thole.Space, id string, last int) string {
 	t.Helper()
 	ts := thread.In(sp)
 	q := &thread.Query{Last: last}
-	out, err := json.Marshal([]any{turns(t, ts, id, q), messages(t, ts, id, q)})
+	asTurns, asMessages := turns(t, ts, id, q), messages(t, ts, id, q)
+	// What was read decides whether the end of the history was seen: a page may be
+	// followed by an empty one.
+	for asTurns.Next != "" {
+		p := turns(t, ts, id, &thread.Query{Last: last, Cursor: asTurns.Next})
+		if len(p.Items) > 0 {
+			break
+		}
+		asTurns.Next = p.Next
+	}
+	for asMessages.Next != "" {
+		p := messages(t, ts, id, &thread.Query{Last: last, Cursor: asMessages.Next})
+		if len(p.Items) > 0 {
+			break
+		}
+		asMessages.Next = p.Next
+	}
+	out, err := json.Marshal([]any{asTurns, asMessages})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ type Query struct {
 
 // Turns returns a page of the thread's turns. A page that reaches back to a compaction
 // begins with a turn that holds only the summary block; the turns that it replaces are
-// on older pages. Errors: ErrNotFound; ErrInvalid for a bad cursor; *TrimmedError for a
-// position that is not kept.
+// on older pages. The last page may be empty: only an empty Next means the end. Errors:
+// ErrNotFound; ErrInvalid for a bad cursor; *TrimmedError for a position that is not kept.
 func (ts *Threads) Turns(ctx context.Context, id string, q *Query) (thole.PageOf[*Turn], error) {
 	w, err := ts.window(ctx, id, q, func(a *Added) int {
 		if a.opens() {
