@@ -51,23 +51,13 @@ func listTodos(c *call, in listTodosIn) (Todos, error) {
 	return list, err
 }
 
-// NewTodo is a todo to add.
-type NewTodo struct {
-	ID       string        `json:"id,omitempty" doc:"unique in its thread; default a new one"`
-	Content  string        `json:"content" example:"Write the tests"`
-	Status   todo.Status   `json:"status,omitempty" default:"pending" enum:"pending|in_progress|completed|cancelled"`
-	Priority todo.Priority `json:"priority,omitempty" default:"medium" enum:"high|medium|low"`
-}
-
 type addTodoIn struct {
 	ofThread
-	Body NewTodo
+	Body todo.Todo
 }
 
 func addTodo(c *call, in addTodoIn) (todo.Todo, error) {
-	added, err := todo.In(c.space).Add(c.ctx, in.Thread, todo.Todo{
-		ID: in.Body.ID, Content: in.Body.Content, Status: in.Body.Status, Priority: in.Body.Priority,
-	})
+	added, err := todo.In(c.space).Add(c.ctx, in.Thread, in.Body)
 	if err != nil {
 		return todo.Todo{}, err
 	}
@@ -76,7 +66,7 @@ func addTodo(c *call, in addTodoIn) (todo.Todo, error) {
 
 // NewTodos is a whole list of todos.
 type NewTodos struct {
-	Items []todo.Todo `json:"items" doc:"in order; the store sets times and actors"`
+	Items []todo.Todo `json:"items" doc:"in order"`
 }
 
 type putTodosIn struct {

@@ -41,13 +41,13 @@ const (
 
 // Todo is one item of a list.
 type Todo struct {
-	ID       string    `json:"id" optional:"it gets a new one"` // unique in its thread; given by the caller, or todo_…
-	Content  string    `json:"content"`
+	ID       string    `json:"id" optional:"it gets a new one" doc:"unique in its thread"`
+	Content  string    `json:"content" example:"Write the tests"`
 	Status   Status    `json:"status" default:"pending" enum:"pending|in_progress|completed|cancelled"`
 	Priority Priority  `json:"priority" default:"medium" enum:"high|medium|low"`
-	Created  time.Time `json:"created_at,omitzero"`
-	Updated  time.Time `json:"updated_at,omitzero"`
-	Actor    string    `json:"actor,omitempty"` // who changed it last
+	Created  time.Time `json:"created_at,omitzero" doc:"set by Thole, whatever a request says"`
+	Updated  time.Time `json:"updated_at,omitzero" doc:"set by Thole, whatever a request says"`
+	Actor    string    `json:"actor,omitempty" doc:"who changed it last; set by Thole, whatever a request says"`
 }
 
 // List is a thread's todos in the order in which they were added.
