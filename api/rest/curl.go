@@ -8,6 +8,10 @@ import (
 	"github.com/thole-dev/thole/internal/shape"
 )
 
+// defaultURL is where `thole dev` and `thole serve` listen unless told otherwise. The page
+// /docs shows its own address instead.
+const defaultURL = "http://127.0.0.1:8465"
+
 // curl returns a curl command that calls the operation, made from the examples of its
 // input.
 func (op *operation) curl() string {
@@ -55,7 +59,7 @@ func (op *operation) curl() string {
 	if len(query) > 0 {
 		path += "?" + strings.Join(query, "&")
 	}
-	return "curl" + flags + " \"http://127.0.0.1:7070" + path + "\""
+	return "curl" + flags + " \"" + defaultURL + path + "\""
 }
 
 // failsWithout reports whether the operation fails without Accept: text/event-stream.

@@ -8,9 +8,9 @@ import (
 // An example of /docs is a request that the operation accepts.
 func TestEveryOperationHasAnExample(t *testing.T) {
 	want := map[string]string{
-		"createThread": `curl -H "Authorization: Bearer $THOLE_TOKEN" -X POST --json '{"title":"Shop"}' "http://127.0.0.1:7070/v1/spaces/project:shop/threads"`,
-		"watchSpaces":  `curl -N -H 'Accept: text/event-stream' -H "Authorization: Bearer $THOLE_TOKEN" "http://127.0.0.1:7070/v1/events?watch=project:shop,user:42"`,
-		"putValue":     `curl -H "Authorization: Bearer $THOLE_TOKEN" -X PUT --json '{"data":"dark"}' "http://127.0.0.1:7070/v1/spaces/project:shop/kv/settings/theme"`,
+		"createThread": `curl -H "Authorization: Bearer $THOLE_TOKEN" -X POST --json '{"title":"Shop"}' "http://127.0.0.1:8465/v1/spaces/project:shop/threads"`,
+		"watchSpaces":  `curl -N -H 'Accept: text/event-stream' -H "Authorization: Bearer $THOLE_TOKEN" "http://127.0.0.1:8465/v1/events?watch=project:shop,user:42"`,
+		"putValue":     `curl -H "Authorization: Bearer $THOLE_TOKEN" -X PUT --json '{"data":"dark"}' "http://127.0.0.1:8465/v1/spaces/project:shop/kv/settings/theme"`,
 	}
 	for _, op := range operations() {
 		got := op.curl()

@@ -65,7 +65,7 @@ function operation(doc, path, method, op) {
   head.append(el("span", method.toUpperCase(), `method ${method}`), el("code", path), el("span", op.summary, "about"));
   const inside = el("div");
   inside.append(el("p", `${op.operationId}. ${op.description || ""}`));
-  for (const sample of op["x-codeSamples"] || []) inside.append(el("pre", sample.source, "curl"));
+  for (const sample of op["x-codeSamples"] || []) inside.append(el("pre", sample.source.replace(/http:\/\/127\.0\.0\.1:\d+/, location.origin), "curl"));
   if (op.parameters.length) inside.append(el("h4", "Parameters"), parameters(op.parameters));
   if (op.requestBody) inside.append(folded("What it takes", body(doc, "body", op.requestBody.content)));
   for (const [status, r] of Object.entries(op.responses)) {
@@ -78,21 +78,39 @@ function operation(doc, path, method, op) {
   return box;
 }
 
+// openNamed opens the operation that the address names: /docs#createThread.
+function openNamed() {
+  const box = document.getElementById(location.hash.slice(1));
+  if (!box || !box.matches("details.operation")) return;
+  box.open = true;
+  box.scrollIntoView();
+}
+
 async function show() {
   const main = document.getElementById("operations");
   const doc = await (await fetch("/openapi.json")).json();
   document.getElementById("about").textContent = `${doc.info.version} · ${doc.info.description}`;
   const sections = new Map(); // in the document's order: what people use first comes first
-  for (const tag of doc.tags) sections.set(tag.name, [el("h2", tag.name), el("p", tag.description)]);
+  for (const tag of doc.tags) {
+    const section = el("section");
+    section.append(el("h2", tag.name), el("p", tag.description));
+    sections.set(tag.name, section);
+  }
   for (const [path, item] of Object.entries(doc.paths)) {
     for (const [method, op] of Object.entries(item)) {
-      sections.get(op.tags[0]).push(operation(doc, path, method, op));
+      sections.get(op.tags[0]).append(operation(doc, path, method, op));
     }
   }
-  main.replaceChildren(...[...sections.values()].flat());
+  main.replaceChildren(...sections.values());
+  main.addEventListener("toggle", (e) => {
+    if (e.target.open && e.target.id) history.replaceState(null, "", `#${e.target.id}`);
+  }, true);
+  addEventListener("hashchange", openNamed);
+  openNamed();
   document.getElementById("find").addEventListener("input", (e) => {
     const want = e.target.value.toLowerCase();
     for (const box of main.querySelectorAll("details.operation")) box.hidden = !box.dataset.find.includes(want);
+    for (const section of sections.values()) section.hidden = !section.querySelector("details.operation:not([hidden])");
   });
 }
 
