@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"time"
 
@@ -53,6 +54,7 @@ func requests() []request {
 // fence of a run elsewhere, which proves nothing here.
 func threadRequests() []request {
 	const quiet, busy = "", "-busy"
+	names := regexp.MustCompile(`[{<](\w+)[}>]`) // {todo} in a path, <turn> in a body
 	var all []request
 	for _, r := range []struct {
 		op, kind, body string
@@ -94,10 +96,7 @@ func threadRequests() []request {
 		for _, object := range []string{"open", "private", "absent"} {
 			kind := object + r.kind
 			at := func(s string) string {
-				for _, name := range []string{"turn", "run", "queued", "todo", "block"} {
-					s = strings.NewReplacer("{"+name+"}", "<"+kind+"."+name+">", "<"+name+">", "<"+kind+"."+name+">").Replace(s)
-				}
-				return strings.NewReplacer("{space}", tableSpace, "{thread}", "<"+kind+">").Replace(s)
+				return names.ReplaceAllString(strings.ReplaceAll(s, "{space}", tableSpace), "<"+kind+".$1>")
 			}
 			one := request{op: strings.ReplaceAll(r.op, "{queued}", "{run}"), object: object, body: at(r.body), stream: r.stream}
 			one.path = at(r.op[strings.Index(r.op, " ")+1:])

@@ -225,7 +225,7 @@ func (w *world) resolve(s string) string {
 		end := begin + strings.Index(s[begin:], ">")
 		value, ok := w.ids[s[begin+1:end]]
 		if !ok {
-			w.t.Fatalf("there is no %s in the world", s[begin:end+1])
+			w.t.Fatalf("there is no %s in the world: see fill", s[begin:end+1])
 		}
 		s = s[:begin] + value + s[end+1:]
 	}
@@ -243,7 +243,11 @@ func (w *world) ask(r *request, holder string) (got reply, changed bool) {
 	if r.message != nil {
 		body = r.message(w)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method(), w.http.URL+w.resolve(r.path), bytes.NewReader(body))
+	path := w.resolve(r.path)
+	if strings.Contains(path, "{") {
+		w.t.Fatalf("%s: nothing stands for a name in the path %s", r.row(), path)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method(), w.http.URL+path, bytes.NewReader(body))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ same() { # METHOD PATH [BODY]: with THREAD, RUN, TURN, DECISION
 }
 compared=0
 while read -r method path; do
-	path=$(sed "s/{space}/project:a/;s/{thread}/THREAD/;s/{run}/RUN/;s/{turn}/TURN/;s/{block}/blk_1/;s/{todo}/todo_1/" <<<"$path")
+	path=$(sed "s/{space}/project:a/;s/{thread}/THREAD/;s/{run}/RUN/;s/{turn}/TURN/;s/{\([^}]*\)}/\1_1/g" <<<"$path")
 	if [ "$method" = GET ]; then same GET "$path"; else same "$method" "$path" '{}'; fi
 done < <(curl -sS "$url/openapi.json" -H "Authorization: Bearer $root" | jq -r '.paths | to_entries[] | .key as $p | .value | keys[] | select($p | contains("{thread}")) | (ascii_upcase + " " + $p)')
 for path in "runs/RUN" "runs?cursor=RUN"; do same GET "$space/threads/$public/$path"; done
