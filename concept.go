@@ -33,9 +33,10 @@ type Concept struct {
 	Conversation bool // its events are what a chat shows: see [Concepts.IsConversation]
 
 	// Check reports inconsistencies in what the concept keeps in sp. For every concept,
-	// doctor already checks that records fit their types and that no record belongs to
-	// a missing one. Nil: nothing else is checked. An error ends the examination of the
-	// space.
+	// doctor already checks that records fit their types and that no record is left below
+	// a noun/{name}, such as a thread, that is missing. What a record belongs to by Of
+	// may be missing: see [RecordType]. Nil: nothing else is checked. An error ends the
+	// examination of the space.
 	Check func(ctx context.Context, sp *Space, r *Report) error
 }
 
@@ -102,7 +103,8 @@ type RecordType struct {
 	// thread that has ended and left nothing that says who may read it. Nil: the
 	// record belongs to what the record above it in the key belongs to; if there is
 	// none, to no thread, so that every reader of the space may read it. What a record
-	// belongs to never changes.
+	// belongs to never changes. A record may outlive what it belongs to by Of, as runs and
+	// decisions outlive their thread: nobody deletes them with it.
 	Of func(value json.RawMessage) ([]string, error)
 
 	// MayKnow reports whether sp's actor may know of the thread with the given id and
@@ -111,8 +113,9 @@ type RecordType struct {
 	MayKnow func(ctx context.Context, sp *Space, thread string) (bool, error)
 
 	// ID is the prefix, such as "run", of the ids in the last part of the key, which is
-	// its only part in braces. In texts, such an id is masked for readers that may not
-	// know of the record.
+	// its only part in braces, so that the id alone tells the key. In texts, such an id is
+	// masked for readers that may not know of the record. Ids without a declared prefix,
+	// such as those of records below thread/{thread}, are not masked.
 	ID string
 
 	// Upcast converts values of an earlier schema: see [Schema]. Writers of such

@@ -13,8 +13,9 @@ import (
 )
 
 // An Expirer ends the expired record rec: in one commit it deletes rec or makes it
-// expire later. It must change rec only through sp, whose commits have the time of the
-// expiry. It may run more than once and in several processes. If it cannot read rec or
+// expire later. It must change rec only through sp. The commits of sp, and their events,
+// have the last microsecond before rec.Expires as their time, not the time of the sweep:
+// then rec may still be touched. An Expirer may run more than once and in several processes. If it cannot read rec or
 // its key it returns ErrCorrupt, and the Store deletes rec.
 type Expirer func(ctx context.Context, sp *Space, rec Record) error
 

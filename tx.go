@@ -51,9 +51,17 @@ type sighting struct {
 
 // WriteOptions are options of [Tx.Put]. With the zero value, the record never expires.
 type WriteOptions struct {
-	Schema  int
+	Schema int // version of the value's shape: see [Schema]; 0: none
+
+	// Expires is when the record ends; zero: never. From then on it is absent for
+	// readers, and a sweep soon calls the Expirer of its RecordType.
 	Expires time.Time
-	Notify  bool
+
+	// Notify makes sure that the Expirer ends the expired record before anyone writes
+	// under its key again or checks it. Without Notify such a write replaces the expired
+	// record, and if it comes before the sweep, the Expirer never runs. Set it if the
+	// Expirer does more than delete the record, such as emit an event.
+	Notify bool
 }
 
 // Update runs fn and applies the events, writes and checks that it added to tx in one

@@ -13,7 +13,9 @@ package rest
 //     shape; they are checked before the handler runs and shown in the document.
 //     An empty parameter is refused, unless its tag empty says what that means.
 //     Common parameters are embedded: ofThread, paging, ifMatch, precondition.
-//     {space} is c.space.
+//     {space} is c.space. A {thread} in the path is checked before the handler runs:
+//     whether the caller may know of it. That it exists is for the handler to check,
+//     with thread.Load, because admins may know of every thread.
 //  2. One type for its answer; the type none means no answer. The answer's member
 //     version, or its field tagged header:"ETag", becomes the ETag, and a GET that
 //     has one honours If-None-Match. location is the path of a new resource. Fields

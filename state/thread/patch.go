@@ -72,17 +72,20 @@ func (p *Patch) check() error {
 	return errors.Join(thole.AgentName.CheckOptional(assistant), checkTitle(title))
 }
 
-// Require checks within tx that the version of the thread's head is at; a zero at checks
-// nothing. Errors: *ConflictError for another version; ErrNotFound if there is no such
-// thread.
+// Require checks within tx that the thread exists and that the version of its head is at;
+// zero: any. It does not read the head's value. Errors: ErrNotFound, ErrInvalid for a bad
+// id; *ConflictError for another version.
 func Require(tx *thole.Tx, id string, at thole.Position) error {
-	if at.IsZero() {
-		return nil
-	}
-	if _, err := Load(tx, id); err != nil {
+	if err := thole.CheckID("thrd", id); err != nil {
 		return err
 	}
-	_, err := tx.Require(Key(id), thole.Condition{At: at})
+	head, err := tx.Get(Key(id))
+	if err == nil && !head.Exists() {
+		err = fmt.Errorf("thread %s: %w", id, thole.ErrNotFound)
+	}
+	if err == nil {
+		_, err = tx.Require(Key(id), thole.Condition{At: at})
+	}
 	return err
 }
 

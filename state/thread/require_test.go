@@ -36,3 +36,33 @@ func TestAStaleVersionIsToldBeforeAnythingElseIsJudged(t *testing.T) {
 		}
 	})
 }
+
+func TestRequireChecksThatTheThreadExists(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		sp, ctx := e.Space("project:shop"), t.Context()
+		th, err := thread.In(sp).Create(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		require := func(id string, at thole.Position) error {
+			_, err := sp.Update(ctx, func(tx *thole.Tx) error { return thread.Require(tx, id, at) })
+			return err
+		}
+		absent := thole.NewID("thrd")
+		for _, test := range []struct {
+			id   string
+			at   thole.Position
+			want error
+		}{
+			{th.ID, thole.Position{}, nil},
+			{th.ID, th.Version, nil},
+			{absent, thole.Position{}, thole.ErrNotFound},
+			{absent, th.Version, thole.ErrNotFound},
+			{"x", thole.Position{}, thole.ErrInvalid},
+		} {
+			if err := require(test.id, test.at); !errors.Is(err, test.want) {
+				t.Errorf("thread %s at %s: got %v, want %v", test.id, test.at, err, test.want)
+			}
+		}
+	})
+}

@@ -50,23 +50,16 @@ func In(sp *thole.Space) *Reminders { return &Reminders{sp: sp.For(Name)} }
 func key(id string) string { return "reminder/" + id }
 
 // Set sets a reminder and returns it. A repeat under an idempotency key returns the first
-// one. Errors: ErrNotFound (the thread), ErrInvalid.
+// one. Errors: ErrNotFound (the thread), ErrInvalid for a bad id or no text.
 func (rs *Reminders) Set(ctx context.Context, threadID, text string, due time.Time) (Reminder, error) {
 	ctx = thole.Call(ctx, "reminder.set", threadID)
-	if err := thole.CheckID("thrd", threadID); err != nil {
-		return Reminder{}, err
-	}
 	if text == "" {
 		return Reminder{}, fmt.Errorf("%w: a reminder needs a text", thole.ErrInvalid)
 	}
 	r := Reminder{ID: thole.NewID("rem"), Thread: threadID, Text: text, Due: due.UTC()}
 	r, _, err := thole.Update(ctx, rs.sp, func(tx *thole.Tx) (Reminder, error) {
-		head, err := tx.Get(thread.Key(threadID))
-		if err != nil {
+		if _, err := thread.Load(tx, threadID); err != nil {
 			return r, err
-		}
-		if !head.Exists() {
-			return r, fmt.Errorf("thread %s: %w", threadID, thole.ErrNotFound)
 		}
 		tx.Put(key(r.ID), r, &thole.WriteOptions{Expires: due})
 		tx.Emit(thread.Key(threadID), TypeSet, r)
