@@ -94,7 +94,8 @@ type RecordType struct {
 	// the stream of that name, or below app/ and its key) extends the record's life if
 	// necessary, in the same commit. A commit extends it by a tenth more than the idle
 	// time, so that not every commit has to; the record may thus expire up to a tenth
-	// later. An extension changes the record's version but not its value.
+	// later. An extension changes the record's version but not its value. The commits of
+	// an Expirer extend nothing.
 	LivesOn func(rec Record) time.Duration
 
 	// Of returns what a record without {thread} belongs to, from its value: the keys of

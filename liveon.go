@@ -27,8 +27,12 @@ func (cs *Concepts) livesOn(name string) (key string, ttl func(Record) time.Dura
 // not changed since they were read. If these do not fit into the commit, or if apart is
 // set, it moves the expiries at once, in commits of their own: an acknowledged write
 // never belongs to a record that expires too early. Where c checks such a record, the
-// check gets the record's new version.
+// check gets the record's new version. What an Expirer commits is nobody's use of the
+// record and extends nothing.
 func (sp *Space) withExtensions(ctx context.Context, c *Commit, size int, seen []sighting, apart bool) (Commit, int, error) {
+	if sp.ends {
+		return *c, size, nil
+	}
 	early, err := sp.tooEarly(ctx, c, seen)
 	if err != nil || len(early) == 0 {
 		return *c, size, err

@@ -451,3 +451,33 @@ func TestAFullCommitThatDemandsTheOwnersVersionIsTaken(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatASweepWritesKeepsNothingAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		note := ending("note", func(ctx context.Context, sp *thole.Space, rec thole.Record) error {
+			_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+				tx.Delete(rec.Key)
+				tx.Put("thing/1/told", 1, nil)
+				tx.Emit("thing/1", "note.due", nil)
+				return nil
+			})
+			return err
+		})
+		s := openOn(t, memstore.New(), with(&thole.Options{Concepts: []*thole.Concept{note}}, lasting(time.Hour)))
+		sp := s.Space("project:p")
+		putFor(t, sp, "thing/1", 1, time.Hour, true)
+		was := get(t, sp, "thing/1")
+		putFor(t, sp, "note/1", 1, 50*time.Minute, true)
+		time.Sleep(59 * time.Minute)
+		if told := get(t, sp, "thing/1/told"); !told.Exists() {
+			t.Fatal("the note has not ended")
+		}
+		if now := get(t, sp, "thing/1"); now.Version != was.Version || !now.Expires.Equal(was.Expires) {
+			t.Errorf("the thing: got %+v, want %+v", now, was)
+		}
+		time.Sleep(2 * time.Minute)
+		if now := get(t, sp, "thing/1"); now.Exists() {
+			t.Errorf("the thing lives on: %+v", now)
+		}
+	})
+}

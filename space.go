@@ -25,6 +25,7 @@ type Space struct {
 	cause  string
 	fences []Fence
 	asOf   *time.Time // the time of reads and commits, in a Tx or an expiry; nil: now
+	ends   bool       // it is an Expirer's: its commits extend no lives
 	err    error      // why calls through the handle fail, such as a malformed name; or nil
 	old    bool       // only a space made by an earlier version may have this name
 }

@@ -79,7 +79,7 @@ func (sp *Space) end(ctx context.Context, rec Record, at time.Time) error {
 		return fmt.Errorf("%w: %s in %s has expired, and this program was given no concept that knows how it ends", errors.ErrUnsupported, rec.Key, sp.name)
 	}
 	then := sp.store.Space(sp.name)
-	then.asOf = &at
+	then.asOf, then.ends = &at, true
 	ctx, err := sp.ending(WithoutIdempotencyKey(ctx), rec.Key)
 	if err != nil {
 		return err
