@@ -107,7 +107,7 @@ func Operation(ctx context.Context) context.Context {
 // under the returned context, until one commits, share the call's number in its
 // operation. Within another Call, or if ctx has no idempotency key, Call returns ctx. A
 // Commit or Update outside of a Call has no name of its own: only the fingerprint
-// distinguishes it from others.
+// distinguishes it from others. Concepts name all of theirs: see [Space.For].
 func Call(ctx context.Context, name string, on ...string) context.Context {
 	o := onceFrom(ctx)
 	if o == nil || o.call != nil {
@@ -134,12 +134,18 @@ func (o *once) enter(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, onceKey{}, &inner)
 }
 
-// entered returns ctx if it is within a call, else ctx within a new one.
-func entered(ctx context.Context) context.Context {
-	if o := onceFrom(ctx); o != nil && o.call == nil {
-		return o.enter(ctx, rawCall)
+// entered returns ctx if it is within a call, else ctx within a new one. A concept must
+// name its calls: without a name, two of its operations under one key could not be told
+// apart, and the second would return without having done anything.
+func (sp *Space) entered(ctx context.Context) (context.Context, error) {
+	o := onceFrom(ctx)
+	switch {
+	case o == nil || o.call != nil:
+		return ctx, nil
+	case sp.owner != "":
+		return ctx, invalidf("a commit of concept %s under an idempotency key that no call names: see thole.Call", sp.owner)
 	}
-	return ctx
+	return o.enter(ctx, rawCall), nil
 }
 
 // WithoutIdempotencyKey returns ctx without its idempotency key, for work that is not

@@ -222,3 +222,45 @@ func TestOperationsWithinOneShareNoReceipts(t *testing.T) {
 		}
 	}
 }
+
+// Without a name, the second of two operations would return without having done
+// anything.
+func TestAConceptMustNameWhatItDoesUnderAKey(t *testing.T) {
+	s := openOn(t, memstore.New(), with(nil))
+	sp := s.Space("project:shop").For("thing")
+	put := func(tx *thole.Tx) (int, error) {
+		tx.Put("thing/1", 1, nil)
+		return 1, nil
+	}
+	for name, commit := range map[string]func(ctx context.Context) error{
+		"Commit": func(ctx context.Context) error {
+			_, err := sp.Commit(ctx, below("thing/1"))
+			return err
+		},
+		"Space.Update": func(ctx context.Context) error {
+			_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+				tx.Put("thing/1", 1, nil)
+				return nil
+			})
+			return err
+		},
+		"Update": func(ctx context.Context) error {
+			_, _, err := thole.Update(ctx, sp, put)
+			return err
+		},
+		"Do": func(ctx context.Context) error {
+			_, _, err := thole.Do(ctx, sp, func(ctx context.Context) (int, thole.Receipt, error) { return thole.Update(ctx, sp, put) })
+			return err
+		},
+	} {
+		key := thole.WithIdempotencyKey(t.Context(), name, "f")
+		for _, ctx := range []context.Context{key, thole.Operation(key)} {
+			if err := commit(ctx); !errors.Is(err, thole.ErrInvalid) || !strings.Contains(err.Error(), "concept thing") {
+				t.Errorf("%s without a name: %v, want ErrInvalid and the concept", name, err)
+			}
+		}
+		if err := errors.Join(commit(t.Context()), commit(thole.Call(key, "thing.put", "1"))); err != nil {
+			t.Errorf("%s without a key, and with a name: %v", name, err)
+		}
+	}
+}

@@ -92,7 +92,10 @@ func Update[T any](ctx context.Context, sp *Space, fn func(tx *Tx) (T, error)) (
 // through [Update] with the ctx that it gets. Further steps of the call belong after Do
 // and must run in a repeat too, because the first try may have died before them.
 func Do[T any](ctx context.Context, sp *Space, fn func(ctx context.Context) (T, Receipt, error)) (T, Receipt, error) {
-	ctx = entered(ctx)
+	ctx, err := sp.entered(ctx)
+	if err != nil {
+		return *new(T), Receipt{}, err
+	}
 	d, err := sp.receipt(ctx)
 	switch {
 	case err != nil:

@@ -25,6 +25,7 @@ type Space struct {
 	cause  string
 	fences []Fence
 	asOf   *time.Time // the time of reads and commits, in a Tx or an expiry; nil: now
+	owner  string     // the concept whose package holds the handle: see For
 	ends   bool       // it is an Expirer's: its commits extend no lives
 	err    error      // why calls through the handle fail, such as a malformed name; or nil
 	old    bool       // only a space made by an earlier version may have this name
@@ -36,13 +37,18 @@ func (sp *Space) Name() string { return sp.name }
 // Store returns the Store of the space.
 func (sp *Space) Store() *Store { return sp.store }
 
-// For returns sp if the Store has the named concept, else a handle on which every call
-// fails with ErrInvalid.
+// For returns a handle for the package of the named concept. If the Store does not have
+// the concept, every call on the handle fails with ErrInvalid; so does a commit under an
+// idempotency key that no [Call] names.
 func (sp *Space) For(concept string) *Space {
-	if sp.err != nil || sp.store.concepts.has(concept) {
+	if sp.err != nil {
 		return sp
 	}
 	c := *sp
+	c.owner = concept
+	if sp.store.concepts.has(concept) {
+		return &c
+	}
 	c.err = invalidf("the store was not given the concept %s: see Options.Concepts of thole.Open", concept)
 	return &c
 }
@@ -78,6 +84,7 @@ func (sp *Space) Because(cause string) *Space {
 func (sp *Space) Under(f Fence) *Space {
 	c := *sp
 	c.fences = append(slices.Clip(sp.fences), f)
+	c.owner = "" // a concept gives it to the lease's holder, whose commits need no name
 	return &c
 }
 
@@ -95,7 +102,10 @@ func (sp *Space) WithoutFences() *Space {
 // backend's error, or when ctx ends, it is unknown whether c was applied; with an
 // idempotency key on ctx (see [WithIdempotencyKey]) the caller may safely try again.
 func (sp *Space) Commit(ctx context.Context, c Commit) (Result, error) {
-	ctx = entered(ctx)
+	ctx, err := sp.entered(ctx)
+	if err != nil {
+		return Result{}, err
+	}
 	if d, err := sp.receipt(ctx); err != nil || d.kept != nil {
 		return d.Result, err
 	}
@@ -115,7 +125,10 @@ func (sp *Space) commitWith(ctx context.Context, c Commit, k keep, seen []sighti
 		return done{}, sp.err
 	}
 	c.Space, c.Actor, c.Cause = sp.name, sp.actor, sp.cause
-	ctx = entered(ctx)
+	ctx, err := sp.entered(ctx)
+	if err != nil {
+		return done{}, err
+	}
 	once := onceFrom(ctx)
 	if n := len(sp.fences); n > 0 || once != nil {
 		checks := make([]Check, 0, n+1+len(c.Checks))

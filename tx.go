@@ -87,7 +87,10 @@ func (sp *Space) update(ctx context.Context, fn func(tx *Tx) error) (done, error
 		return done{}, sp.err
 	}
 	given := ctx
-	ctx = entered(ctx)
+	ctx, err := sp.entered(ctx)
+	if err != nil {
+		return done{}, err
+	}
 	if d, err := sp.receipt(ctx); err != nil || d.kept != nil {
 		return d, err
 	}

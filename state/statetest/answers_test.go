@@ -4,6 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +27,7 @@ import (
 type shop struct {
 	sp                       *thole.Space
 	thread, turn, run, ended string
+	queued                   string
 	decision, tool           string
 	worker, lock             thole.Fence
 }
@@ -44,7 +49,7 @@ func openShop(t *testing.T, sp *thole.Space) *shop {
 	if err := runs.Signal(ctx, s.run, "go", json.RawMessage("1")); err != nil {
 		t.Fatal(err)
 	}
-	got(runs.Start(ctx, got(thread.In(sp).Create(ctx, nil))(t).ID, run.Request{Prompt: "c", Agent: "free"}))(t)
+	s.queued = got(runs.Start(ctx, got(thread.In(sp).Create(ctx, nil))(t).ID, run.Request{Prompt: "c", Agent: "free"}))(t).ID
 	s.lock = got(lock.In(sp).Acquire(ctx, "held", nil))(t).Fence
 	s.decision = got(decision.In(sp).Plan(ctx, decision.Plan{Action: "pay"}))(t).ID
 	got(todo.In(sp).Add(ctx, th.ID, todo.Todo{ID: "one", Content: "one"}))(t)
@@ -142,7 +147,10 @@ func (s *shop) operations() map[string]func(ctx context.Context) (any, error) {
 		"decision.order":   func(ctx context.Context) (any, error) { return ds.Order(ctx, decision.Plan{Action: "x"}) },
 		"decision.resolve": func(ctx context.Context) (any, error) { return ds.Resolve(ctx, s.decision, decision.Done, 1) },
 
-		"run.start":  func(ctx context.Context) (any, error) { return runs.Start(ctx, s.thread, run.Request{Prompt: "x"}) },
+		"run.start": func(ctx context.Context) (any, error) { return runs.Start(ctx, s.thread, run.Request{Prompt: "x"}) },
+		"run.edit": func(ctx context.Context) (any, error) {
+			return runs.EditQueued(ctx, s.queued, run.Edit{Prompt: &title}, thole.Position{})
+		},
 		"run.cancel": func(ctx context.Context) (any, error) { return runs.Cancel(ctx, s.run, run.ByUser) },
 		"run.signal": none(func(ctx context.Context) error { return runs.Signal(ctx, s.run, "other", nil) }),
 		"run.claim": func(ctx context.Context) (any, error) {
@@ -166,6 +174,29 @@ func (s *shop) operations() map[string]func(ctx context.Context) (any, error) {
 		}),
 		"run.set_model": worker(func(ctx context.Context, h *run.Handle) (any, error) { return nil, h.SetModel(ctx, model) }),
 		"run.finish":    worker(func(ctx context.Context, h *run.Handle) (any, error) { return h.Finish(ctx, run.Succeeded, "") }),
+	}
+}
+
+// Each name that a concept's source gives to a call must be among the operations.
+func TestTheOperationsAreAllThatTheSourcesName(t *testing.T) {
+	elsewhere := []string{
+		"document.change",                   // document.put and document.merge
+		"run.do", "run.flush", "run.resume", // see package run
+	}
+	var ops map[string]func(context.Context) (any, error)
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) { ops = openShop(t, e.Space("project:shop")).operations() })
+	sources, err := filepath.Glob("../*/*.go")
+	if err != nil || len(sources) == 0 {
+		t.Fatal(sources, err)
+	}
+	call := regexp.MustCompile(`thole\.Call\(ctx, "(\w+\.\w+)"`)
+	for _, path := range sources {
+		source := got(os.ReadFile(path))(t)
+		for _, m := range call.FindAllStringSubmatch(string(source), -1) {
+			if ops[m[1]] == nil && !slices.Contains(elsewhere, m[1]) {
+				t.Errorf("%s: %s is not in the operations", path, m[1])
+			}
+		}
 	}
 }
 
