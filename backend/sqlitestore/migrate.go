@@ -29,6 +29,9 @@ func Migrate(ctx context.Context, path string, dryRun bool) ([]string, error) {
 		return nil, f.explain(ctx, err)
 	}
 	defer c.close()
+	if err := c.tune(0); err != nil { // a commit without a sync would stay in memory: see logFile
+		return nil, f.explain(ctx, err)
+	}
 	if _, err := f.versionOf(c); err != nil {
 		return nil, f.explain(ctx, err)
 	}
