@@ -65,6 +65,10 @@ type EventType struct {
 	// reader must not know of. Such a reader sees zeros instead of their digits.
 	Names bool
 
+	// Private reports that only admins may know of an event in a stream without
+	// {thread}: its data names records that are for admins, or of other threads.
+	Private bool
+
 	// MayKnow reports that after such an event RecordType.MayKnow may have another
 	// result for the thread in whose stream it is.
 	MayKnow bool

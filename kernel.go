@@ -28,8 +28,8 @@ func kernel() *Concept {
 				About: "space `to` refused a commit sent to it, and the sender named no event for that"},
 			{Type: "app.expired", Data: Expired{}, Streams: []string{"app/**"},
 				About: "a record that an application wrote with `notify` has expired"},
-			{Type: "space.adopted", Data: Adopted{}, Streams: []string{"space"},
-				About: "people or git changed the files of a space in a `file:` store (the actor is `user:hand`); `changed` and `deleted` name records"},
+			{Type: "space.adopted", Data: Adopted{}, Streams: []string{"space"}, Private: true,
+				About: "people or git changed the files of a space in a `file:` store (the actor is `user:hand`); `changed` and `deleted` name records, of the kernel and of private threads too, so only admins see it"},
 		},
 		Records: []RecordType{
 			{Key: "app/**", About: "records of applications", Expire: TellExpired},

@@ -69,7 +69,7 @@ func (cs *Concepts) EventOf(e *Event) (of []string, known bool) {
 	}
 	t := cs.events[e.Type]
 	switch {
-	case t == nil:
+	case t == nil || t.Private:
 		return nil, false
 	case t.Of == nil:
 		return nil, true

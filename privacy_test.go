@@ -24,6 +24,7 @@ func notes() *thole.Concept {
 		Events: []thole.EventType{
 			{Type: "note.made", About: "x", Streams: []string{"note"}, Of: of},
 			{Type: "note.seen", About: "x", Streams: []string{"note"}},
+			{Type: "note.counted", About: "x", Streams: []string{"note"}, Private: true},
 			{Type: "note.pinned", About: "x", Streams: []string{"thread/{thread}", "board/{name}/{thread}", "shelf/{thread}/book/{name}"}, MayKnow: true},
 		},
 		Records: []thole.RecordType{
@@ -61,7 +62,7 @@ func TestWhatBelongsToWhichThreadFollowsFromTheDeclarations(t *testing.T) {
 	}
 	for _, tt := range []struct{ stream, typ, data, want string }{
 		{"note", "note.made", `["thread/t1","note/n1"]`, "[thread/t1 note/n1]"}, {"note", "note.made", `1`, unknown},
-		{"note", "note.made", ``, "[]"}, {"note", "note.seen", `["thread/t1"]`, "[]"}, {"note", "note.other", `{}`, unknown}, {"app/x", "note.made", `1`, "[]"},
+		{"note", "note.made", ``, "[]"}, {"note", "note.seen", `["thread/t1"]`, "[]"}, {"note", "note.other", `{}`, unknown}, {"note", "note.counted", `{}`, unknown}, {"app/x", "note.made", `1`, "[]"},
 	} {
 		e := thole.Event{Stream: tt.stream, Type: tt.typ}
 		if tt.data != "" {

@@ -285,3 +285,26 @@ func (s *server) ask(request string, headers []string) string {
 	}
 	return aPosition.ReplaceAllString(text.String(), "position")
 }
+
+// It lists keys of records of the kernel and of all threads.
+func TestAnAdoptionIsForAdmins(t *testing.T) {
+	h := hide(t)
+	admin := h.as("user:root", auth.Grant{Space: "project:a", Access: auth.Admin})
+	const events = "/v1/spaces/project:a/events"
+	watched := h.stranger.watch(events + "?after=")
+	admin.want(201, nil, "POST", events, `{"type":"space.adopted","stream":"space","data":{"reasons":[],"changed":["thread/`+h.private+`","idem/our key"],"total":2}}`)
+	admin.want(201, nil, "POST", events, `{"type":"app.last"}`)
+	for _, query := range []string{"", "?stream=space", "?types=space.adopted"} {
+		if r := h.stranger.want(200, nil, "GET", events+query, nil); strings.Contains(string(r.body), "our key") || strings.Contains(string(r.body), h.private) {
+			t.Errorf("%q shows %s", query, r.body)
+		}
+		if r := admin.want(200, nil, "GET", events+query, nil); !strings.Contains(string(r.body), "our key") {
+			t.Errorf("%q hides it from an admin: %s", query, r.body)
+		}
+	}
+	for f := watched.mustNext(); f.data.Type != "app.last"; f = watched.mustNext() {
+		if strings.Contains(f.raw, "our key") {
+			t.Errorf("a watch shows %s", f.raw)
+		}
+	}
+}
