@@ -54,13 +54,17 @@ func (p *privacy) mask(text string) string {
 }
 
 // maskProblem is mask for an error's text. It leaves ids that the request itself
-// named: the caller knows them.
+// named: the caller knows them. If the call is not about one space, nobody can tell
+// where an id is from, so it masks all others.
 func (c *call) maskProblem(text string) string {
 	p := c.private()
+	if c.space == nil && !c.isAdmin("*") {
+		p = &privacy{c: c, concepts: c.api.store.Concepts()}
+	}
 	if p == nil {
 		return text
 	}
-	return p.ids().zero(text, func(id string) bool { return !p.isNamed(id) && p.masks(id, false) })
+	return p.ids().zero(text, func(id string) bool { return !p.isNamed(id) && (p.space == nil || p.masks(id, false)) })
 }
 
 // zero returns text with the digits of ids for which hidden returns true replaced by

@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -36,6 +37,28 @@ func TestNoRequestStopsTheWorkersOfASpace(t *testing.T) {
 		}
 	}
 	t.Error("the victim's run was not claimed")
+}
+
+// A run that can neither begin nor end is skipped, and no answer names it.
+func TestARunThatCannotEndStopsNoWorkerAndIsNotNamed(t *testing.T) {
+	h := hide(t)
+	start := func(thread string) string {
+		var r aRun
+		h.owner.want(201, &r, "POST", "/v1/spaces/project:a/threads/"+thread+"/runs", `{"prompt":"x","agent":"q"}`)
+		return r.ID
+	}
+	admin := h.as("user:root", auth.Grant{Space: "project:a", Access: auth.Admin})
+	for _, head := range []string{`{"key":"thread/%s"}`, `{"key":"thread/%s","value":1}`} { // destroyed, and unreadable
+		h.private = h.owner.createThread("project:a", `{"visibility":"private"}`)
+		h.run = start(h.private)
+		well := start(h.owner.createThread("project:a", nil))
+		admin.want(201, nil, "POST", "/v1/spaces/project:a/commits", fmt.Sprintf(`{"writes":[{"key":"slot/%%/%s","value":1},`+head+`]}`, h.private, h.private))
+		r := h.stranger.do("POST", claimPath, `{"spaces":["project:a"],"agent":"q"}`)
+		h.shows("a claim", string(r.body))
+		if r.status != 200 || !strings.Contains(string(r.body), well) {
+			t.Errorf("the run that is well is not claimed: %d %s", r.status, r.body)
+		}
+	}
 }
 
 // without returns a store in which one space fails.

@@ -3,12 +3,15 @@ package rest
 import (
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/auth"
+	"github.com/thole-dev/thole/backend/memstore"
 )
 
 // shownAsTheyAre are the fields of answers in which the id of what is hidden stays.
@@ -217,6 +220,24 @@ func TestALongErrorDoesNotEndInHalfOfAHiddenID(t *testing.T) {
 		err := fmt.Errorf("%s%s%s: %w", strings.Repeat("x", before), id, strings.Repeat("y", 600), thole.ErrConflict)
 		if detail := problemOf(err, p.mask).Detail; strings.Contains(detail, "run_0") && strings.Contains(detail, "1") {
 			t.Fatalf("after %d bytes: %s", before, detail)
+		}
+	}
+}
+
+// A claim and a watch of several spaces have no privacy of one space.
+func TestAnErrorOutsideASpaceNamesOnlyWhatTheRequestNamed(t *testing.T) {
+	st, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Concepts: Concepts(), Sweep: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	const named, other = "run_0123456789abcdef0123456789abcdef", "thrd_0123456789abcdef0123456789abcdef"
+	const text = named + " of " + other
+	for admin, want := range map[string]string{"project:a": named + " of thrd_" + strings.Repeat("0", 32), "*": text} {
+		token := auth.Token{Grants: []auth.Grant{{Space: admin, Access: auth.Admin}}}
+		c := call{api: &API{store: st}, r: httptest.NewRequest("POST", "/v1/runs/claim?x="+named, nil), token: &token}
+		if got := c.maskProblem(text); got != want {
+			t.Errorf("an admin of %s reads %s, want %s", admin, got, want)
 		}
 	}
 }

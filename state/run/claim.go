@@ -213,7 +213,9 @@ func discard(ctx context.Context, sp *thole.Space, id, ready string) error {
 	})
 }
 
-// setAside calls do for a claimable run. For any other it deletes the ready record.
+// setAside calls do for a claimable run. For any other it deletes the ready record. A run
+// that cannot end, because of what is stored of it or its thread, stays as it is, for
+// doctor to report and people to repair: it must not hold up others.
 func setAside(ctx context.Context, sp *thole.Space, id, ready string, do func(tx *thole.Tx, r *Run) error) error {
 	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
 		r, err := load(tx, id)
@@ -226,6 +228,9 @@ func setAside(ctx context.Context, sp *thole.Space, id, ready string, do func(tx
 		}
 		return do(tx, r)
 	})
+	if sick(err) {
+		return nil
+	}
 	return err
 }
 
@@ -236,14 +241,9 @@ func sick(err error) bool {
 		(errors.Is(err, thole.ErrInvalid) || errors.Is(err, thole.ErrTooLarge) || errors.Is(err, thole.ErrCorrupt))
 }
 
-// fail ends a run that cannot begin as failed, with the given reason. A run that
-// cannot end either stays as it is, for doctor to report and people to repair.
+// fail ends a run that cannot begin as failed, with the given reason.
 func fail(ctx context.Context, sp *thole.Space, id, ready string, reason error) error {
-	err := setAside(ctx, sp, id, ready, func(tx *thole.Tx, r *Run) error {
+	return setAside(ctx, sp, id, ready, func(tx *thole.Tx, r *Run) error {
 		return r.finish(tx, Failed, brief(reason.Error()))
 	})
-	if sick(err) {
-		return nil
-	}
-	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/run"
@@ -67,6 +68,52 @@ func TestARunThatCannotBeginHoldsUpNoOther(t *testing.T) {
 		if r := b.status(sick.ID, run.Failed); !strings.Contains(r.Error, "odd") {
 			b.t.Errorf("the run failed because of %q, want the reason", r.Error)
 		}
+	})
+}
+
+// A slot that serves all threads of an owner goes on although the heads of two of them
+// cannot be read: that of the active run and that of the next.
+func TestAThreadThatCannotBeReadDoesNotHoldUpItsOwner(t *testing.T) {
+	each(t, func(b *bench) {
+		ctx := t.Context()
+		var threads, runs []string
+		for range 3 {
+			th, err := b.ts.Create(ctx, &thread.CreateOptions{Owner: "user:1", RunScope: thread.PerUser})
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			r, err := b.rs.Start(ctx, th.ID, run.Request{Prompt: "x", Agent: "coder"})
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			threads, runs = append(threads, th.ID), append(runs, r.ID)
+		}
+		b.claim()
+		for _, id := range threads[:2] {
+			b.spoil(thread.Key(id), func(string) string { return "1" })
+		}
+		b.e.Clock.Advance(time.Hour) // the worker is gone
+		b.status(runs[0], run.Crashed)
+		h := b.claim()
+		if h.ID() != runs[2] {
+			b.t.Errorf("claimed %s, want %s", h.ID(), runs[2])
+		}
+		b.finish(h)
+	})
+}
+
+// One that cannot be read leaves the queue, so that the run before it can end.
+func TestARunThatCannotBeReadDoesNotHoldUpItsQueue(t *testing.T) {
+	each(t, func(b *bench) {
+		first, sick, last := b.start("first", run.Request{}), b.start("sick", run.Request{}), b.start("last", run.Request{})
+		h := b.claim()
+		b.spoil("run/"+sick.ID, func(string) string { return "1" })
+		b.finish(h)
+		b.status(first.ID, run.Succeeded)
+		if h = b.claim(); h.ID() != last.ID {
+			b.t.Errorf("claimed %s, want %s", h.ID(), last.ID)
+		}
+		b.finish(h)
 	})
 }
 

@@ -77,9 +77,9 @@ func (s *slot) put(tx *thole.Tx) {
 // maxGone bounds how many runs of destroyed threads one commit cancels and skips.
 const maxGone = 2
 
-// promote makes the first waiting run active if no run is, and cancels runs whose
-// threads are destroyed. After maxGone of those it makes even such a run active;
-// whoever tries to begin it ends it.
+// promote makes the first waiting run active if no run is. It skips runs that cannot be
+// read, or whose threads cannot, and cancels runs whose threads are destroyed. After
+// maxGone of those it makes even such a run active; whoever tries to begin it ends it.
 func (s *slot) promote(tx *thole.Tx) error {
 	for gone := 0; s.Active == ""; {
 		id := s.next()
@@ -87,12 +87,15 @@ func (s *slot) promote(tx *thole.Tx) error {
 			break
 		}
 		r, err := load(tx, id)
-		if errors.Is(err, thole.ErrNotFound) {
+		if unusable(err) {
 			continue
 		} else if err != nil {
 			return err
 		}
 		err = thread.SetActive(tx, r.Thread, r.ID, thread.Busy)
+		if errors.Is(err, thole.ErrCorrupt) {
+			continue
+		}
 		notFound := errors.Is(err, thole.ErrNotFound)
 		if gone++; notFound && gone <= maxGone { // its thread is destroyed: nothing is left to do
 			r.Status, r.Cancel, r.Finished = Cancelled, &Cancel{Cause: BySuperseded, Time: tx.Now()}, tx.Now()
@@ -193,8 +196,8 @@ func (r *Run) finish(tx *thole.Tx, status, reason string) error {
 		if err == nil && r.Cancel != nil && r.Cancel.Rollback && r.Turn != "" {
 			err = thread.DropTurn(tx, r.Thread, r.Turn, r.ID)
 		}
-		if err != nil && !errors.Is(err, thole.ErrNotFound) {
-			return err
+		if err != nil && !errors.Is(err, thole.ErrNotFound) && !errors.Is(err, thole.ErrCorrupt) {
+			return err // a thread that cannot be read keeps no slot that it shares with others
 		}
 	}
 	s.leave(r.ID)
