@@ -25,7 +25,6 @@ type Runner interface {
 func runOperations() []operation {
 	const all, one = "/v1/spaces/{space}/threads/{thread}/runs", "/v1/spaces/{space}/threads/{thread}/runs/{run}"
 	const queue = "/v1/spaces/{space}/threads/{thread}/queue"
-	ended := failure{journal.ErrConflict, "the run has ended"}
 	return []operation{
 		{id: "startRun", method: "POST", path: all, access: write, works: true, status: 201, location: all + "/{id}",
 			summary: "Start a run; with Accept: text/event-stream, watch the thread until the event complete; a repeat watches it from the run's beginning, or after Last-Event-ID",
@@ -34,7 +33,8 @@ func runOperations() []operation {
 		{id: "listRuns", method: "GET", path: all, access: read, summary: "List the thread's runs", does: does(listRuns)},
 		{id: "getRun", method: "GET", path: one, access: read, summary: "Read a run", does: does(getRun)},
 		{id: "cancelRun", method: "POST", path: one + "/cancel", access: write,
-			summary: "Ask a run and all runs below it to end", does: does(cancelRun), failures: []failure{ended}},
+			summary: "Ask a run and all runs below it to end; a second cancel changes nothing", does: does(cancelRun),
+			failures: []failure{{journal.ErrConflict, "the run has ended, and nobody had cancelled it"}}},
 		{id: "signalRun", method: "POST", path: one + "/signals", access: write,
 			summary: "Send a signal to a run, before or while it waits for it", does: does(signalRun),
 			failures: []failure{{journal.ErrConflict, "the run has ended, or too many signals of that name wait"}}},
@@ -365,8 +365,8 @@ func deleteQueued(c *call, in ofRun) (none, error) {
 	if err != nil {
 		return none{}, err
 	}
-	if r.Status != run.Queued && !r.Ended() {
-		return none{}, fmt.Errorf("run %s: %w: it is %s; cancel it instead", r.ID, thole.ErrConflict, r.Status)
+	if !r.Started.IsZero() {
+		return none{}, fmt.Errorf("run %s: %w: it has begun; cancel it instead", r.ID, thole.ErrConflict)
 	}
 	_, err = c.runs().Cancel(c.ctx, r.ID, run.ByUser)
 	return none{}, err

@@ -17,10 +17,11 @@ import (
 // queued run ends at once; a running one ends when its worker finishes it, or when its
 // lease runs out. A tree of some dozens of runs is one commit. A larger tree takes
 // several, from the top down; if the process crashes between them, a sweep continues.
-// A second cancel changes nothing.
+// A second cancel changes nothing, also after the run has ended.
 //
 // It returns the run as cancelled; so does a repeat under an idempotency key. Errors:
-// ErrNotFound; ErrConflict when the run has ended; ErrInvalid for an unknown cause.
+// ErrNotFound; ErrConflict when the run has ended without a cancel; ErrInvalid for an
+// unknown cause.
 func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
 	ctx = thole.Call(ctx, "run.cancel", id)
 	if !slices.Contains([]string{ByUser, ByDisconnect, ByCredits, ByTimeout, BySuperseded, ByShutdown}, cause) {
@@ -40,7 +41,7 @@ func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
 		}
 		return thole.Update(ctx, rs.sp, func(tx *thole.Tx) (a asked, err error) {
 			r, err := load(tx, id)
-			if err == nil && r.Ended() {
+			if err == nil && r.Ended() && r.Cancel == nil {
 				err = fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
 			}
 			if err != nil {
