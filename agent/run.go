@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/edit"
@@ -48,10 +47,7 @@ func (a *Agent) Resume(ctx context.Context, sp *thole.Space, runID string) (*run
 	if _, err := a.route(&Request{Model: old.Model}); err != nil { // before a run is begun that only its like could resume
 		return nil, fmt.Errorf("resume run %s: %w", runID, err)
 	}
-	return a.do(ctx, sp, old.Thread, run.Request{
-		Agent: a.opts.Name, Model: old.Model, Policy: run.Reject, OnDisconnect: old.OnDisconnect,
-		ResumedFrom: runID, Timeout: time.Duration(old.Timeout) * time.Second, Options: old.Options,
-	})
+	return a.do(ctx, sp, old.Thread, run.Request{Agent: a.opts.Name, Policy: run.Reject, ResumedFrom: runID})
 }
 
 func (a *Agent) do(ctx context.Context, sp *thole.Space, threadID string, q run.Request) (*run.Run, error) {

@@ -442,6 +442,36 @@ func TestTheQueueIsListedEditedAndShortened(t *testing.T) {
 	}
 }
 
+func TestARunThatResumesOverHTTPHasWhatTheFirstWasAskedFor(t *testing.T) {
+	s := serve(t, nil)
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil) + "/runs"
+	var first, second struct {
+		ID, Agent, Model string
+		OnDisconnect     string `json:"on_disconnect"`
+		Timeout          int
+		Options          json.RawMessage
+	}
+	s.want(201, &first, "POST", path,
+		`{"prompt":"go","agent":"coder","model":"m","timeout":60,"on_disconnect":"cancel","file_structure":"a.go"}`)
+	s.want(200, nil, "POST", path+"/"+first.ID+"/cancel", nil)
+	s.want(201, &second, "POST", path, map[string]any{"resumed_from": first.ID, "model": "n"})
+	want := first
+	want.ID, want.Model = second.ID, "n"
+	if fmt.Sprint(second) != fmt.Sprint(want) || second.Timeout != 60 {
+		t.Errorf("got %+v, want %+v", second, want)
+	}
+}
+
+func TestARunWithoutAMessageToAnswerIsRefused(t *testing.T) {
+	s := serve(t, nil)
+	path := "/v1/spaces/project:a/threads/" + s.createThread("project:a", nil)
+	for _, body := range []string{`{}`, `{"prompt":"","blocks":[]}`} {
+		s.refuse(409, "conflict", "POST", path+"/runs", body)
+	}
+	s.want(201, nil, "POST", path+"/messages", `{"role":"user","blocks":[{"type":"text","content":"hi"}]}`)
+	s.want(201, nil, "POST", path+"/runs", `{}`)
+}
+
 // runner receives the runs that were started.
 type runner chan string
 

@@ -67,7 +67,7 @@ type NewRun struct {
 	Policy        string            `json:"policy,omitempty" enum:"enqueue|reject|interrupt|rollback" doc:"what happens if another run is active; enqueue if it is left out"`
 	OnDisconnect  string            `json:"on_disconnect,omitempty" enum:"continue|cancel" doc:"what happens to a streaming run when its client disconnects; continue if it is left out"`
 	Parent        string            `json:"parent,omitempty" doc:"the run whose sub-agent this is; the thread must have that run's thread as its parent"`
-	ResumedFrom   string            `json:"resumed_from,omitempty" doc:"the ended run that this one resumes"`
+	ResumedFrom   string            `json:"resumed_from,omitempty" doc:"the ended run that this one resumes; agent, model, on_disconnect, timeout, and chat_history with file_structure are that run's if they are left out"`
 	Timeout       float64           `json:"timeout,omitempty" min:"0" max:"3162240000" doc:"seconds from its start; 0: none"`
 }
 

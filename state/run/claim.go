@@ -168,7 +168,7 @@ func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimO
 			}
 		}
 		if r.Agent == "" {
-			r.Agent = o.Name
+			r.Agent, r.own.Unnamed = o.Name, o.Name != ""
 		}
 		if err := r.begin(tx); errors.Is(err, thole.ErrNotFound) { // its thread is destroyed
 			return c, errLeftover

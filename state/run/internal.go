@@ -16,6 +16,7 @@ type internals struct {
 	Slot     string `json:"slot,omitempty"`     // key of the record that admits one run at a time, until it ends
 	Ready    bool   `json:"ready,omitempty"`    // queued, and its turn has come
 	Reserved bool   `json:"reserved,omitempty"` // for the worker that already holds its lease
+	Unnamed  bool   `json:"unnamed,omitempty"`  // asked for without an agent: the run's is its worker's
 	Children int    `json:"children,omitempty"` // how many sub-agents' runs it has started
 	Inbox    string `json:"inbox,omitempty"`    // id of the run whose keys hold its signals; "": its own
 	Takings  int    `json:"takings,omitempty"`  // how many taking notes it has

@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
 )
 
 // Two people resume a run: what it did must not happen twice.
@@ -83,5 +85,105 @@ func TestAnOldRunWithATimeoutOverTheLimitGoesOn(t *testing.T) {
 		if _, err := b.rs.Resume(t.Context(), r.ID); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// Whatever worker had the first run, the same workers may take the second.
+func TestAResumedRunIsAskedForAsTheFirstWas(t *testing.T) {
+	each(t, func(b *bench) {
+		plain, err := b.ts.Create(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := b.rs.Start(t.Context(), plain.ID, run.Request{Prompt: "go", Model: "m", OnDisconnect: "cancel",
+			Timeout: time.Minute, Options: json.RawMessage(`{"a":1}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// crash lets a worker take the run, and die.
+		crash := func(id, agent string) {
+			t.Helper()
+			h, err := b.rs.Claim(t.Context(), &run.ClaimOptions{Agent: agent, Name: "dealer"})
+			if err != nil || h.ID() != id {
+				t.Fatalf("claimed %+v, %v; want %s", h, err, id)
+			}
+			b.e.Clock.Advance(time.Hour)
+			b.status(id, run.Crashed)
+		}
+		crash(first.ID, "")
+		second, err := b.rs.Resume(t.Context(), first.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crash(second.ID, "")
+		third, err := b.rs.Start(t.Context(), plain.ID, run.Request{ResumedFrom: second.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*run.Run{second, third} {
+			if r.Agent != "" || r.Model != "m" || r.OnDisconnect != "cancel" || r.Timeout != 60 || string(r.Options) != `{"a":1}` {
+				t.Errorf("resumed: got %+v, want what was asked for", r)
+			}
+		}
+		crash(third.ID, "")
+		anew := run.Request{ResumedFrom: third.ID, Agent: "coder", Model: "n", OnDisconnect: "continue", Timeout: time.Hour, Options: json.RawMessage(`{"b":2}`)}
+		fourth, err := b.rs.Start(t.Context(), plain.ID, anew)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := fourth; r.Agent != "coder" || r.Model != "n" || r.OnDisconnect != "continue" || r.Timeout != 3600 || string(r.Options) != `{"b":2}` {
+			t.Errorf("asked for anew: got %+v", r)
+		}
+		crash(fourth.ID, "coder")
+		if fifth, err := b.rs.Resume(t.Context(), fourth.ID); err != nil || fifth.Agent != "coder" {
+			t.Errorf("resumed: got %+v, %v; want a run of coder", fifth, err)
+		}
+	})
+}
+
+func TestAResumedRunComesBeforeThoseThatWait(t *testing.T) {
+	each(t, func(b *bench) {
+		old := b.start("one", run.Request{})
+		next, last := b.start("two", run.Request{}), b.start("three", run.Request{})
+		b.claim()
+		b.e.Clock.Advance(time.Hour) // the worker is dead, and two is next
+		b.status(old.ID, run.Crashed)
+		again, err := b.rs.Start(t.Context(), b.id, run.Request{ResumedFrom: old.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []*run.Run{next, again, last} {
+			h := b.claim()
+			if h.ID() != want.ID {
+				t.Errorf("claimed %s, want %s", h.ID(), want.ID)
+			}
+			b.finish(h)
+		}
+	})
+}
+
+func TestARunNeedsAMessageToAnswer(t *testing.T) {
+	each(t, func(b *bench) {
+		refused := func() {
+			t.Helper()
+			_, err := b.rs.Start(t.Context(), b.id, run.Request{})
+			if !errors.Is(err, thole.ErrConflict) || !strings.Contains(err.Error(), "no message") {
+				t.Errorf("a run without a message: got %v, want ErrConflict that says so", err)
+			}
+		}
+		refused()
+		if _, err := b.ts.Append(t.Context(), b.id, thread.Message{Role: thread.User, Blocks: []thread.Block{thread.TextBlock("hi")}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.rs.Start(t.Context(), b.id, run.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		h := b.claim()
+		if _, err := b.rs.Start(t.Context(), b.id, run.Request{}); err != nil { // a message may join the turn that is being run
+			t.Error(err)
+		}
+		b.finish(h)
+		b.finish(b.claim())
+		refused()
 	})
 }

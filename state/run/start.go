@@ -13,7 +13,9 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// Request asks for a run. The zero value answers the thread's last message.
+// Request asks for a run. The zero value answers the thread's last message. With a
+// ResumedFrom, an Agent, Model, OnDisconnect, Timeout or Options that is zero is that of
+// the run that this one continues.
 type Request struct {
 	Prompt       string          // a text block in front of Blocks
 	Blocks       []thread.Block  // of the user's message; with neither Blocks nor Prompt, the run answers the last message
@@ -25,6 +27,27 @@ type Request struct {
 	ResumedFrom  string          // the ended run of this thread that this one continues
 	Timeout      time.Duration   // from its start, in whole seconds rounded up; 0: none
 	Options      json.RawMessage // for the agent; stored with the run
+}
+
+// carryOver sets what q leaves open to what the run that it continues was asked for.
+func (q *Request) carryOver(tx *thole.Tx) error {
+	if q.ResumedFrom == "" {
+		return nil
+	}
+	old, err := load(tx, q.ResumedFrom)
+	if err != nil {
+		return err
+	}
+	if !old.own.Unnamed {
+		setDefault(&q.Agent, old.Agent)
+	}
+	setDefault(&q.Model, old.Model)
+	setDefault(&q.OnDisconnect, old.OnDisconnect)
+	setDefault(&q.Timeout, seconds(old.Timeout))
+	if q.Options == nil {
+		q.Options = old.Options
+	}
+	return nil
 }
 
 func (q *Request) blocks() []thread.Block {
@@ -62,12 +85,14 @@ func (q *Request) check() error {
 // when no other run is active; req.Policy says what happens to an active one. The
 // prompt enters the history when the run starts. With a Parent, the run works in a
 // child of the parent's thread; if threadID is "", Start creates that child, private.
+// With a ResumedFrom, the run waits in front of those that nobody has begun.
 //
 // A repeat under an idempotency key returns the first call's run. Errors:
 // ErrNotFound for a missing thread or run; ErrConflict under policy reject if a run
-// is active, for a parent that has ended, or for a ResumedFrom that has not ended or
-// was resumed before; ErrCancelled for a cancelled parent; ErrTooLarge when the
-// queue is full; ErrInvalid. It is one commit.
+// is active, without a prompt if the thread has no message to answer, for a parent that
+// has ended, or for a ResumedFrom that has not ended or was resumed before; ErrCancelled
+// for a cancelled parent; ErrTooLarge when the queue is full; ErrInvalid. It is one
+// commit.
 func (rs *Runs) Start(ctx context.Context, threadID string, req Request) (*Run, error) {
 	ctx = thole.Call(ctx, "run.start", threadID)
 	ctx = thole.Reread(ctx, rs.rereadStarted)
@@ -103,6 +128,9 @@ func (rs *Runs) started(ctx context.Context, s started, r thole.Receipt) (*Run, 
 // under a lease and begins at once if no other run is active. The result's Rest
 // names the superseded runs whose cancel did not fit into the commit.
 func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string) (s started, _ error) {
+	if err := req.carryOver(tx); err != nil {
+		return s, err
+	}
 	if err := req.check(); err != nil {
 		return s, err
 	}
@@ -137,6 +165,9 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	}
 	if err := r.resume(tx, rs.sp); err != nil {
 		return s, err
+	}
+	if len(r.Request) == 0 && r.ResumedFrom == "" && t.TurnStatus == "" {
+		return s, fmt.Errorf("%w: thread %s has no message to answer", thole.ErrConflict, t.ID)
 	}
 	if holder != "" {
 		if s.Fence, err = tx.Acquire(key(r.ID), holder, rs.opts.Lease); err != nil {
@@ -305,7 +336,11 @@ func (r *Run) line(tx *thole.Tx, t *thread.Thread) (rest []string, _ error) {
 		err := c.start(active, r.Policy == Rollback)
 		return append(rest, c.rest...), err
 	}
-	*queue = append(*queue, r.ID)
+	if r.ResumedFrom != "" { // it was asked for before those that wait
+		*queue = slices.Insert(*queue, 0, r.ID)
+	} else {
+		*queue = append(*queue, r.ID)
+	}
 	return rest, s.promote(tx)
 }
 
@@ -352,13 +387,13 @@ func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error
 	return active, orphaned, err
 }
 
-// Resume starts a run that continues an ended one, in the same thread, with the same
-// agent, model, timeout and options. The new run gets the signals that the old one
-// had not taken, and those after whose taking it did nothing more in its thread: no
-// text, block, tool or sub-agent; its end does not count. The worker finds the
-// interrupted turn in the history. A run is resumed once: if the run that resumed it
-// did not succeed, resume that one. Errors: ErrNotFound; ErrConflict when the run has
-// not ended, succeeded or was resumed before, or when another run is active.
+// Resume starts a run that continues an ended one, in the same thread, as the old one
+// was asked for: see [Request]. The new run gets the signals that the old one had not
+// taken, and those after whose taking it did nothing more in its thread: no text, block,
+// tool or sub-agent; its end does not count. The worker finds the interrupted turn in the
+// history. A run is resumed once: if the run that resumed it did not succeed, resume that
+// one. Errors: ErrNotFound; ErrConflict when the run has not ended, succeeded or was
+// resumed before, or when another run is active.
 func (rs *Runs) Resume(ctx context.Context, id string) (*Run, error) {
 	ctx = thole.Call(ctx, "run.resume", id)
 	ctx = thole.Reread(ctx, rs.rereadStarted)
@@ -370,10 +405,7 @@ func (rs *Runs) Resume(ctx context.Context, id string) (*Run, error) {
 		if err != nil {
 			return started{}, thole.Receipt{}, err
 		}
-		return rs.commitStart(ctx, old.Thread, Request{
-			Agent: old.Agent, Model: old.Model, Policy: Reject, OnDisconnect: old.OnDisconnect,
-			ResumedFrom: id, Timeout: seconds(old.Timeout), Options: old.Options,
-		})
+		return rs.commitStart(ctx, old.Thread, Request{Policy: Reject, ResumedFrom: id})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("resume run %s: %w", id, err)
