@@ -188,11 +188,12 @@ func (h *hub) overtake() {
 }
 
 // release pushes, in order, the pending broadcasts that had arrived when CatchUp took
-// the state at, and the events between them. CatchUp has now read the journal.
+// the state at, and the events between them. CatchUp has now read the journal. After a
+// reset there are none: later broadcasts have higher numbers, and pending begins with one.
 func (h *hub) release(at state) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.pending) == 0 || h.era != at.era {
+	if len(h.pending) == 0 {
 		return
 	}
 	n := 0
