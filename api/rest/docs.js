@@ -35,12 +35,13 @@ function folded(title, parts) {
   return box;
 }
 
-function parameters(list) {
+function parameters(doc, list) {
   const table = el("table");
   for (const p of list) {
     const row = el("tr");
-    const kind = p.schema.enum ? p.schema.enum.join(" | ") : p.schema.type;
-    const rest = p.schema.default === undefined ? "" : ` (default ${p.schema.default})`;
+    const schema = expand(doc, p.schema);
+    const kind = schema.enum ? schema.enum.join(" | ") : schema.type;
+    const rest = schema.default === undefined ? "" : ` (default ${schema.default})`;
     row.append(el("td", p.name + (p.required ? " *" : "")), el("td", p.in), el("td", kind + rest), el("td", p.description));
     table.append(row);
   }
@@ -66,7 +67,7 @@ function operation(doc, path, method, op) {
   const inside = el("div");
   inside.append(el("p", `${op.operationId}. ${op.description || ""}`));
   for (const sample of op["x-codeSamples"] || []) inside.append(el("pre", sample.source.replace(/http:\/\/127\.0\.0\.1:\d+/, location.origin), "curl"));
-  if (op.parameters.length) inside.append(el("h4", "Parameters"), parameters(op.parameters));
+  if (op.parameters.length) inside.append(el("h4", "Parameters"), parameters(doc, op.parameters));
   if (op.requestBody) inside.append(folded("What it takes", body(doc, "body", op.requestBody.content)));
   for (const [status, r] of Object.entries(op.responses)) {
     if (status < "400" && r.content) inside.append(folded(`What it gives: ${status}`, [el("p", r.description), ...body(doc, status, r.content)]));

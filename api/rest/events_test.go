@@ -207,6 +207,11 @@ func TestTheOpenAPIDocumentIsValidAndHasEveryRoute(t *testing.T) {
 				t.Errorf("%s %s and %s have one operationId", method, path, other)
 			}
 			ids[op.OperationID] = method + " " + path
+			for _, p := range op.Parameters {
+				if of := p.Value.Schema; of.Ref != "" || of.Value.Type.Is("object") {
+					t.Errorf("%s: the parameter %s, which is text, is described as an object", op.OperationID, p.Value.Name)
+				}
+			}
 			if r := s.do(method, strings.NewReplacer("{", "", "}", "").Replace(path), "x"); r.status == 404 && strings.Contains(string(r.body), "see /docs") || r.status == 405 {
 				t.Errorf("%s %s is documented and not served: %d %s", method, path, r.status, r.body)
 			}

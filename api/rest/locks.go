@@ -142,7 +142,7 @@ func getLock(c *call, in ofLock) (LockInfo, error) {
 // ofLease is embedded by operations on a lease itself. They do not use the token as a
 // fence of their commits, since they must also handle a lease that is lost.
 type ofLease struct {
-	Fence thole.Fence `header:"Thole-Fence" doc:"the token of the lease"`
+	Fence thole.Fence `header:"Thole-Fence" doc:"the lease's token: the member token of the answer that gave it"`
 }
 
 // Renewal says for how long a lock is renewed.

@@ -134,10 +134,13 @@ func newGenerator() *generator {
 
 // newShapes returns a set of shapes that knows Thole's types.
 func newShapes() *shape.Set {
-	return shape.NewSet(&shape.Shape{
-		Type: reflect.TypeFor[thole.Position](), Kind: shape.String,
-		Doc: "a position: opaque, sorts bytewise in journal order; empty: none",
-	})
+	return shape.NewSet(
+		&shape.Shape{
+			Type: reflect.TypeFor[thole.Position](), Kind: shape.String,
+			Doc: "a position: opaque, sorts bytewise in journal order; empty: none",
+		},
+		&shape.Shape{Type: reflect.TypeFor[thole.Fence](), Kind: shape.String, Doc: "a lease's token: opaque"}, // see [thole.Fence.Proof]
+	)
 }
 
 // name returns typeName(t). It sets g.err if another type has the same name.
