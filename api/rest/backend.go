@@ -16,7 +16,7 @@ func backendOperations() []operation {
 	var all []operation
 	for _, op := range wire.Operations() {
 		one := operation{
-			id: op.Name, method: op.Method, path: op.Path, access: anyToken, status: http.StatusOK,
+			id: op.Name, method: op.Method, path: op.Path, access: anyToken, needs: op.Needs, status: http.StatusOK,
 			summary: op.Summary, takes: op.Takes, gives: op.Gives, failures: backendFailures(),
 			does: does(func(c *call, _ none) (sent, error) { return sent{}, c.backend(op) }),
 		}

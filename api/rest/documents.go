@@ -11,7 +11,7 @@ import (
 )
 
 // patching says what a PATCH of a document takes.
-const patching = "application/merge-patch+json, application/json-patch+json, or {\"ops\": […]} with increment and append"
+const patching = "The body is a merge patch (application/merge-patch+json), a JSON Patch (application/json-patch+json), or {\"ops\": […]}, which increments numbers and appends to lists."
 
 func unfit() []failure {
 	return []failure{{journal.ErrConflict, "a test in the patch fails"}, {journal.ErrNotFound, "there is no document to which a JSON Patch or ops apply"}}
@@ -27,7 +27,7 @@ func documentOperations() []operation {
 		{id: "putDocument", method: "PUT", path: item, access: write,
 			summary: "Replace a document", does: does(putDocument)},
 		{id: "patchDocument", method: "PATCH", path: item, access: write,
-			summary: "Change a document: " + patching, does: does(patchDocument), failures: unfit()},
+			summary: "Change a document", about: patching, does: does(patchDocument), failures: unfit()},
 		{id: "deleteDocument", method: "DELETE", path: item, access: write,
 			summary: "Delete a document; its past stays readable", does: does(deleteDocument)},
 	}
@@ -42,7 +42,7 @@ func stateOperations() []operation {
 		{id: "putState", method: "PUT", path: state, access: write, works: true,
 			summary: "Replace a thread's state", does: does(putState)},
 		{id: "patchState", method: "PATCH", path: state, access: write, works: true,
-			summary: "Change a thread's state: " + patching, does: does(patchState), failures: unfit()},
+			summary: "Change a thread's state", about: patching, does: does(patchState), failures: unfit()},
 	}
 }
 

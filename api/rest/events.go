@@ -25,7 +25,7 @@ func eventOperations() []operation {
 		{id: "listThreadEvents", method: "GET", path: "/v1/spaces/{space}/threads/{thread}/events", access: read,
 			summary: "Read the thread's events, or watch them with Accept: text/event-stream",
 			does:    does(listThreadEvents), streams: streams(watchThread), failures: []failure{full}},
-		{id: "watchSpaces", method: "GET", path: "/v1/events", access: anyToken, status: http.StatusOK,
+		{id: "watchSpaces", method: "GET", path: "/v1/events", access: anyToken, needs: "a grant to read each of the spaces", status: http.StatusOK,
 			summary: "Watch several spaces over one connection (text/event-stream)",
 			does:    does(mustStream), streams: streams(watchSpaces), failures: []failure{full, {notAcceptable(), "the client does not accept text/event-stream"}}},
 		{id: "addEvent", method: "POST", path: one, access: write, status: 201,
@@ -171,7 +171,7 @@ func addEvent(c *call, in addEventIn) (Committed, error) {
 type NewCommit struct {
 	Checks []thole.Check `json:"checks,omitempty" doc:"conditions; without at, the key or stream must be absent"`
 	Events []NewEvent    `json:"events,omitempty"`
-	Writes []thole.Write `json:"writes,omitempty" doc:"without value: deletes"`
+	Writes []thole.Write `json:"writes,omitempty" doc:"records to set or, without value, to delete" example:"[{\"key\":\"app/theme\",\"value\":\"dark\"}]"`
 }
 
 type commitIn struct {

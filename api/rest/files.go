@@ -44,7 +44,7 @@ func getFile(c *call, in ofFile) (file.File, error) { return file.In(c.space).Ge
 // hex.
 type NewFileChange struct {
 	Before   string        `json:"before_hash,omitempty" doc:"hash of the content before the change; empty: there was no file"`
-	After    string        `json:"after_hash,omitempty" doc:"hash of the content after the change; empty: the file was deleted"`
+	After    string        `json:"after_hash,omitempty" doc:"hash of the content after the change; empty: the file was deleted" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
 	Contents *FileContents `json:"contents,omitempty" doc:"kept as blobs, so that the change can be undone"`
 }
 
@@ -69,7 +69,7 @@ func changeFile(c *call, in changeFileIn) (file.File, error) {
 
 // FoundFile holds the hash of a file as it was found.
 type FoundFile struct {
-	Hash string `json:"hash,omitempty" doc:"empty: there is no file"`
+	Hash string `json:"hash,omitempty" doc:"SHA-256 of the content in hex; empty: there is no file" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
 }
 
 type findFileIn struct {
@@ -94,9 +94,9 @@ func fileHistory(c *call, in fileHistoryIn) (page[file.Entry], error) {
 
 // NewConflict is an edit that could not be applied because the file had changed.
 type NewConflict struct {
-	Base     string          `json:"base_hash" doc:"hash of the content that the edit was made from"`
-	Ours     string          `json:"ours_hash" doc:"hash of the content that it would have made"`
-	Theirs   string          `json:"theirs_hash" doc:"hash of the current content"`
+	Base     string          `json:"base_hash" doc:"hash of the content that the edit was made from" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
+	Ours     string          `json:"ours_hash" doc:"hash of the content that it would have made" example:"00a072495390b69c55b57ed3eca7ff77ee19b537e980505281870b9f4fc6a1d5"`
+	Theirs   string          `json:"theirs_hash" doc:"hash of the current content" example:"09ca7e4eaa6e8ae9c7d261167129184883644d07dfba7cbfbc4c8a2e08360d5b"`
 	Rejected json.RawMessage `json:"rejected,omitempty" doc:"what was not applied"`
 }
 

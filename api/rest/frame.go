@@ -154,8 +154,8 @@ func formatCompound(spaces []string, at []thole.Position) string {
 
 // parseCompound returns the position in each space. A space that is not in the cursor
 // was not watched then: its position is zero, and its watch starts now.
-func parseCompound(cursor string) (map[string]thole.Position, error) {
-	bad := invalid("after", "%.40q… is not a cursor over several spaces", cursor)
+func parseCompound(field, cursor string) (map[string]thole.Position, error) {
+	bad := invalid(field, "%.40q… is not a cursor over several spaces", cursor)
 	encoded, ok := strings.CutPrefix(cursor, "1")
 	if !ok {
 		return nil, bad

@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -27,6 +28,23 @@ func TestAFrameIsOneEventWhateverItsNamesHold(t *testing.T) {
 		if err := json.Unmarshal(bytes.TrimPrefix(lines[2], []byte("data: ")), &e); err != nil || string(e.Data) != `{"a":1}` {
 			t.Errorf("%s: the data line holds %s, %v: %q", name, e.Data, err, lines[2])
 		}
+	}
+}
+
+// The frame that docs/events.md shows has the members of a real one, in their order.
+func TestTheFrameOfTheDocumentsIsAsOneIsSent(t *testing.T) {
+	text, err := os.ReadFile("../../docs/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sample, _ := strings.Cut(string(text), "\ndata: ")
+	sample, _, _ = strings.Cut(sample, "\n")
+	var e event
+	if err := json.Unmarshal([]byte(sample), &e); err != nil || e.Source == "" || e.Schema == 0 {
+		t.Fatalf("docs/events.md shows %s: %v", sample, err)
+	}
+	if again, err := marshal(e); err != nil || strings.TrimSpace(string(again)) != sample {
+		t.Errorf("docs/events.md shows\n%s\nan event is sent as\n%s (%v)", sample, again, err)
 	}
 }
 

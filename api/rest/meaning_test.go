@@ -41,6 +41,9 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		{"an empty Idempotency-Key", "PUT", at + "/kv/n/k", `{"data":2}`, "Idempotency-Key", []string{"Idempotency-Key", ""}},
 		{"two Idempotency-Keys", "PUT", at + "/kv/n/k", `{"data":2}`, "Idempotency-Key", []string{"Idempotency-Key", "a", "Idempotency-Key", "b"}},
 		{"a Last-Event-ID of a page", "GET", at + "/events", "", "Last-Event-ID", []string{"Last-Event-ID", bare}},
+		{"a Last-Event-ID that is no position", "GET", at + "/events", "", "Last-Event-ID", []string{"Accept", sse, "Last-Event-ID", "x"}},
+		{"a Last-Event-ID that is no cursor over several spaces", "GET", "/v1/events?watch=project:a", "", "Last-Event-ID", []string{"Accept", sse, "Last-Event-ID", "x"}},
+		{"an after that is no cursor over several spaces", "GET", "/v1/events?watch=project:a&after=x", "", "after", []string{"Accept", sse}},
 
 		{"actor of a stream", "GET", at + "/events?actor=user:1", "", "actor", []string{"Accept", sse}},
 		{"since of a stream", "GET", at + "/events?since=2026-01-01T00:00:00Z", "", "since", []string{"Accept", sse}},

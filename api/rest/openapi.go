@@ -165,14 +165,25 @@ func (g *generator) operation(op *operation) object {
 		out["requestBody"] = body
 	}
 	out["x-codeSamples"] = []any{object{"lang": "Shell", "source": op.curl()}}
-	switch op.access {
-	case public:
-	case anyToken:
-		out["description"] = "Needs a valid token; shows what its grants show."
-	default:
-		out["description"] = "Needs a grant to " + string(op.access) + "."
+	if about := strings.TrimSpace(op.about + " " + op.needed()); about != "" {
+		out["description"] = about
 	}
 	return out
+}
+
+// needed says in a sentence which token the operation needs; "": none.
+func (op *operation) needed() string {
+	needs := op.needs
+	switch {
+	case needs != "":
+	case op.access == public:
+		return ""
+	case op.access == anyToken:
+		needs = "a valid token, whatever its grants"
+	default:
+		needs = "a grant to " + string(op.access)
+	}
+	return "Needs " + needs + "."
 }
 
 // requestBody describes the operation's body; nil if it takes none.

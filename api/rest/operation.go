@@ -48,12 +48,14 @@ type operation struct {
 	method   string
 	path     string // as http.ServeMux takes it; {space} and {thread} mean the same everywhere
 	summary  string
+	about    string // what the summary has no room for, in sentences
 	access   access
-	scoped   bool // the handler itself respects a narrowed grant; else such a grant needs {thread}
-	works    bool // the worker of a run may call it in the run's private thread, as it may all reads
-	ends     bool // it releases a lease: one that has already been released is no error
-	waits    bool // it takes a signal that may go to the run that resumes: see [call.keyOf]
-	status   int  // of success; 0: 200, or 204 without an answer
+	needs    string // what the handler asks of the token, where access does not say it all
+	scoped   bool   // the handler itself respects a narrowed grant; else such a grant needs {thread}
+	works    bool   // the worker of a run may call it in the run's private thread, as it may all reads
+	ends     bool   // it releases a lease: one that has already been released is no error
+	waits    bool   // it takes a signal that may go to the run that resumes: see [call.keyOf]
+	status   int    // of success; 0: 200, or 204 without an answer
 	does     handler
 	streams  handler   // answers instead of does when the client accepts text/event-stream
 	failures []failure // besides the usual ones: see [operation.allFailures]
@@ -71,7 +73,7 @@ type access string
 
 const (
 	public   access = ""      // nothing
-	anyToken access = "token" // a valid token, whatever its grants; the handler filters
+	anyToken access = "token" // a valid token, whatever its grants; the handler may ask for more, which needs says
 	read            = access(auth.Read)
 	write           = access(auth.Write)
 	admin           = access(auth.Admin)

@@ -27,7 +27,8 @@ func runOperations() []operation {
 	const queue = "/v1/spaces/{space}/threads/{thread}/queue"
 	return []operation{
 		{id: "startRun", method: "POST", path: all, access: write, works: true, status: 201, location: all + "/{id}",
-			summary: "Start a run; with Accept: text/event-stream, watch the thread until the event complete; a repeat watches it from the run's beginning, or after Last-Event-ID",
+			summary: "Start a run, and with Accept: text/event-stream watch it",
+			about:   "The stream has the thread's events until the event complete. If it breaks, repeat the request under the same Idempotency-Key: it watches the same run, from its beginning or after Last-Event-ID.",
 			does:    does(startRun), streams: streams(streamRun),
 			failures: []failure{{journal.ErrConflict, "another run is active and policy is reject, or the thread has no message to answer"}}},
 		{id: "listRuns", method: "GET", path: all, access: read, summary: "List the thread's runs", does: does(listRuns)},
@@ -295,8 +296,8 @@ func cancelRun(c *call, in cancelRunIn) (*run.Run, error) {
 
 // NewSignal is an approval, an answer, or anything else that a run waits for.
 type NewSignal struct {
-	Name string          `json:"name"`
-	Data json.RawMessage `json:"data,omitempty"`
+	Name string          `json:"name" doc:"the name for which the run waits, or will wait" example:"approval"`
+	Data json.RawMessage `json:"data,omitempty" doc:"any JSON; only the run gets it" example:"{\"approved\":true}"`
 }
 
 type signalRunIn struct {

@@ -15,7 +15,7 @@ import (
 
 func spaceOperations() []operation {
 	return []operation{
-		{id: "listSpaces", method: "GET", path: "/v1/spaces", access: anyToken,
+		{id: "listSpaces", method: "GET", path: "/v1/spaces", access: anyToken, needs: "a valid token, and lists what its grants let it read",
 			summary: "List the spaces that the caller may read", does: does(listSpaces)},
 		{id: "deleteSpace", method: "DELETE", path: "/v1/spaces/{space}", access: admin,
 			summary: "Delete a space with everything in it, for good", does: does(deleteSpace),

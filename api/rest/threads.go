@@ -253,8 +253,8 @@ func listTurns(c *call, in history) (page[*thread.Turn], error) {
 
 // Compaction says which turns a summary replaces.
 type Compaction struct {
-	UpTo    string `json:"upto" doc:"the last turn that the summary replaces"`
-	Summary string `json:"summary"`
+	UpTo    string `json:"upto" doc:"the last turn that the summary replaces" example:"turn_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
+	Summary string `json:"summary" example:"They agreed on a blue button."`
 }
 
 type compactThreadIn struct {

@@ -60,8 +60,8 @@ type BlockChange struct {
 	Text   string `json:"text,omitempty"`
 	Type   string `json:"type,omitempty" enum:"text|reasoning|code" doc:"for a new block; text if it is left out"`
 
-	Status string                     `json:"status,omitempty" enum:"done|error" doc:"how a tool call ended"`
-	Result json.RawMessage            `json:"result,omitempty"`
+	Status string                     `json:"status,omitempty" enum:"done|error" doc:"how a tool call ended" example:"done"`
+	Result json.RawMessage            `json:"result,omitempty" doc:"of the tool call, any JSON" example:"\"written\""`
 	Meta   map[string]json.RawMessage `json:"meta,omitempty"`
 }
 

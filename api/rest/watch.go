@@ -117,13 +117,13 @@ func watchSpaces(c *call, in watchSpacesIn) error {
 	if err != nil {
 		return err
 	}
-	cursor, oldest := in.LastEventID, false
+	field, cursor, oldest := "Last-Event-ID", in.LastEventID, false
 	if cursor == "" && in.After != nil {
-		cursor, oldest = *in.After, *in.After == ""
+		field, cursor, oldest = "after", *in.After, *in.After == ""
 	}
 	at := make(map[string]thole.Position)
 	if cursor != "" {
-		if at, err = parseCompound(cursor); err != nil {
+		if at, err = parseCompound(field, cursor); err != nil {
 			return err
 		}
 	}

@@ -25,10 +25,15 @@ func workerOperations() []operation {
 	toEnd := failure{journal.ErrCancelled, "the run is being cancelled; cause says why"}
 	return []operation{
 		{id: "claimRun", method: "POST", path: "/v1/runs/claim", access: anyToken,
+			needs:   "a grant to write in each of the spaces that is not narrowed to threads; for the runs of other people's private threads, also one to work there",
 			summary: "Take the oldest run that waits for a worker of an agent", does: does(claimRun),
+			about: "The run is the caller's under a lease. Send the answer's token in Thole-Fence with each call for the run, and call heartbeatRun every third of ttl: after ttl seconds without one, the run ends as crashed. " +
+				"Write the turn with addBlock and updateBlock, and end the run with finishRun.",
 			failures: []failure{{journal.ErrNotFound, "no run came in time"}, {journal.ErrFenced, "a repeat has another bearer token"}}},
 		{id: "heartbeatRun", method: "POST", path: one + "/heartbeat", access: write, works: true,
-			summary: "Renew a run's lease; says whether the run is being cancelled; 404 if its thread was deleted", does: does(beatRun)},
+			summary: "Renew a run's lease, and learn whether to stop",
+			about:   "Call it every third of the claim's ttl, also while awaitSignal waits. If the answer has the member cancel, stop and call finishRun. After 404, the thread was deleted, and 409 fenced, the lease has ended, stop too: nothing is left to finish.",
+			does:    does(beatRun)},
 		{id: "awaitSignal", method: "POST", path: one + "/wait", access: write, works: true, waits: true,
 			summary: "Wait for a signal, such as an approval; the run has status waiting meanwhile", does: does(waitRun), failures: []failure{ended, toEnd}},
 		{id: "finishRun", method: "POST", path: one + "/finish", access: write, works: true,
@@ -43,7 +48,7 @@ func workerOperations() []operation {
 // NewClaim says whose runs a worker wants.
 type NewClaim struct {
 	Spaces      []string `json:"spaces" min:"1" max:"32" example:"[\"project:shop\"]"`
-	Agent       string   `json:"agent,omitempty"`
+	Agent       string   `json:"agent,omitempty" doc:"whose runs; absent: those that name no agent"`
 	WaitSeconds float64  `json:"wait_seconds,omitempty" default:"0" min:"0" max:"300" doc:"how long to wait for a run"`
 	Worker      string   `json:"worker,omitempty" doc:"the agent of the worker, for a run that names none"`
 	Holder      string   `json:"holder,omitempty" doc:"name of the worker, for people"`
@@ -56,6 +61,7 @@ type ClaimedRun struct {
 	Turn    string         `json:"turn" doc:"the turn that the run writes"`
 	Request []thread.Block `json:"request" doc:"what the user asked for"`
 	Token   string         `json:"token" doc:"send it in Thole-Fence"`
+	TTL     float64        `json:"ttl" doc:"seconds without a heartbeat after which the run ends as crashed"`
 }
 
 type claimRunIn struct {
@@ -200,7 +206,7 @@ func (c *call) claimed(space string, h *run.Handle) (ClaimedRun, error) {
 		return ClaimedRun{}, err
 	}
 	c.space = h.Space() // the answer is masked by its privacy
-	return ClaimedRun{Space: space, Run: h.Claimed(), Turn: h.Turn(), Request: append([]thread.Block{}, h.Request()...), Token: token}, nil
+	return ClaimedRun{Space: space, Run: h.Claimed(), Turn: h.Turn(), Request: append([]thread.Block{}, h.Request()...), Token: token, TTL: h.Lease().Seconds()}, nil
 }
 
 // ofWorker is embedded by operations that a run's worker calls.
@@ -257,7 +263,7 @@ func beatRun(c *call, in ofWorker) (*run.Run, error) {
 
 // NewWait says what a run waits for.
 type NewWait struct {
-	Name        string  `json:"name" doc:"of the signal"`
+	Name        string  `json:"name" doc:"of the signal" example:"approval"`
 	WaitSeconds float64 `json:"wait_seconds,omitempty" default:"30" min:"0" max:"300" doc:"how long this request may take; 0: it does not wait. The run has status waiting until its worker goes on with something else"`
 }
 

@@ -18,6 +18,7 @@ import (
 // Operation is one kind of call that a Server answers.
 type Operation struct {
 	Name, Method, Path, Summary string
+	Needs                       string // the grants that a call needs; "": none
 	Takes, Gives                string // media types of the body and the answer; "": none
 	// Serve answers a call. If it returns an error, it has written no answer.
 	Serve func(*Server, *Call) error
@@ -26,19 +27,21 @@ type Operation struct {
 // Operations returns all operations.
 func Operations() []Operation {
 	const root, message, events = remote.Root, remote.MediaType, "text/event-stream"
+	const each, all = "a grant to admin each space that the message names", "a grant to admin *"
+	const kernels = each + ", and * for the kernel's own streams and keys"
 	return []Operation{
-		{"getBackend", "GET", root, "Read the server's identity, for other servers and programs that use it as their store", "", "application/json", (*Server).hello},
-		{"backendCommit", "POST", root + "/commit", "Commit a batch; admin on each space, on * for the kernel's names", message, message, change(spacesOfBatch, (*Server).commit)},
-		{"backendLoad", "POST", root + "/load", "Import a part of a space; admin, on * for the kernel's names", message, message, change(spacesOfLoad, (*Server).load)},
-		{"backendPurge", "POST", root + "/purge", "Delete for good; admin, on * for the kernel's names", message, message, change(spacesOfPurge, (*Server).purge)},
-		{"backendGet", "POST", root + "/get", "Get records as stored; admin", message, message, question(oneSpace, (*Server).get)},
-		{"backendList", "POST", root + "/list", "List records as stored; admin", message, message, question(oneSpace, (*Server).list)},
-		{"backendRead", "POST", root + "/read", "Read a page of a journal; admin", message, message, question(oneSpace, (*Server).read)},
-		{"backendHeads", "POST", root + "/heads", "Read where journals begin and end; admin on each space", message, message, question(spacesByName, (*Server).heads)},
-		{"backendSpaces", "POST", root + "/spaces", "List spaces; admin on *", message, message, question(allSpaces, (*Server).spaces)},
-		{"backendWatch", "GET", root + "/watch", "Receive hints of changed spaces as an event stream; admin on *", "", events, (*Server).watch},
-		{"backendBroadcast", "POST", root + "/signals", "Send broadcasts; admin on each space", message, message, question(spacesOfBroadcasts, (*Server).send)},
-		{"backendBroadcasts", "GET", root + "/signals", "Receive the broadcasts of all spaces as an event stream; admin on *", "", events, (*Server).receive},
+		{"getBackend", "GET", root, "Read the server's identity, durability and version", "", "", "application/json", (*Server).hello},
+		{"backendCommit", "POST", root + "/commit", "Commit a batch", kernels, message, message, change(spacesOfBatch, (*Server).commit)},
+		{"backendLoad", "POST", root + "/load", "Import a part of a space", kernels, message, message, change(spacesOfLoad, (*Server).load)},
+		{"backendPurge", "POST", root + "/purge", "Delete for good", kernels, message, message, change(spacesOfPurge, (*Server).purge)},
+		{"backendGet", "POST", root + "/get", "Get records as stored", each, message, message, question(oneSpace, (*Server).get)},
+		{"backendList", "POST", root + "/list", "List records as stored", each, message, message, question(oneSpace, (*Server).list)},
+		{"backendRead", "POST", root + "/read", "Read a page of a journal", each, message, message, question(oneSpace, (*Server).read)},
+		{"backendHeads", "POST", root + "/heads", "Read where journals begin and end", each, message, message, question(spacesByName, (*Server).heads)},
+		{"backendSpaces", "POST", root + "/spaces", "List spaces", all, message, message, question(allSpaces, (*Server).spaces)},
+		{"backendWatch", "GET", root + "/watch", "Receive hints of changed spaces as an event stream", all, "", events, (*Server).watch},
+		{"backendBroadcast", "POST", root + "/signals", "Send broadcasts", each, message, message, question(spacesOfBroadcasts, (*Server).send)},
+		{"backendBroadcasts", "GET", root + "/signals", "Receive the broadcasts of all spaces as an event stream", all, "", events, (*Server).receive},
 	}
 }
 

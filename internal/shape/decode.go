@@ -135,7 +135,11 @@ func (s *Shape) check(d *jsontext.Decoder, f *Field) error {
 		if got == "null" && f != nil && !f.Required {
 			return wrong(d, "is null, %s is expected; leave it out if there is none", article(s.Kind))
 		}
-		return wrong(d, "is %s, %s is expected", article(got), article(s.Kind))
+		what := article(s.Kind)
+		if f != nil && f.Doc != "" {
+			what += " (" + f.Doc + ")"
+		}
+		return wrong(d, "is %s, %s is expected", article(got), what)
 	}
 	switch s.Kind {
 	case Object:

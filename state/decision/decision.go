@@ -44,12 +44,12 @@ const (
 
 // Plan describes an act before it happens, and the reason for it.
 type Plan struct {
-	Action     string          `json:"action" names:"masked"`             // such as "write src/app.ts"; in an order: what it governs
-	Decision   string          `json:"decision,omitempty" names:"masked"` // what was chosen
+	Action     string          `json:"action" names:"masked" doc:"what is about to be done; in an order: what it governs" example:"write src/app.ts"`
+	Decision   string          `json:"decision,omitempty" names:"masked" doc:"what was chosen"`
 	Rationale  string          `json:"rationale,omitempty" names:"masked"`
-	Input      json.RawMessage `json:"input,omitempty"` // the data needed to repeat or verify the act
+	Input      json.RawMessage `json:"input,omitempty" doc:"the data needed to repeat or verify the act"`
 	Refs       []string        `json:"refs,omitempty" names:"masked"`
-	Idempotent bool            `json:"idempotent,omitempty"` // the act can safely be repeated
+	Idempotent bool            `json:"idempotent,omitempty" doc:"the act can safely be repeated"`
 	Run        string          `json:"run,omitempty" names:"masked"`
 	Thread     string          `json:"thread,omitempty" names:"masked"`
 }

@@ -9,15 +9,15 @@ import (
 
 // Op is a change that the store computes from the current value.
 type Op struct {
-	Op   string `json:"op"`   // "increment" or "append"
-	Path string `json:"path"` // JSON Pointer (RFC 6901); missing objects on the way are created
+	Op   string `json:"op" enum:"increment|append"`
+	Path string `json:"path" doc:"JSON Pointer (RFC 6901); missing objects on the way are created" example:"/visits"`
 	// By is the amount that increment adds; "" is 1. It is not for append. A missing
 	// number counts as 0. The sum of integers and decimals of any size is exact; one
 	// with more than journal.MaxNumberBytes digits is ErrInvalid.
-	By json.Number `json:"by,omitempty"`
+	By json.Number `json:"by,omitempty" doc:"what increment adds; absent: 1"`
 	// Value is what append adds at the end of a list. A missing list counts as empty.
 	// It is not for increment.
-	Value json.RawMessage `json:"value,omitempty"`
+	Value json.RawMessage `json:"value,omitempty" doc:"what append adds at the end of the list"`
 }
 
 func (op Op) apply(root any) (any, error) {

@@ -16,6 +16,9 @@ const (
 	heartbeatsPerLease = 3
 )
 
+// Lease returns how long the run's worker may be silent: see [Options.Lease].
+func (h *Handle) Lease() time.Duration { return h.rs.opts.Lease }
+
 // keep renews the lease until ctx ends, and stops the work on ErrFenced. After other
 // errors it tries again, because a late holder may still write. It also renews while
 // work in a destroyed thread comes to its end.

@@ -11,11 +11,11 @@ import (
 
 // Patch is a change to a thread's head. Nil fields change nothing.
 type Patch struct {
-	Assistant  *string                    `json:"assistant,omitempty"`
-	Title      *string                    `json:"title,omitempty"`
-	Visibility *string                    `json:"visibility,omitempty"`
-	TTL        *int64                     `json:"ttl,omitempty"`      // seconds; 0: the thread does not expire
-	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"` // a merge patch (RFC 7396): null removes a key
+	Assistant  *string                    `json:"assistant,omitempty" doc:"the agent that answers in it"`
+	Title      *string                    `json:"title,omitempty" example:"Shop, spring"`
+	Visibility *string                    `json:"visibility,omitempty" enum:"space|private" doc:"who sees it: all readers of the space, or its owner and admins"`
+	TTL        *int64                     `json:"ttl,omitempty" doc:"seconds after its last change until it expires; 0: it does not"`
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty" doc:"a merge patch (RFC 7396): null removes a key"`
 }
 
 // PatchOptions of [Threads.Patch].

@@ -102,7 +102,7 @@ func Key(id string) string { return "thread/" + id }
 type CreateOptions struct {
 	Assistant  string                     `json:"assistant,omitempty" doc:"the agent that answers in it"`
 	Title      string                     `json:"title,omitempty" example:"Shop"`
-	Visibility string                     `json:"visibility,omitempty" enum:"space|private"` // space (default) or private
+	Visibility string                     `json:"visibility,omitempty" enum:"space|private" doc:"who sees it: all readers of the space, or its owner and admins; absent: space"`
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
 	RunScope   string                     `json:"run_scope,omitempty" enum:"thread|user" doc:"thread (default): one active run in this thread; user: one active run in all threads of the owner that have user"`
 	Parent     string                     `json:"parent,omitempty" doc:"the thread of the run whose sub-agent works in it: it is private and of the same owner, and is destroyed with that thread"`

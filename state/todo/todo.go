@@ -177,7 +177,7 @@ func (t *Todos) Set(ctx context.Context, thread string, todos []Todo, opts *Opti
 // Patch is a change to a todo. Nil fields change nothing.
 type Patch struct {
 	Content  *string   `json:"content,omitempty"`
-	Status   *Status   `json:"status,omitempty" enum:"pending|in_progress|completed|cancelled"`
+	Status   *Status   `json:"status,omitempty" enum:"pending|in_progress|completed|cancelled" example:"completed"`
 	Priority *Priority `json:"priority,omitempty" enum:"high|medium|low"`
 }
 
