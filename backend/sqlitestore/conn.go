@@ -20,8 +20,8 @@ type conn struct {
 	stmts map[string]*stmt
 }
 
-// dial opens a connection. Pragmas that need a lock or write are left to the caller.
-func dial(ctx context.Context, path, vfsName string, flags sqlite3.OpenFlag) (*conn, error) {
+// dial opens a connection and sets what every connection needs; cache is in bytes.
+func dial(ctx context.Context, path, vfsName string, flags sqlite3.OpenFlag, cache int64) (_ *conn, err error) {
 	uri := url.URL{Scheme: "file", Path: path, RawQuery: url.Values{"vfs": {vfsName}}.Encode()}
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -31,25 +31,32 @@ func dial(ctx context.Context, path, vfsName string, flags sqlite3.OpenFlag) (*c
 		return nil, err
 	}
 	c := &conn{Conn: db, stmts: map[string]*stmt{}}
-	// First, so that everything after it waits for locks.
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	// Before everything else, which then waits for locks.
 	if err := c.BusyTimeout(busyTimeout); err != nil {
-		c.close()
 		return nil, err
 	}
-	return c, nil
-}
-
-// tune sets the options of every connection; cache is in bytes.
-func (c *conn) tune(cache int64) error {
 	// Without it, SQLite plans a statement again whenever its LIMIT changes.
 	if _, err := c.Config(sqlite3.DBCONFIG_ENABLE_QPSG, true); err != nil {
-		return err
+		return nil, err
 	}
-	return c.Exec(fmt.Sprintf(`
+	c.SetInterrupt(ctx)
+	defer c.SetInterrupt(context.Background())
+	// Without synchronous=FULL, the last frames of a commit would stay in memory: see
+	// logFile.
+	err = c.Exec(fmt.Sprintf(`
 		PRAGMA synchronous = FULL;
 		PRAGMA foreign_keys = ON;
 		PRAGMA trusted_schema = OFF;
 		PRAGMA cache_size = -%d;`, max(cache>>10, 256)))
+	if readOnly, _ := c.ReadOnly("main"); err != nil && readOnly {
+		err = sqlite3.READONLY // says more than that it cannot create an index for the log
+	}
+	return c, err
 }
 
 // prepare returns the statement for sql, ready to bind its first parameter. It stays

@@ -24,14 +24,11 @@ func Migrate(ctx context.Context, path string, dryRun bool) ([]string, error) {
 	}
 	f.mount(nil)
 	defer f.unmount()
-	c, err := dial(ctx, f.path, f.vfs, sqlite3.OPEN_READWRITE)
+	c, err := dial(ctx, f.path, f.vfs, sqlite3.OPEN_READWRITE, 0)
 	if err != nil {
 		return nil, f.explain(ctx, err)
 	}
 	defer c.close()
-	if err := c.tune(0); err != nil { // a commit without a sync would stay in memory: see logFile
-		return nil, f.explain(ctx, err)
-	}
 	if _, err := f.versionOf(c); err != nil {
 		return nil, f.explain(ctx, err)
 	}
@@ -84,7 +81,7 @@ func (f *file) migrate(c *conn, dryRun bool) (steps []string, err error) {
 		return nil, err
 	}
 	defer func() {
-		if err != nil || dryRun {
+		if err != nil || dryRun || len(steps) == 0 {
 			c.SetInterrupt(context.Background())
 			c.prepare(`ROLLBACK`).exec()
 		}
@@ -99,7 +96,7 @@ func (f *file) migrate(c *conn, dryRun bool) (steps []string, err error) {
 			return nil, err
 		}
 	}
-	if dryRun {
+	if dryRun || len(steps) == 0 {
 		return steps, nil
 	}
 	if err := c.Exec(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, len(migrations))); err != nil {

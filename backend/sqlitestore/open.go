@@ -64,7 +64,7 @@ func (f *file) open(ctx context.Context, cache int64) (*conn, error) {
 }
 
 func (f *file) tryOpen(ctx context.Context, cache int64) (_ *conn, err error) {
-	c, err := dial(ctx, f.path, f.vfs, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
+	c, err := dial(ctx, f.path, f.vfs, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE, cache)
 	if err != nil {
 		return nil, err
 	}
@@ -80,9 +80,6 @@ func (f *file) tryOpen(ctx context.Context, cache int64) (_ *conn, err error) {
 	}
 	version, err := f.versionOf(c)
 	if err != nil {
-		return nil, err
-	}
-	if err := c.tune(cache); err != nil {
 		return nil, err
 	}
 	// page_size only has an effect before the first page is written. The writer

@@ -101,16 +101,12 @@ func (p *pool) pop() *conn {
 }
 
 func (p *pool) dial(ctx context.Context) (*conn, error) {
-	c, err := dial(ctx, p.file.path, p.file.vfs, sqlite3.OPEN_READWRITE)
+	c, err := dial(ctx, p.file.path, p.file.vfs, sqlite3.OPEN_READWRITE, p.cache)
 	if err != nil {
 		return nil, err
 	}
 	c.SetInterrupt(ctx)
-	err = c.tune(p.cache)
-	if err == nil {
-		err = c.Exec(`PRAGMA query_only = ON`)
-	}
-	if err != nil {
+	if err := c.Exec(`PRAGMA query_only = ON`); err != nil {
 		c.close()
 		return nil, err
 	}
