@@ -15,6 +15,11 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
+// apps returns a commit that writes two records which an application keeps for a thread.
+func apps(id string) thole.Commit {
+	return thole.Commit{Writes: []thole.Write{{Key: "app/" + thread.Key(id), Value: []byte("1")}, {Key: "app/" + thread.Key(id) + "/x", Value: []byte("1")}}}
+}
+
 // family makes a thread with records below it, and below it a sub-agent's thread with a
 // sub-agent's thread of its own; the middle one has more records, as many as asked. The
 // first thread has a waiting run, unless it has a ttl: with a run it would not expire.
@@ -32,6 +37,9 @@ func family(t *testing.T, e *statetest.Env, ttl time.Duration, more int) (ids []
 			ttl = 0 // the sub-agents' threads do not expire by themselves
 		}
 		if _, err := document.Under(sp, thread.Key(th.ID), thread.Key(th.ID)).Put(t.Context(), "state", 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sp.Commit(t.Context(), apps(th.ID)); err != nil {
 			t.Fatal(err)
 		}
 		if rs := run.In(sp, nil); th.TTL == 0 {
@@ -66,7 +74,7 @@ func family(t *testing.T, e *statetest.Env, ttl time.Duration, more int) (ids []
 func left(t *testing.T, e *statetest.Env) string {
 	t.Helper()
 	var keys []string
-	for _, prefix := range []string{"thread/", "thread-gone/"} {
+	for _, prefix := range []string{"thread/", "thread-gone/", "app/"} {
 		recs, err := e.Space("project:shop").List(t.Context(), thole.ListQuery{Prefix: prefix, DueBy: time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)})
 		if err == nil {
 			var more []thole.Record
@@ -198,6 +206,8 @@ func TestNothingIsWrittenBelowAThreadThatIsBeingDestroyed(t *testing.T) {
 			_, errs["a document"] = document.Under(sp, thread.Key(ids[0]), thread.Key(ids[0])).Put(t.Context(), "state", 1, nil)
 			_, errs["a todo"] = todo.In(sp).Add(t.Context(), ids[0], todo.Todo{Content: "x"})
 			_, errs["a sub-agent's thread"] = thread.In(sp).Create(t.Context(), &thread.CreateOptions{Parent: ids[0]})
+			_, errs["an application's records"] = sp.Commit(t.Context(), apps(ids[0]))
+			_, errs["an application's event"] = sp.Commit(t.Context(), thole.Commit{Events: []thole.Event{{Stream: "app/" + thread.Key(ids[0]), Type: "a.b"}}})
 			r, err := run.In(sp, nil).Start(t.Context(), ids[0], run.Request{Prompt: "waits"})
 			if errs["a run"] = err; err == nil {
 				waits = r.ID
@@ -220,6 +230,9 @@ func TestNothingIsWrittenBelowAThreadThatIsBeingDestroyed(t *testing.T) {
 			if !errors.Is(err, thole.ErrNotFound) {
 				t.Errorf("%s after the end: got %v, want ErrNotFound", what, err)
 			}
+		}
+		if _, err := e.Space("project:shop").Commit(t.Context(), thole.Commit{Writes: []thole.Write{{Key: "app/" + thread.Key(ids[0]) + "/old"}}}); err != nil {
+			t.Errorf("deleting what an earlier version left: %v", err)
 		}
 		for key := range strings.FieldsSeq(left(t, e)) {
 			if !strings.Contains(key, ids[1]) {

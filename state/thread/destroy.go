@@ -16,7 +16,8 @@ import (
 //
 //	end       deletes thread/<id>, emits the event with the final state, and
 //	          puts thread-gone/<id>
-//	cleanup   deletes the snapshots; destroys the sub-agents' threads in the same
+//	cleanup   deletes the snapshots and the applications' records below
+//	          app/thread/<id>; destroys the sub-agents' threads in the same
 //	          way; deletes the records below thread/<id>/ and, if there are runs
 //	          among them, puts a notice for these (see [Gone]); finally deletes
 //	          thread-gone/<id>
@@ -156,9 +157,14 @@ func end(tx *thole.Tx, id string) (final thole.Expired, err error) {
 	}
 	final = thole.FinalState(head, below)
 	tx.Delete(Key(id))
+	tx.Delete(apps(id))
 	tx.Put(goneKind+"/"+id, Gone{Owner: t.Owner, RunScope: t.RunScope}, &thole.WriteOptions{Expires: tx.Now().Add(cleanupTTL)})
 	return final, nil
 }
+
+// apps returns the key at and below which applications keep records of the thread. The
+// Store refuses to write them without the thread: see [thole.RecordType.LivesOn].
+func apps(id string) string { return "app/" + Key(id) }
 
 func hasRun(id string, below []thole.Record) bool {
 	for _, r := range below {
@@ -191,7 +197,7 @@ func (b cleanup) of(ctx context.Context, id string) error {
 	if err != nil || !gone[0].Exists() { // the cleanup is done
 		return err
 	}
-	if err := sp.DeleteSnapshots(ctx, Key(id)); err != nil {
+	if err := errors.Join(sp.DeleteSnapshots(ctx, Key(id)), sp.DeleteBelow(ctx, apps(id))); err != nil {
 		return err
 	}
 	for more := true; more; {
