@@ -57,7 +57,7 @@ func (a *Agent) do(ctx context.Context, sp *thole.Space, threadID string, q run.
 
 // ServeOptions change [Agent.Serve]. The zero value is the default.
 type ServeOptions struct {
-	Workers int  // runs at once; default 8
+	Workers int  // runs at once, those that wait for a signal included; default 8
 	Unnamed bool // also take runs that name no agent
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/thole-dev/thole/internal/effort"
+	"github.com/thole-dev/thole/internal/servertest"
 )
 
 // window is a window of a real browser on the page.
@@ -20,11 +22,25 @@ type window struct {
 	ctx context.Context
 }
 
+// profile returns a folder for a browser's data. It is removed in several attempts, because
+// helper processes of Chromium may still write to it when the browser has ended.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "thole-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		servertest.Eventually(t, 20*time.Second, "the browser's data is removed", func() bool { return os.RemoveAll(dir) == nil })
+	})
+	return dir
+}
+
 // browser starts Chromium with one window; each further call of open opens another one.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-background-networking", true))...)
+		chromedp.NoSandbox, chromedp.UserDataDir(profile(t)), chromedp.Flag("disable-background-networking", true))...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
@@ -86,7 +102,13 @@ func TestTwoWindowsShowOneConversation(t *testing.T) {
 	b := browser(t)
 	one := openWindow(t, b, "http://"+p.addr)
 	one.ask("roll")
-	one.says("You rolled")
+	one.until(`document.getElementById('state').textContent === 'succeeded'`)
+	var rolled int
+	if lines := one.lines(); len(lines) != 3 {
+		t.Fatalf("got %q, want the question, the tool and the answer", lines)
+	} else if fmt.Sscanf(lines[2], "You rolled %d.", &rolled); lines[1] != fmt.Sprintf("dice … %d", rolled) {
+		t.Errorf("got %q, want the tool with its result", lines)
+	}
 
 	var address string
 	one.do(chromedp.Location(&address))
@@ -97,6 +119,7 @@ func TestTwoWindowsShowOneConversation(t *testing.T) {
 	two.until(`!document.getElementById('approve').hidden`)
 	two.do(chromedp.Click("#approve"))
 	one.says("Done.")
+	one.until(`document.getElementById('approve').hidden`)
 
 	two.ask("count")
 	one.says("tick tock tick")

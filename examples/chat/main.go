@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/thole-dev/thole"
@@ -27,7 +28,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilStopped()
 	defer stop()
 	l, err := net.Listen("tcp", "127.0.0.1:8080")
 	if err == nil {
@@ -36,6 +37,12 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// untilStopped returns a context that ends when the program is asked to stop, by Ctrl-C or
+// by a deploy.
+func untilStopped() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 }
 
 // chat serves the page on l until ctx ends, and stores everything in the file at path.
@@ -79,7 +86,8 @@ func talk(ctx context.Context, space *thole.Space, question string) ([]*thread.M
 }
 
 // work answers in every thread of the space until ctx ends. The runs at work then have
-// three seconds to end before they are cancelled, with the cause shutdown.
+// three seconds to end before they are cancelled, with the cause shutdown; those that wait
+// for an answer, too.
 func work(ctx context.Context, space *thole.Space) {
 	group := &run.Group{}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -137,12 +145,12 @@ func roll(ctx context.Context, h *run.Handle) error {
 	return say(ctx, h, fmt.Sprintf("You rolled %d.", n))
 }
 
-// bet first asks a person. The wait is durable: the answer may come a day later.
+// bet first asks a person. The answer may come a day later, if the worker lives that long.
 func bet(ctx context.Context, h *run.Handle, what string) error {
 	if err := say(ctx, h, "Shall I really "+what+"? "); err != nil {
 		return err
 	}
-	data, err := h.Wait(ctx, "approval")
+	data, err := h.Wait(ctx, "approval-1") // the run's first question
 	if err != nil {
 		return err
 	}
@@ -164,7 +172,8 @@ func text(blocks []thread.Block) string {
 //go:embed index.html
 var page []byte
 
-// serve serves the page and the store's API.
+// serve serves the page and the store's API until ctx ends and the requests at hand have
+// their answers.
 func serve(ctx context.Context, l net.Listener, store *thole.Store) error {
 	api := rest.New(store, nil)
 	mux := http.NewServeMux()
@@ -174,7 +183,9 @@ func serve(ctx context.Context, l net.Listener, store *thole.Store) error {
 		w.Write(page)
 	})
 	server := &http.Server{Handler: mux}
+	answered := make(chan struct{})
 	context.AfterFunc(ctx, func() {
+		defer close(answered)
 		api.Drain() // event streams end, and browsers reconnect
 		ending, stop := context.WithTimeout(context.Background(), 10*time.Second)
 		defer stop()
@@ -183,5 +194,6 @@ func serve(ctx context.Context, l net.Listener, store *thole.Store) error {
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
+	<-answered
 	return nil
 }

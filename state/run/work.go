@@ -13,7 +13,7 @@ import (
 type WorkOptions struct {
 	Agents  []string // the agents whose runs to claim; "", the default: runs that name no agent
 	Name    string   // the agent recorded in runs that name none
-	Workers int      // runs at once; default 8
+	Workers int      // runs at once, those that wait for a signal included; default 8
 }
 
 // Work claims runs as they become ready and drives each with fn, as [Handle.Do] does,
