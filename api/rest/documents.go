@@ -14,7 +14,7 @@ import (
 const patching = "The body is a merge patch (application/merge-patch+json), a JSON Patch (application/json-patch+json), or {\"ops\": […]}, which increments numbers and appends to lists."
 
 func unfit() []failure {
-	return []failure{{journal.ErrConflict, "a test in the patch fails"}, {journal.ErrNotFound, "there is no document to which a JSON Patch or ops apply"}}
+	return []failure{{journal.ErrConflict, "a test in the patch fails"}, {journal.ErrNotFound, "there is no document to which a JSON Patch applies"}}
 }
 
 func documentOperations() []operation {

@@ -57,17 +57,19 @@ func (d *Documents) JSONPatch(ctx context.Context, name string, raw json.RawMess
 }
 
 // Apply changes the document by ops, in order, completely or not at all. A document
-// that does not exist begins as an empty object.
+// that does not exist begins as an empty object, unless the first op is on the whole
+// document, which it makes a number or a list.
 func (d *Documents) Apply(ctx context.Context, name string, ops []Op, opts *Options) (Document, error) {
 	return d.change(ctx, name, opts, func(was any, exists bool) (any, error) {
-		if !exists {
-			was = map[string]any{}
+		if !exists && len(ops) == 0 {
+			return map[string]any{}, nil
 		}
 		var err error
 		for _, op := range ops {
-			if was, err = op.apply(was); err != nil {
+			if was, err = op.apply(was, exists); err != nil {
 				return nil, err
 			}
+			exists = true
 		}
 		return was, nil
 	})

@@ -58,6 +58,26 @@ func TestContendedIncrementsLoseNothing(t *testing.T) {
 	})
 }
 
+func TestAnOpOnTheWholeDocumentMakesOneThatIsAbsent(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		docs, ctx := document.In(e.Space("project:shop")), t.Context()
+		up, add := document.Op{Op: "increment", By: "2"}, document.Op{Op: "append", Value: json.RawMessage("1")}
+		for _, want := range []string{"4", "8"} {
+			got, err := docs.Apply(ctx, "number", []document.Op{up, up}, nil)
+			check(t, "increment", got, err, want)
+		}
+		got, err := docs.Apply(ctx, "list", []document.Op{add, add}, nil)
+		check(t, "append", got, err, "[1,1]")
+		got, err = docs.Apply(ctx, "object", []document.Op{{Op: "increment", Path: "/a"}, {Op: "append", Path: "/b/c", Value: add.Value}}, nil)
+		check(t, "below", got, err, `{"a":1,"b":{"c":[1]}}`)
+		got, err = docs.Apply(ctx, "none", nil, nil)
+		check(t, "no ops", got, err, `{}`)
+		if err := errOf(docs.Apply(ctx, "list", []document.Op{up}, nil)); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("increment of a list: got %v, want ErrInvalid", err)
+		}
+	})
+}
+
 func TestChangesOfAllKindsMeetInOneDocument(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		docs, ctx := document.In(e.Space("project:shop")), t.Context()

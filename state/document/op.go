@@ -20,17 +20,27 @@ type Op struct {
 	Value json.RawMessage `json:"value,omitempty" doc:"what append adds at the end of the list"`
 }
 
-func (op Op) apply(root any) (any, error) {
+// apply returns the document after the change. Exists says whether there was one.
+func (op Op) apply(root any, exists bool) (any, error) {
 	path, err := parsePointer(op.Path)
 	if err != nil {
 		return nil, err
+	}
+	change := func(f func(v any, exists bool) (any, error)) (any, error) {
+		if len(path) == 0 {
+			return f(root, exists)
+		}
+		if !exists {
+			root = map[string]any{}
+		}
+		return at(root, path, true, f)
 	}
 	switch op.Op {
 	case "increment":
 		if op.Value != nil {
 			return nil, invalid("increment %q takes by, not value", op.Path)
 		}
-		return at(root, path, true, func(v any, exists bool) (any, error) {
+		return change(func(v any, exists bool) (any, error) {
 			n, isNumber := v.(json.Number)
 			if exists && !isNumber {
 				return nil, invalid("increment %q: it is not a number", op.Path)
@@ -45,7 +55,7 @@ func (op Op) apply(root any) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return at(root, path, true, func(v any, exists bool) (any, error) {
+		return change(func(v any, exists bool) (any, error) {
 			list, isList := v.([]any)
 			if exists && !isList {
 				return nil, invalid("append to %q: it is not a list", op.Path)
