@@ -405,13 +405,10 @@ func (sp *Space) Purge(ctx context.Context, p Purge) error {
 	if err := sp.unfenced(ctx); err != nil {
 		return err
 	}
-	var err error
-	if erases := len(p.Streams) > 0 || len(p.Events) > 0; erases {
-		err = sp.erase(ctx, p)
-	} else {
-		err = sp.store.Purge(ctx, sp.name, p)
+	if len(p.Streams) == 0 && len(p.Events) == 0 {
+		return sp.store.Purge(ctx, sp.name, p) // its errors say what was purged
 	}
-	if err != nil {
+	if err := sp.erase(ctx, p); err != nil {
 		return fmt.Errorf("purge %s: %w", sp.name, err)
 	}
 	return nil

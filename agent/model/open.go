@@ -47,6 +47,9 @@ func (o *Options) withDefaults() Options {
 	return d
 }
 
+// Forms lists the forms of a spec, for people.
+const Forms = "openai:MODEL[@URL], anthropic:MODEL or script:FILE"
+
 // Open returns the model of a spec (see the package's comment). It reaches no
 // network. Errors: thole.ErrInvalid for a spec or a script that makes no
 // sense or a missing key, thole.ErrNotFound for a missing script.
@@ -77,7 +80,7 @@ func Open(spec string, o *Options) (Model, error) {
 	case "script":
 		return OpenScript(rest)
 	}
-	return nil, fmt.Errorf("%w: model %q; use openai:MODEL[@BASEURL], anthropic:MODEL or script:FILE", thole.ErrInvalid, spec)
+	return nil, fmt.Errorf("%w: model %q; use "+Forms, thole.ErrInvalid, spec)
 }
 
 // connect fills key and address from the environment. A key is not asked for

@@ -17,6 +17,7 @@ import (
 // Script is a model that plays recorded turns, from YAML:
 //
 //	delay_ms: 0                          # between deltas, for tests of cancel
+//	where: the shop                      # in which project it can be played, for messages
 //	turns:
 //	  - prompt: Create a button          # the user's prompt contains this, or matches /regex/
 //	    steps:                           # one step = one response of the model
@@ -60,6 +61,7 @@ import (
 // usage, four bytes count as a token.
 type Script struct {
 	name  string
+	where string        // in which project it can be played; "": anywhere
 	delay time.Duration // between deltas
 	turns []turn
 }
@@ -153,7 +155,11 @@ func (s *Script) find(req Request) (turn, int, int, error) {
 		for _, t := range s.turns {
 			known = append(known, fmt.Sprintf("%.60q", t.Prompt.text))
 		}
-		return turn{}, 0, 0, fmt.Errorf("no turn has the prompt %.200q; the script answers %.500s; for anything else name a model with --model", last, strings.Join(known, ", "))
+		where := s.where
+		if where != "" {
+			where = ", in " + where
+		}
+		return turn{}, 0, 0, fmt.Errorf("no turn has the prompt %.200q; the script answers %.500s%s; for anything else name a model with --model", last, strings.Join(known, ", "), where)
 	}
 	k := 0
 	for calls := 0; k < len(found.Steps); k++ {

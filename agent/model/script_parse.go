@@ -71,6 +71,7 @@ func (p pattern) in(s string) bool {
 func ParseScript(name string, data []byte) (*Script, error) {
 	var file struct {
 		DelayMS int    `yaml:"delay_ms"`
+		Where   string `yaml:"where"`
 		Turns   []turn `yaml:"turns"`
 	}
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -90,7 +91,7 @@ func ParseScript(name string, data []byte) (*Script, error) {
 			return nil, fmt.Errorf("script %s: %w: turn %d: %w", name, thole.ErrInvalid, t.number, err)
 		}
 	}
-	return &Script{name: name, delay: time.Duration(file.DelayMS) * time.Millisecond, turns: file.Turns}, nil
+	return &Script{name: name, where: file.Where, delay: time.Duration(file.DelayMS) * time.Millisecond, turns: file.Turns}, nil
 }
 
 func (t *turn) prepare() error {
@@ -131,12 +132,12 @@ func (t *turn) prepare() error {
 // values checks what step k expects and returns what was captured up to it.
 func (t *turn) values(k int, prompt string) (map[string]string, error) {
 	for _, want := range t.Steps[k].Expect {
-		if !want.in(prompt) {
-			err := fmt.Errorf("expected %q in the prompt, which is:\n%s", want.text, ending(prompt))
-			if hint := t.Steps[k].Otherwise; hint != "" {
-				err = fmt.Errorf("%s: %w", hint, err)
-			}
-			return nil, err
+		switch hint := t.Steps[k].Otherwise; {
+		case want.in(prompt):
+		case hint != "": // for people, who did not write the prompt
+			return nil, fmt.Errorf("%s (the script expects %q)", hint, want.text)
+		default:
+			return nil, fmt.Errorf("expected %q in the prompt, which is:\n%s", want.text, ending(prompt))
 		}
 	}
 	values := map[string]string{}

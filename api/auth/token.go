@@ -156,7 +156,7 @@ func (t *Tokens) Authenticate(ctx context.Context, secret string) (Token, error)
 	id, encoded, _ := strings.Cut(secret, ".")
 	random, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil || len(random) != secretSize || thole.CheckID("tok", id) != nil {
-		return Token{}, problem.ErrUnauthorized
+		return Token{}, errRefused
 	}
 	rec, err := global(t.store).Get(ctx, prefix+id)
 	if err != nil {
@@ -169,7 +169,9 @@ func (t *Tokens) Authenticate(ctx context.Context, secret string) (Token, error)
 		}
 	}
 	if subtle.ConstantTimeCompare([]byte(hash(random)), []byte(s.Hash)) != 1 {
-		return Token{}, problem.ErrUnauthorized
+		return Token{}, errRefused
 	}
 	return s.Token, nil
 }
+
+var errRefused = fmt.Errorf("%w: the token is unknown, was revoked or has expired", problem.ErrUnauthorized)

@@ -163,7 +163,7 @@ func (c *call) bearer() string {
 func (c *call) authenticate(ctx context.Context) (auth.Token, error) {
 	scheme, secret, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return auth.Token{}, fmt.Errorf("%w: send a token as Authorization: Bearer …", problem.ErrUnauthorized)
+		return auth.Token{}, fmt.Errorf("%w: send a token in the header Authorization: Bearer TOKEN; `thole token create` makes one", problem.ErrUnauthorized)
 	}
 	return c.api.opts.Auth.Authenticate(ctx, strings.TrimSpace(secret))
 }

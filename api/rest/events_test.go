@@ -129,10 +129,17 @@ func TestOnlyAdminsCommitOutsideTheApplicationsGround(t *testing.T) {
 	writer.refuse(403, "forbidden", "DELETE", "/v1/spaces/project:a", nil)
 	writer.refuse(403, "forbidden", "POST", "/v1/spaces/user:a/events", `{"type":"app.x"}`)
 	admin.want(204, nil, "DELETE", "/v1/spaces/project:a", nil)
+	if p := admin.refuse(404, "not_found", "DELETE", "/v1/spaces/project:a", nil); strings.Count(p.Detail, "purge project:a") != 1 {
+		t.Errorf("the detail of the problem is %q, want that it says once what was done", p.Detail)
+	}
 	s.as("user:3", auth.Grant{Space: "*", Access: auth.Admin}).refuse(403, "forbidden", "DELETE", "/v1/spaces/global", nil)
-	s.refuse(401, "unauthorized", "GET", "/v1/spaces", nil)
+	if p := s.refuse(401, "unauthorized", "GET", "/v1/spaces", nil); !strings.Contains(p.Detail, "Authorization: Bearer") || !strings.Contains(p.Detail, "thole token create") {
+		t.Errorf("a request without a token is told %q", p.Detail)
+	}
 	s.refuse(401, "unauthorized", "GET", "/metrics", nil)
-	s.refuse(401, "unauthorized", "GET", "/v1/spaces", nil, "Authorization", "Bearer x")
+	if p := s.refuse(401, "unauthorized", "GET", "/v1/spaces", nil, "Authorization", "Bearer x"); !strings.Contains(p.Detail, "the token is unknown, was revoked or has expired") {
+		t.Errorf("a request with an unknown token is told %q", p.Detail)
+	}
 	if r := s.do("GET", "/v1/spaces", nil); r.header.Get("WWW-Authenticate") == "" {
 		t.Error("401 without WWW-Authenticate")
 	}

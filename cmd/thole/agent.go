@@ -74,6 +74,9 @@ func (c *chat) run(ctx context.Context, in io.Reader, out io.Writer, prompt stri
 		}
 	}
 	sp := st.Space(c.space).As("user:" + userName())
+	if err := c.find(ctx, sp); err != nil {
+		return err
+	}
 	if c.resume != "" {
 		fmt.Fprintf(os.Stderr, "%s\n%s", sb.Confined(), c.placed)
 		return c.follow(ctx, sp, out, func() error {
@@ -99,6 +102,20 @@ func (c *chat) run(ctx context.Context, in io.Reader, out io.Writer, prompt stri
 		return turn(prompt)
 	}
 	return lines(ctx, in, turn)
+}
+
+// find fails if the space lacks the thread or the run to go on with.
+func (c *chat) find(ctx context.Context, sp *thole.Space) (err error) {
+	if c.thread != "" {
+		_, err = thread.In(sp).Get(ctx, c.thread)
+	}
+	if c.resume != "" && err == nil {
+		_, err = run.In(sp, nil).Get(ctx, c.resume)
+	}
+	if errors.Is(err, thole.ErrNotFound) {
+		err = fmt.Errorf("%w in %s; name another space with --space, another store with --store", err, c.space)
+	}
+	return err
 }
 
 func userName() string {

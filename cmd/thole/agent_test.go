@@ -20,6 +20,32 @@ func TestTheAgentTellsThePromptsThatItsScriptAnswers(t *testing.T) {
 	}
 }
 
+func TestTheAgentSaysWhereItLookedForWhatToGoOnWith(t *testing.T) {
+	const id = "_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"
+	env := []string{"XDG_STATE_HOME=" + t.TempDir()}
+	for _, args := range [][]string{{"agent", "--thread", "thrd" + id, "hi"}, {"agent", "--resume", "run" + id}} {
+		servertest.MustFail(t, t.TempDir(), env, append(args, "--space", "project:shop"), "not found in project:shop", "--space", "--store")
+	}
+}
+
+// Who asks for the second turn first learns what to do, and is not shown what the model
+// was told.
+func TestTheSampleSaysWhatToDoOutOfItsOrder(t *testing.T) {
+	env := []string{"XDG_STATE_HOME=" + t.TempDir()}
+	dir := t.TempDir()
+	for prompt, says := range map[string]string{
+		"hi":                        "in the sample project, which `thole dev` lays out",
+		"Create a button component": "this folder lacks its files",
+		"Make it blue":              `ask "Create a button component" to begin anew`,
+		"Add a click handler":       `ask "Create a button component" to begin anew`,
+	} {
+		got := servertest.Command(t, dir, env, "agent", prompt)
+		if got.Code == 0 || !strings.Contains(got.Err, says) || strings.Contains(got.Err, "You are a coding agent") {
+			t.Errorf("%s: exit status %d, want one that says %q: %s", prompt, got.Code, says, got.Err)
+		}
+	}
+}
+
 func TestTheLineExitOrQuitEndsAConversation(t *testing.T) {
 	for _, word := range []string{"exit", "quit"} {
 		cmd := exec.CommandContext(t.Context(), servertest.Program(), "agent")

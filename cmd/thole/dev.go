@@ -42,7 +42,7 @@ type coder struct {
 func (c *coder) flags(cmd *cobra.Command, dir string) {
 	f := cmd.Flags()
 	f.StringVar(&c.dir, "dir", dir, "the project that the agent works on")
-	f.StringVar(&c.model, "model", "sample", "openai:MODEL[@URL], anthropic:MODEL[@URL], script:FILE, or the sample's script")
+	f.StringVar(&c.model, "model", sampleModel, model.Forms+", or "+sampleModel+": recorded turns on the sample project")
 	f.DurationVar(&c.stall, "stall", time.Minute, "how long the model's service may send nothing before an attempt is given up")
 	f.StringArrayVar(&c.passEnv, "bash-env", nil, "name of a variable that the agent's commands get; may be given more than once")
 	f.StringArrayVar(&c.read, "bash-read", nil, "absolute path that the agent's commands may read; may be given more than once")
@@ -53,8 +53,11 @@ func (c *coder) flags(cmd *cobra.Command, dir string) {
 
 // openModel opens the model that --model names.
 func (c *coder) openModel() (model.Model, error) {
-	if c.model == "sample" {
+	if c.model == sampleModel {
 		return examples.Script()
+	}
+	if !strings.Contains(c.model, ":") {
+		return nil, fmt.Errorf("%w: --model %q; use %s, or %s", thole.ErrInvalid, c.model, model.Forms, sampleModel)
 	}
 	return model.Open(c.model, &model.Options{Stall: c.stall})
 }
@@ -83,6 +86,9 @@ func (c *coder) open(m model.Model, group *run.Group) (*agent.Agent, *sandbox.Sa
 
 // sampleDir is where dev lays out the sample project.
 const sampleDir = "thole-sample"
+
+// sampleModel stands for the script of the sample's turns.
+const sampleModel = "sample"
 
 func devCommand(a *app) *cobra.Command {
 	s := &server{app: a}
@@ -191,8 +197,8 @@ func (c *coder) own() (string, error) {
 }
 
 func (c *coder) help(out io.Writer, url string) {
-	program := "thole"
-	if strings.Contains(os.Args[0], "go-build") { // go run
+	program := os.Args[0]                      // as it can be called again
+	if strings.Contains(program, "go-build") { // go run
 		program = "go run ./cmd/thole"
 	}
 	runs, tail := "space "+c.space, c.space
@@ -207,7 +213,7 @@ The agent `+agent.DefaultName+` works on %s for runs in %s
   follow everything   %s tail %s --server %s --after=
   the API             %s/docs
 `, filepath.Clean(c.dir)+"/", runs, program, tail, url, url)
-	if _, err := os.Stat("examples/turns.sh"); err == nil && c.dir == sampleDir && c.model == "sample" {
+	if _, err := os.Stat("examples/turns.sh"); err == nil && c.dir == sampleDir && c.model == sampleModel {
 		fmt.Fprintf(out, "  the sample's turns  examples/turns.sh %s\n", url)
 	}
 }

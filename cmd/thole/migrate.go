@@ -43,17 +43,12 @@ func migrate(ctx context.Context, p printer, dsn string, dryRun bool) error {
 	if err != nil {
 		return err
 	}
-	if len(steps) == 0 {
-		return p.print(map[string]any{"steps": []string{}}, "%s is up to date", name)
-	}
-	verb := "done"
+	text, verb := name+" is up to date", "done: "
 	if dryRun {
-		verb = "would do"
+		verb = "would do: "
 	}
-	for _, s := range steps {
-		if err := p.print(map[string]any{"step": s, "dry_run": dryRun}, "%s: %s", verb, s); err != nil {
-			return err
-		}
+	if len(steps) > 0 {
+		text = verb + strings.Join(steps, "\n"+verb)
 	}
-	return nil
+	return p.print(map[string]any{"store": name, "steps": append([]string{}, steps...), "dry_run": dryRun}, "%s", text)
 }

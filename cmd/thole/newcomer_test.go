@@ -63,8 +63,8 @@ func TestDevSaysWhatToDoNextInTheSpaceThatItServes(t *testing.T) {
 		said := untilListening(t, out)
 		cmd.Process.Kill()
 		cmd.Wait()
-		if !strings.Contains(said, want) {
-			t.Errorf("dev %s: got %s, want %q in it", args, said, want)
+		if want = servertest.Program() + " " + want; !strings.Contains(said, want) {
+			t.Errorf("dev %s: got %s, want a command that runs: %s", args, said, want)
 		}
 	}
 }
@@ -170,8 +170,8 @@ func TestGetListsWhatPeopleKeepAndLeavesTheRestToAll(t *testing.T) {
 func TestTailSaysThatNothingIsThereYet(t *testing.T) {
 	s := servertest.Start(t, servertest.Setup{})
 	s.Must("PUT", "/v1/spaces/project:shop/kv/n/k", map[string]any{"data": 1}, nil)
-	for _, from := range []string{"--store=" + s.Store, "--server=" + s.URL} {
-		cmd := exec.CommandContext(t.Context(), servertest.Program(), "tail", "project:shpo", from)
+	for _, from := range []string{"--store=" + s.Store, "--server=" + s.URL, "--server=" + s.URL + " --after="} {
+		cmd := exec.CommandContext(t.Context(), servertest.Program(), append([]string{"tail", "project:shpo"}, strings.Fields(from)...)...)
 		said, err := cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -185,6 +185,27 @@ func TestTailSaysThatNothingIsThereYet(t *testing.T) {
 		}
 		cmd.Process.Kill()
 		cmd.Wait()
+	}
+}
+
+func TestTailFromTheOldestEventDoesNotSayThatNothingIsThere(t *testing.T) {
+	s := servertest.Start(t, servertest.Setup{})
+	s.Must("PUT", "/v1/spaces/project:shop/kv/n/k", map[string]any{"data": 1}, nil)
+	cmd := exec.CommandContext(t.Context(), servertest.Program(), "tail", "project:shop", "--server", s.URL, "--after=")
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	cmd.Process.Kill()
+	cmd.Wait()
+	if !strings.Contains(line, "kv.set") || said.String() != "" {
+		t.Errorf("tail printed %q, %v, and said %q; want the event alone", line, err, said.String())
 	}
 }
 

@@ -30,9 +30,14 @@ func (a *app) open(ctx context.Context, create bool, opts *thole.Options) (*thol
 
 // openWith is open with something around the backend.
 func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, around func(journal.Backend) journal.Backend) (*thole.Store, error) {
+	var made []string
 	for _, store := range a.stores {
-		if err := prepare(store, create); err != nil {
+		path, err := prepare(store, create)
+		if err != nil {
 			return nil, err
+		}
+		if path != "" {
+			made = append(made, path)
 		}
 	}
 	b, err := backend.OpenAll(ctx, a.stores)
@@ -48,6 +53,9 @@ func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, ar
 	if err != nil {
 		return nil, err
 	}
+	for _, path := range made {
+		_ = sayf(os.Stderr, "a new store was made at %s\n", path)
+	}
 	if create { // not for each look into the store
 		for _, line := range a.exposed() {
 			_ = sayf(os.Stderr, "%s\n", line)
@@ -56,25 +64,31 @@ func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, ar
 	return s, nil
 }
 
-// prepare looks for what a local store is kept in, or makes the folder for it.
-func prepare(store string, create bool) error {
+// prepare looks for what a local store is kept in, or makes the folder for it. It
+// returns the path of a store that will be new.
+func prepare(store string, create bool) (made string, err error) {
 	_, dsn, _ := backend.CutRule(store)
 	kind, path, ok := backend.Local(dsn)
 	if !ok {
-		return nil
+		return "", nil
 	}
 	keptIn := path // what must be there to be read
 	if kind == "file" {
 		keptIn = filepath.Join(path, "thole.json") // an empty directory is no store
 	}
-	if create {
-		if err := makeFolder(filepath.Dir(path)); err != nil {
-			return fmt.Errorf("%s store %s has no folder and none could be made: %w; name another with --store", kind, path, err)
-		}
-	} else if _, err := os.Stat(keptIn); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store %s:PATH", path, kind)
+	if _, err := os.Stat(keptIn); !errors.Is(err, fs.ErrNotExist) {
+		return "", nil // opening it says what else is wrong
 	}
-	return nil
+	if !create {
+		return "", fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store %s:PATH", path, kind)
+	}
+	if err := makeFolder(filepath.Dir(path)); err != nil {
+		return "", fmt.Errorf("%s store %s has no folder and none could be made: %w; name another with --store", kind, path, err)
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return path, nil
 }
 
 // makeFolder makes a folder, for its owner alone, if it is missing. A new .thole is

@@ -145,7 +145,7 @@ func (t *tail) overHTTP(ctx context.Context, space string) error {
 // stream reads one connection to its end, and reports whether there was one. It
 // moves t.after on, so that the next connection resumes there.
 func (t *tail) stream(ctx context.Context, space string) (connected bool, err error) {
-	u := t.app.server + "/v1/spaces/" + url.PathEscape(space) + "/events"
+	events := t.app.server + "/v1/spaces/" + url.PathEscape(space) + "/events"
 	q := url.Values{}
 	if t.from {
 		q.Set("after", t.after)
@@ -153,15 +153,7 @@ func (t *tail) stream(ctx context.Context, space string) (connected bool, err er
 	if len(t.types) > 0 {
 		q.Set("types", strings.Join(t.types, ","))
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u+"?"+q.Encode(), nil)
-	if err != nil {
-		return false, fmt.Errorf("%w: %v", errRefused, err)
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	if t.app.token != "" {
-		req.Header.Set("Authorization", "Bearer "+t.app.token)
-	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := t.get(ctx, events+"?"+q.Encode(), "text/event-stream")
 	if err != nil {
 		return false, err
 	}
@@ -173,12 +165,15 @@ func (t *tail) stream(ctx context.Context, space string) (connected bool, err er
 			text = []byte(p.Detail)
 		}
 		err = fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text)))
+		if resp.StatusCode == http.StatusUnauthorized {
+			err = fmt.Errorf("%w; give one to this command with --token or THOLE_TOKEN", err)
+		}
 		if resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
 			err = fmt.Errorf("%w: %w", errRefused, err)
 		}
 		return false, err
 	}
-	if resp.Header.Get("Thole-Position") == "" && t.after == "" {
+	if resp.Header.Get("Thole-Position") == "" && t.after == "" && (!t.from || t.isEmpty(ctx, events)) {
 		t.warn("nothing is in " + space + " yet; waiting for the first event")
 	}
 	if !t.from {
@@ -189,6 +184,33 @@ func (t *tail) stream(ctx context.Context, space string) (connected bool, err er
 		t.away = false
 	}
 	return true, t.frames(space, resp.Body)
+}
+
+func (t *tail) get(ctx context.Context, url, accept string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", errRefused, err)
+	}
+	req.Header.Set("Accept", accept)
+	if t.app.token != "" {
+		req.Header.Set("Authorization", "Bearer "+t.app.token)
+	}
+	return http.DefaultClient.Do(req)
+}
+
+// isEmpty reports whether there are no events yet. A stream from the oldest event does
+// not say so: it has no Thole-Position in any case.
+func (t *tail) isEmpty(ctx context.Context, events string) bool {
+	resp, err := t.get(ctx, events+"?limit=1", "application/json")
+	if err != nil {
+		return false // the stream learns why
+	}
+	defer resp.Body.Close()
+	var page struct {
+		Items []json.RawMessage `json:"items"`
+		Next  string            `json:"next_cursor"`
+	}
+	return json.NewDecoder(resp.Body).Decode(&page) == nil && resp.StatusCode == http.StatusOK && len(page.Items) == 0 && page.Next == ""
 }
 
 // frames prints the events of an SSE body.

@@ -135,11 +135,11 @@ func (s *Shape) check(d *jsontext.Decoder, f *Field) error {
 		if got == "null" && f != nil && !f.Required {
 			return wrong(d, "is null, %s is expected; leave it out if there is none", article(s.Kind))
 		}
-		what := article(s.Kind)
+		about := ""
 		if f != nil && f.Doc != "" {
-			what += " (" + f.Doc + ")"
+			about = ": " + f.Doc
 		}
-		return wrong(d, "is %s, %s is expected", article(got), what)
+		return wrong(d, "is %s, %s is expected%s", article(got), article(s.Kind), about)
 	}
 	switch s.Kind {
 	case Object:

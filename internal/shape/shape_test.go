@@ -13,7 +13,7 @@ type sample struct {
 	Name  string            `json:"name,omitempty" min:"1" max:"20"`
 	N     int               `json:"n,omitempty"`
 	Big   int64             `json:"big,omitempty"`
-	F     float64           `json:"f,omitempty" default:"30" min:"0.5" max:"300"`
+	F     float64           `json:"f,omitempty" default:"30" min:"0.5" max:"300" doc:"seconds to wait"`
 	On    bool              `json:"on,omitempty"`
 	Mode  string            `json:"mode,omitempty" enum:"fast|slow"`
 	Time  time.Time         `json:"time,omitzero"`
@@ -44,6 +44,7 @@ func TestEveryPartOfABodyIsCheckedByItsPointer(t *testing.T) {
 		`{"na\u006de":7}`:                          "/name: is a number",
 		`{"raws":[{"a":"]}"},1],"on":"yes"}`:       "/on: is a string",
 		`{"list":{}}`:                              "/list: is an object, an array is expected",
+		`{"f":"1h"}`:                               "/f: is a string, a number is expected: seconds to wait",
 		`{"opt":5}`:                                "/opt: is a number",
 		`{"opt":null}`:                             "/opt: is null, a string is expected; leave it out",
 		`{"list":[null]}`:                          "/list/0: is null, an object is expected",
