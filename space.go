@@ -263,7 +263,7 @@ func (sp *Space) GetAll(ctx context.Context, keys ...string) ([]Record, error) {
 		if recs[i].Expired(sp.time()) {
 			recs[i] = Record{}
 		}
-		sp.store.concepts.liftRecord(&recs[i])
+		sp.store.concepts.storedRecord(&recs[i])
 	}
 	return recs, nil
 }
@@ -287,7 +287,7 @@ func (sp *Space) List(ctx context.Context, q ListQuery) ([]Record, error) {
 		}
 		for i := range recs {
 			sp.store.observed(recs[i].Updated, sp.name, recs[i].Key)
-			sp.store.concepts.liftRecord(&recs[i])
+			sp.store.concepts.storedRecord(&recs[i])
 		}
 		last := len(recs) < q.Limit
 		if len(recs) > 0 {
@@ -339,7 +339,7 @@ func (sp *Space) Read(ctx context.Context, q ReadQuery) (Page, error) {
 		return Page{}, fmt.Errorf("read %s: %w", sp.name, err)
 	}
 	for i := range p.Events {
-		sp.store.concepts.lift(&p.Events[i])
+		sp.store.concepts.stored(&p.Events[i])
 	}
 	if n := len(p.Events); n > 0 {
 		e := &p.Events[n-1]

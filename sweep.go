@@ -61,6 +61,7 @@ func (sp *Space) expire(ctx context.Context, key string) error {
 		return err
 	}
 	rec := recs[0]
+	sp.store.concepts.storedRecord(&rec)
 	if !rec.Exists() || !rec.Expired(sp.store.Now()) {
 		return nil
 	}

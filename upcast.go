@@ -3,6 +3,8 @@ package thole
 import (
 	"encoding/json"
 	"maps"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // Schema is the current version of the shapes of all concepts' events and records.
@@ -15,6 +17,18 @@ const Schema = 2
 // unchanged that is current already, or that it cannot read: the reader then reports
 // the error.
 type Upcast[T Event | Record] func(of T, data json.RawMessage) json.RawMessage
+
+// stored prepares an event that the backend returned for readers.
+func (cs *Concepts) stored(e *Event) {
+	e.Data = journal.MendJSON(e.Data)
+	cs.lift(e)
+}
+
+// storedRecord prepares a record that the backend returned for readers.
+func (cs *Concepts) storedRecord(r *Record) {
+	r.Value = journal.MendJSON(r.Value)
+	cs.liftRecord(r)
+}
 
 // lift upcasts an event. Its data may be shared, so lift replaces it and never changes
 // it in place.

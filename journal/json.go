@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -36,10 +37,54 @@ func CompactJSON(what, name string, data []byte, depth int) (json.RawMessage, er
 // CheckStoredJSON is like CompactJSON for data that a store already contains: it allows
 // numbers of any size and half a surrogate pair, as earlier versions did.
 func CheckStoredJSON(what, name string, data []byte, depth int) error {
-	s := scanner{in: data, depth: depth, stored: true}
+	s := scanner{in: data, depth: depth, mend: true}
 	s.compact()
 	return s.failure(what, name)
 }
+
+// MendJSON returns data that a store already contains as CompactJSON accepts it, so that
+// it can be written again: half a surrogate pair becomes U+FFFD, and a number beyond
+// MaxNumberBytes or MaxNumberExponent becomes a string, digit for digit. If there is
+// neither, or data is not JSON, it returns data itself.
+func MendJSON(data json.RawMessage) json.RawMessage {
+	if !mayNeedMending(data) {
+		return data
+	}
+	s := scanner{in: data, depth: MaxEventDepth, mend: true}
+	if mended := s.compact(); s.problem == "" {
+		return mended
+	}
+	return data
+}
+
+// mayNeedMending reports whether data contains half a surrogate pair or a number that
+// does not fit, or something that looks like one. It is much faster than a scan.
+func mayNeedMending(data []byte) bool {
+	if bytes.Contains(data, []byte(`\ud`)) || bytes.Contains(data, []byte(`\uD`)) {
+		return true
+	}
+	// A number that does not fit has four digits in a row, so one of them is looked at.
+	for i := 3; i < len(data); i += 4 {
+		if !digit(data[i]) {
+			continue
+		}
+		first, last := i, i
+		for first > 0 && digit(data[first-1]) {
+			first--
+		}
+		for last+1 < len(data) && digit(data[last+1]) {
+			last++
+		}
+		sign := bytes.TrimRight(data[max(first-2, 0):first], "+-")
+		if last-first > MaxNumberBytes/4 || last-first >= 3 && len(sign) > 0 && sign[len(sign)-1]|0x20 == 'e' {
+			return true
+		}
+		i += (last - i) / 4 * 4
+	}
+	return false
+}
+
+func digit(c byte) bool { return '0' <= c && c <= '9' }
 
 // JSONDepth returns the deepest nesting in data; it is exact for valid JSON. Call it
 // before a recursive parser reads the data.
@@ -67,12 +112,12 @@ func JSONDepth(data []byte) int {
 
 // scanner reads a JSON value (RFC 8259) once, from its first byte to its last.
 type scanner struct {
-	in     []byte
-	depth  int  // the limit of nesting
-	stored bool // see CheckStoredJSON
+	in    []byte
+	depth int  // the limit of nesting
+	mend  bool // replace what CheckStoredJSON allows: see MendJSON
 
 	at      int    // index of the next byte
-	out     []byte // the compacted copy of in; nil until the first white space
+	out     []byte // the compacted copy of in; nil until the first difference
 	copied  int    // how much of in is in out or was left out
 	problem string // what is wrong, or ""
 	large   bool
@@ -127,6 +172,15 @@ func (s *scanner) compact() []byte {
 	return append(s.out, s.in[s.copied:]...)
 }
 
+// replace puts text in the place of the input from start up to the next byte.
+func (s *scanner) replace(start int, text string) {
+	if s.out == nil {
+		s.out = make([]byte, 0, len(s.in)-1)
+	}
+	s.out = append(append(s.out, s.in[s.copied:start]...), text...)
+	s.copied = s.at
+}
+
 // space skips white space.
 func (s *scanner) space() {
 	start := s.at
@@ -134,11 +188,7 @@ func (s *scanner) space() {
 		s.at++
 	}
 	if s.at > start {
-		if s.out == nil {
-			s.out = make([]byte, 0, len(s.in)-1)
-		}
-		s.out = append(s.out, s.in[s.copied:start]...)
-		s.copied = s.at
+		s.replace(start, "")
 	}
 }
 
@@ -282,18 +332,22 @@ func (s *scanner) escape() {
 		s.fail("is not JSON: byte %d escapes nothing", s.at)
 		return
 	}
+	start := s.at
 	unit, ok := s.unit()
-	if !ok {
-		return
-	}
 	const high, low, end = 0xd800, 0xdc00, 0xe000
-	if s.stored || unit < high || unit >= end {
+	if !ok || unit < high || unit >= end {
 		return
 	}
 	if unit < low && s.at+1 < len(s.in) && s.in[s.at] == '\\' && s.in[s.at+1] == 'u' {
+		second := s.at
 		if unit, ok = s.unit(); !ok || low <= unit && unit < end {
 			return
 		}
+		s.at = second
+	}
+	if s.mend {
+		s.replace(start, `\ufffd`)
+		return
 	}
 	s.fail("escapes half of a surrogate pair before byte %d, which is no character", s.at)
 }
@@ -347,7 +401,11 @@ func (s *scanner) number() {
 			return
 		}
 	}
-	if text := s.in[start:s.at]; !s.stored && !FitNumber(text) {
+	switch text := s.in[start:s.at]; {
+	case FitNumber(text):
+	case s.mend:
+		s.replace(start, `"`+string(text)+`"`)
+	default:
 		s.fail("holds the number %.40s…, which has more than %d characters or an exponent beyond ±%d", text, MaxNumberBytes, MaxNumberExponent)
 	}
 }
@@ -355,7 +413,7 @@ func (s *scanner) number() {
 // digits reads digits and returns how many there are.
 func (s *scanner) digits() int {
 	start := s.at
-	for s.at < len(s.in) && '0' <= s.in[s.at] && s.in[s.at] <= '9' {
+	for s.at < len(s.in) && digit(s.in[s.at]) {
 		s.at++
 	}
 	return s.at - start

@@ -60,10 +60,39 @@ func TestHalfASurrogatePairIsRefusedAndReadWhereItIsStored(t *testing.T) {
 	}
 }
 
+func TestStoredJSONIsMended(t *testing.T) {
+	long := strings.Repeat("9", 1001)
+	for in, want := range map[string]string{
+		`"\ud800"`:                          `"\ufffd"`,
+		`["a\udc00\uD800","é\ud83d\ude00"]`: `["a\ufffd\ufffd","é\ud83d\ude00"]`,
+		`"\ud800\uD83D\uDE00\\ud800\udfff"`: `"\ufffd\uD83D\uDE00\\ud800\ufffd"`,
+		`{"\udfff": 1}`:                     `{"\ufffd":1}`,
+		`{"n":[1e9999, -2E-1001 ,1e1000]}`:  `{"n":["1e9999","-2E-1001",1e1000]}`,
+		`[` + long + `,0.` + long + `]`:     `["` + long + `","0.` + long + `"]`,
+		`1e999999999999999999999`:           `"1e999999999999999999999"`,
+		`"1e9999"`:                          `"1e9999"`,
+		`"e1234`:                            `"e1234`, // not JSON
+		`"\ud800`:                           `"\ud800`,
+		``:                                  ``,
+	} {
+		before := []byte(in)
+		got := journal.MendJSON(before)
+		if string(got) != want {
+			t.Errorf("%.60s: got %.60s, want %.60s", in, got, want)
+		}
+		if string(before) != in {
+			t.Errorf("%.60s was changed", in)
+		}
+	}
+	if in := []byte(`{"at":"2026-01-02","n":12345,"e":"e1234"}`); &journal.MendJSON(in)[0] != &in[0] {
+		t.Error("data that needs no mending was copied")
+	}
+}
+
 // encoding/json accepts what CompactJSON accepts, and compacts it to the same bytes;
 // what only encoding/json accepts exceeds one of our bounds.
 func FuzzCompactJSON(f *testing.F) {
-	for _, s := range []string{`1`, ` {"a" : [1, -2.5e3, "x\u00e9\ud83d\ude00", null, true]} `, `"\ud800"`, "[[[", `{"a":1,"a":2}`, "\"\xff\"", `"\/"`, "-0", "1e999", "[1,]"} {
+	for _, s := range []string{`1`, ` {"a" : [1, -2.5e3, "x\u00e9\ud83d\ude00", null, true]} `, `"\ud800"`, "[[[", `{"a":1,"a":2}`, "\"\xff\"", `"\/"`, "-0", "1e999", "[1,]", `{"a":"\ud800\ud800","b":-1.5e+1001}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -72,6 +101,11 @@ func FuzzCompactJSON(f *testing.F) {
 		valid := json.Valid(data) && bytes.Equal(data, bytes.ToValidUTF8(data, nil)) && journal.JSONDepth(data) <= journal.MaxEventDepth && len(data) <= journal.MaxValueBytes
 		if (err == nil) != valid {
 			t.Fatalf("%q: got %v, want valid: %v", data, err, valid)
+		}
+		if mended := journal.MendJSON(data); valid {
+			if _, err := journal.CompactJSON("data", "", mended, journal.MaxEventDepth); err != nil {
+				t.Fatalf("%q is mended to %q: %v", data, mended, err)
+			}
 		}
 		got, err := journal.CompactJSON("data", "", data, journal.MaxEventDepth)
 		if !bytes.Equal(data, before) {
