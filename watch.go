@@ -51,6 +51,7 @@ func (s *Store) source() fanout.Source {
 			return heads, damaged(err), reached(err)
 		},
 		Erased: func(ctx context.Context, space string) (Position, error) { return s.Space(space).erased(ctx) },
+		Lift:   s.concepts.lift,
 		Busy:   func(space string) uint64 { return s.commits.Busy(space) },
 	}
 }

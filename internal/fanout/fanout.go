@@ -25,6 +25,10 @@ type Source struct {
 	// Erased returns a position that changes with each purge of the space.
 	Erased func(ctx context.Context, space string) (journal.Position, error)
 
+	// Lift converts an event of an earlier schema, as Read does. It replaces the event's
+	// data and never changes it in place.
+	Lift func(e *journal.Event)
+
 	// Busy returns the number of the batch, if any, that may have committed to the
 	// space without Committed having been called for it; 0: there is none.
 	Busy func(space string) uint64

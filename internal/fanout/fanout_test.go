@@ -52,6 +52,7 @@ func open(t *testing.T) *space {
 			return page, sp.readErr
 		},
 		Erased: func(context.Context, string) (journal.Position, error) { return journal.Position{}, nil },
+		Lift:   func(*journal.Event) {},
 		Busy:   func(string) uint64 { return sp.busy },
 	}, 1<<20, slog.New(slog.DiscardHandler))
 	t.Cleanup(sp.Close)

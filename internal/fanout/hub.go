@@ -126,6 +126,7 @@ func (h *hub) committed(c *journal.Commit, res journal.Result) bool {
 	for i := range c.Events {
 		e := c.Event(i, res)
 		e.Refs = slices.Clone(e.Refs) // in an Update they belong to the caller
+		h.fanout.source.Lift(&e)
 		h.queue(item{Delivery: &journal.Delivery{Event: e}})
 	}
 	h.known = res.Last
