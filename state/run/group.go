@@ -99,8 +99,8 @@ func (g *Group) remove(m *member) {
 }
 
 // Drain stops new runs from entering the group and waits until all have left. If ctx
-// ends first, Drain cancels the runs that Do works on, with cause shutdown, and waits
-// until they have ended. Call it only once.
+// ends first, Drain cancels the runs that Do works on, those that wait for a signal too,
+// with cause shutdown, and waits until they have ended. Call it only once.
 func (g *Group) Drain(ctx context.Context) {
 	g.mu.Lock()
 	g.closing, g.idle = true, make(chan struct{})
