@@ -43,10 +43,10 @@ type eventQuery struct {
 	After  *journal.Position `query:"after" empty:"from the oldest" doc:"only events after this position"`
 	Before journal.Position  `query:"before" doc:"only events before this position"`
 	Order  string            `query:"order" default:"asc" enum:"asc|desc" doc:"desc: newest first"`
-	Types  []string          `query:"types" doc:"only these types, separated by commas; noun.* stands for any verb"`
-	Actor  string            `query:"actor" doc:"only events of this actor" example:"user:42"`
-	Since  time.Time         `query:"since" doc:"only events at or after this time"`
-	Until  time.Time         `query:"until" doc:"only events before this time"`
+	ofTypes
+	Actor string    `query:"actor" doc:"only events of this actor" example:"user:42"`
+	Since time.Time `query:"since" doc:"only events at or after this time"`
+	Until time.Time `query:"until" doc:"only events before this time"`
 }
 
 func (in *eventQuery) query() thole.ReadQuery {
@@ -68,7 +68,7 @@ func (in *eventQuery) query() thole.ReadQuery {
 
 type listEventsIn struct {
 	eventQuery
-	Streams []string `query:"stream" doc:"only these streams, separated by commas" example:"app/events"`
+	ofStreams
 }
 
 func listEvents(c *call, in listEventsIn) (page[event], error) {

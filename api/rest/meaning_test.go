@@ -55,6 +55,11 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		{"channel of a page", "GET", at + "/events?channel=sync", "", "channel", nil},
 		{"channel of a thread's page", "GET", thread + "/events?channel=sync", "", "channel", nil},
 
+		{"more types than may be", "GET", at + "/events?types=a.b" + strings.Repeat(",a.b", 64), "", "types", nil},
+		{"more types of a stream than may be", "GET", at + "/events?types=a.b" + strings.Repeat(",a.b", 64), "", "types", []string{"Accept", sse}},
+		{"more streams than may be", "GET", at + "/events?stream=app/x" + strings.Repeat(",app/x", 64), "", "stream", nil},
+		{"more spaces than may be", "GET", "/v1/events?watch=project:a" + strings.Repeat(",project:a", 32), "", "watch", []string{"Accept", sse}},
+
 		{"a body of a GET", "GET", at + "/kv/n/k", `{"data":2}`, "body", nil},
 		{"a body of a DELETE", "DELETE", at + "/kv/n/k", `{}`, "body", nil},
 		{"a body of a DELETE of a queued run", "DELETE", thread + "/queue/run_" + strings.Repeat("0", 32), `{"cause":"user"}`, "body", nil},

@@ -13,13 +13,21 @@ import (
 	"github.com/thole-dev/thole/journal/problem"
 )
 
-// maxWatched bounds how many spaces one connection may watch.
-const maxWatched = 32
+// ofTypes and ofStreams are embedded by operations that select events. Each event is
+// compared with each of the names, so their number has a limit.
+type (
+	ofTypes struct {
+		Types []string `query:"types" max:"64" doc:"only these types, separated by commas; noun.* stands for any verb"`
+	}
+	ofStreams struct {
+		Streams []string `query:"stream" max:"64" doc:"only these streams, separated by commas" example:"app/events"`
+	}
+)
 
 // watching is embedded by operations that answer with an event stream.
 type watching struct {
-	Types   []string `query:"types" doc:"only these types, separated by commas; noun.* stands for any verb"`
-	Channel string   `query:"channel" enum:"messages|sync" doc:"messages: the conversation (thread.*, message.*, run.*, tool.*); sync: everything else"`
+	ofTypes
+	Channel string `query:"channel" enum:"messages|sync" doc:"messages: the conversation (thread.*, message.*, run.*, tool.*); sync: everything else"`
 }
 
 // keep returns a function that reports whether a delivery is sent; nil: all are. The
@@ -61,7 +69,7 @@ func shows(patterns []string, stream string) bool {
 
 type watchSpaceIn struct {
 	resuming
-	Streams []string `query:"stream" doc:"only these streams, separated by commas" example:"app/events"`
+	ofStreams
 }
 
 func watchSpace(c *call, in watchSpaceIn) error { return in.watch(c, in.Streams) }
@@ -173,11 +181,7 @@ func spaceNames(field string, names []string) ([]string, error) {
 			return nil, err
 		}
 	}
-	distinct := slices.Compact(slices.Sorted(slices.Values(names)))
-	if len(distinct) == 0 || len(distinct) > maxWatched {
-		return nil, invalid(field, "names %d spaces; 1 to %d are expected", len(distinct), maxWatched)
-	}
-	return distinct, nil
+	return slices.Compact(slices.Sorted(slices.Values(names))), nil
 }
 
 // mustStream refuses a client that did not ask for an event stream, for an operation

@@ -55,7 +55,7 @@ func (f *Field) Parse(text string, v reflect.Value) error {
 			list.Index(i).SetString(part)
 		}
 		v.Set(list)
-		return nil
+		return f.within(float64(len(parts)), " items")
 	default:
 		panic(fmt.Sprintf("shape: no text stands for %v", v.Type()))
 	}
