@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -53,8 +54,13 @@ type acquireLockIn struct {
 func acquireLock(c *call, in acquireLockIn) (HeldLock, error) {
 	ctx, cancel := c.whileServing()
 	defer cancel()
+	ttl, badTTL := seconds("/ttl", in.Body.TTL)
+	wait, badWait := seconds("/wait", in.Body.Wait)
+	if err := cmp.Or(badTTL, badWait); err != nil {
+		return HeldLock{}, err
+	}
 	l, err := lock.In(c.space).Acquire(ctx, in.Body.Name, &lock.Options{
-		Owner: in.Body.Owner, TTL: seconds(in.Body.TTL), Wait: seconds(in.Body.Wait), Mode: in.Body.Mode, Again: in.Body.Again,
+		Owner: in.Body.Owner, TTL: ttl, Wait: wait, Mode: in.Body.Mode, Again: in.Body.Again,
 	})
 	if err != nil {
 		return HeldLock{}, err
@@ -89,7 +95,14 @@ func (c *call) whileServing() (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel(nil); forget() }
 }
 
-func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+// seconds returns n seconds, which the member field gives. 0 has a meaning of its own, so
+// less than a millisecond, which could be rounded to it, is refused.
+func seconds(field string, n float64) (time.Duration, error) {
+	if n > 0 && n < 0.001 {
+		return 0, invalid(field, "%v is less than a millisecond, 0.001", n)
+	}
+	return time.Duration(n * float64(time.Second)), nil
+}
 
 // LockHolder is the holder of a lock, or one that announced an intent. It does not
 // show the lease's token.
@@ -157,7 +170,11 @@ type renewLockIn struct {
 }
 
 func renewLock(c *call, in renewLockIn) (none, error) {
-	return none{}, lock.In(c.handle(c.space.Name())).Renew(c.ctx, in.Name, in.Fence, seconds(in.Body.TTL))
+	ttl, err := seconds("/ttl", in.Body.TTL)
+	if err == nil {
+		err = lock.In(c.handle(c.space.Name())).Renew(c.ctx, in.Name, in.Fence, ttl)
+	}
+	return none{}, err
 }
 
 type releaseLockIn struct {

@@ -55,6 +55,11 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		{"channel of a page", "GET", at + "/events?channel=sync", "", "channel", nil},
 		{"channel of a thread's page", "GET", thread + "/events?channel=sync", "", "channel", nil},
 
+		{"a timeout that would round to none", "POST", thread + "/runs", `{"prompt":"x","timeout":1e-10}`, "/timeout", nil},
+		{"a wait for a lock that would round to none", "POST", at + "/locks", `{"name":"l","wait":0.0001}`, "/wait", nil},
+		{"a ttl of a lock that would round to none", "POST", at + "/locks", `{"name":"l","ttl":1e-10}`, "/ttl", nil},
+		{"a wait for a run that would round to none", "POST", "/v1/runs/claim", `{"spaces":["project:a"],"wait_seconds":1e-10}`, "/wait_seconds", nil},
+
 		{"more types than may be", "GET", at + "/events?types=a.b" + strings.Repeat(",a.b", 64), "", "types", nil},
 		{"more types of a stream than may be", "GET", at + "/events?types=a.b" + strings.Repeat(",a.b", 64), "", "types", []string{"Accept", sse}},
 		{"more streams than may be", "GET", at + "/events?stream=app/x" + strings.Repeat(",app/x", 64), "", "stream", nil},

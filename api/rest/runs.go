@@ -87,9 +87,13 @@ type forAgent struct {
 }
 
 func (in *NewRun) request() (run.Request, error) {
+	timeout, err := seconds("/timeout", in.Timeout)
+	if err != nil {
+		return run.Request{}, err
+	}
 	req := run.Request{
 		Prompt: in.Prompt, Agent: in.Agent, Model: in.Model, Policy: in.Policy, OnDisconnect: in.OnDisconnect,
-		Parent: in.Parent, ResumedFrom: in.ResumedFrom, Timeout: seconds(in.Timeout),
+		Parent: in.Parent, ResumedFrom: in.ResumedFrom, Timeout: timeout,
 	}
 	for _, b := range in.Blocks {
 		req.Blocks = append(req.Blocks, b.block())
@@ -98,7 +102,6 @@ func (in *NewRun) request() (run.Request, error) {
 		req.Blocks = append(req.Blocks, thread.Attachment(at.Name, at.Type, at.URL))
 	}
 	extra := forAgent{ChatHistory: in.ChatHistory, FileStructure: asText(in.FileStructure)}
-	var err error
 	if extra.ChatHistory != nil || extra.FileStructure != "" {
 		req.Options, err = marshal(extra)
 		req.Options = bytes.TrimSpace(req.Options)

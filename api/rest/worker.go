@@ -71,8 +71,10 @@ type claimRunIn struct {
 func claimRun(c *call, body claimRunIn) (ClaimedRun, error) {
 	var nothing ClaimedRun
 	in := body.Body
-	wait := seconds(in.WaitSeconds)
-	var err error
+	wait, err := seconds("/wait_seconds", in.WaitSeconds)
+	if err != nil {
+		return nothing, err
+	}
 	if in.Spaces, err = spaceNames("/spaces", in.Spaces); err != nil {
 		return nothing, err
 	}
@@ -287,13 +289,17 @@ func waitRun(c *call, in waitRunIn) (Signalled, error) {
 	if err != nil {
 		return Signalled{}, err
 	}
-	if in.Body.WaitSeconds == 0 {
+	wait, err := seconds("/wait_seconds", in.Body.WaitSeconds)
+	if err != nil {
+		return Signalled{}, err
+	}
+	if wait == 0 {
 		data, arrived, err := h.Take(c.ctx, in.Body.Name)
 		return Signalled{Arrived: arrived, Data: data}, err
 	}
 	serving, cancel := c.whileServing()
 	defer cancel()
-	ctx, stop := context.WithTimeoutCause(serving, seconds(in.Body.WaitSeconds), errNotYet)
+	ctx, stop := context.WithTimeoutCause(serving, wait, errNotYet)
 	defer stop()
 	data, err := h.Wait(ctx, in.Body.Name)
 	if errors.Is(err, errNotYet) {
