@@ -1,9 +1,26 @@
 package rest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
+
+func TestADescriptionSaysWhatAParameterMeansInEventStreams(t *testing.T) {
+	for _, op := range operations() {
+		if op.id != "listEvents" {
+			continue
+		}
+		for name, want := range map[string]string{
+			"channel": "; only for event streams", "limit": "; not for event streams", "types": "",
+			"after": "; for event streams: resume after this position; empty: from the oldest event; absent: from now",
+		} {
+			if got := op.inStreams(op.parameters()[slices.IndexFunc(op.parameters(), func(p *param) bool { return p.Name == name })]); got != want {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		}
+	}
+}
 
 // An example of /docs is a request that the operation accepts.
 func TestEveryOperationHasAnExample(t *testing.T) {

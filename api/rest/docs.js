@@ -28,10 +28,18 @@ function body(doc, title, content) {
   return out;
 }
 
+// prose makes an element of a text in which code stands between backticks.
+function prose(tag, text) {
+  const e = el(tag);
+  (text || "").split("`").forEach((part, i) => e.append(i % 2 ? el("code", part) : part));
+  return e;
+}
+
 // folded is what only some want to see, such as schemas.
 function folded(title, parts) {
-  const box = el("details", "", "part");
-  box.append(el("summary", title), ...parts);
+  const box = el("details"), inside = el("div");
+  inside.append(...parts);
+  box.append(el("summary", title), inside);
   return box;
 }
 
@@ -42,7 +50,7 @@ function parameters(doc, list) {
     const schema = expand(doc, p.schema);
     const kind = schema.enum ? schema.enum.join(" | ") : schema.type;
     const rest = schema.default === undefined ? "" : ` (default ${schema.default})`;
-    row.append(el("td", p.name + (p.required ? " *" : "")), el("td", p.in), el("td", kind + rest), el("td", p.description));
+    row.append(el("td", p.name + (p.required ? " *" : "")), el("td", p.in), el("td", kind + rest), prose("td", p.description));
     table.append(row);
   }
   return table;
@@ -53,7 +61,7 @@ function failures(responses) {
   for (const [status, r] of Object.entries(responses)) {
     if (status < "400" || status === "default") continue;
     const row = el("tr");
-    row.append(el("td", status), el("td", r.description));
+    row.append(el("td", status), prose("td", r.description));
     table.append(row);
   }
   return table;
@@ -70,8 +78,8 @@ function operation(doc, path, method, op) {
   if (op.parameters.length) inside.append(el("h4", "Parameters"), parameters(doc, op.parameters));
   if (op.requestBody) inside.append(folded("What it takes", body(doc, "body", op.requestBody.content)));
   for (const [status, r] of Object.entries(op.responses)) {
-    if (status < "400" && r.content) inside.append(folded(`What it gives: ${status}`, [el("p", r.description), ...body(doc, status, r.content)]));
-    else if (status < "400") inside.append(el("p", `${status}: ${r.description}`));
+    if (status < "400" && r.content) inside.append(folded(`What it gives: ${status}`, [prose("p", r.description), ...body(doc, status, r.content)]));
+    else if (status < "400") inside.append(prose("p", `${status}: ${r.description}`));
   }
   inside.append(folded("What may go wrong", [failures(op.responses)]));
   box.append(head, inside);

@@ -9,8 +9,8 @@ import (
 )
 
 // eventStream describes the answer to Accept: text/event-stream.
-const eventStream = "As text/event-stream (Server-Sent Events): each frame has `id`, the position to resume after " +
-	"(a broadcast has none), `event`, the type, and `data`, an event as JSON. A frame `error` holds a problem and is the last; " +
+const eventStream = "As text/event-stream (Server-Sent Events): each frame has `id`, which resumes after it when sent as Last-Event-ID " +
+	"(a broadcast has none), `event`, the type, and `data`, an event as JSON in one line. A line that begins with a colon is a heartbeat. A frame `error` holds a problem and is the last; " +
 	"so is the frame `complete`, with the end of a run, on a stream that started it."
 
 // events makes the schema of events: one alternative for each declared type, and one

@@ -287,6 +287,7 @@ func (g *generator) parameters(op *operation) []any {
 		schema := g.schemas.Parameter(p.Field)
 		about, _ := schema["description"].(string)
 		delete(schema, "description")
+		about += op.inStreams(p)
 		param := object{"name": p.Name, "in": p.in, "required": p.Required, "description": about, "schema": schema}
 		if p.Shape.Kind == shape.Array {
 			param["explode"] = false // one value, separated by commas
@@ -306,6 +307,24 @@ func (g *generator) parameters(op *operation) []any {
 		add("header", "If-None-Match", false, "an ETag: 304 if it still holds", text)
 	}
 	return params
+}
+
+// inStreams says what a parameter means in event streams, if that is something else than
+// in the operation's other answer.
+func (op *operation) inStreams(p *param) string {
+	if op.does.input == nil || op.streams.input == nil {
+		return ""
+	}
+	page, stream := op.does.param(p.in, p.Name), op.streams.param(p.in, p.Name)
+	switch {
+	case page == nil:
+		return "; only for event streams"
+	case stream == nil:
+		return "; not for event streams"
+	case stream.Doc != page.Doc:
+		return "; for event streams: " + stream.Doc
+	}
+	return ""
 }
 
 // typeName returns the name of a type's schema: rest's own types have their name, a

@@ -67,7 +67,7 @@ type BlockChange struct {
 
 type updateBlockIn struct {
 	ofTurn
-	Block string `path:"block" doc:"the id of the block" example:"blk_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
+	Block string `path:"block" doc:"the id of the block; with offset 0 the caller may make one for a new block: blk_ and 32 hex digits" example:"blk_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"`
 	Body  BlockChange
 }
 

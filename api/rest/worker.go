@@ -59,7 +59,7 @@ type ClaimedRun struct {
 	Space   string         `json:"space"`
 	Run     *run.Run       `json:"run"`
 	Turn    string         `json:"turn" doc:"the turn that the run writes"`
-	Request []thread.Block `json:"request" doc:"what the user asked for"`
+	Request []thread.Block `json:"request" doc:"the blocks of the run's own prompt; empty if it was started without one and answers the thread's last message: see listMessages"`
 	Token   string         `json:"token" doc:"send it in Thole-Fence"`
 	TTL     float64        `json:"ttl" doc:"seconds without a heartbeat after which the run ends as crashed"`
 }
