@@ -84,7 +84,7 @@ func TestWithoutToolHistoryTheSecondTurnKnowsNoFile(t *testing.T) {
 		e.ask(a, "Create a button component", run.Succeeded)
 		before := e.file("src/components/Button.js")
 		r := e.ask(a, "Make it blue", run.Failed)
-		wantContains(t, "the run's error", r.Error, `expected "Tools called:" in the prompt`)
+		wantContains(t, "the run's error", r.Error, `the script expects "Tools called:"`)
 		if blocks := e.last(thread.Failure); len(blocks) != 1 || blocks[0].Content != r.Error {
 			t.Errorf("error blocks %v, want the run's error", blocks)
 		}

@@ -153,7 +153,7 @@ func TestMigrateSaysWhatItWouldDoAndDoesNothing(t *testing.T) {
 	if !strings.Contains(did.Out, `"dry_run":false`) || did.Code != 0 {
 		t.Errorf("migrate: got %+v", did)
 	}
-	if again := servertest.Command(t, dir, nil, "migrate", "--store", store); again.Out != "{\"steps\":[]}\n" {
+	if again := servertest.Command(t, dir, nil, "migrate", "--store", store); !strings.Contains(again.Out, `"steps":[]`) {
 		t.Errorf("a second migrate: got %+v", again)
 	}
 	servertest.MustBeHealthy(t, store)
@@ -296,9 +296,11 @@ func TestASignalEndsAConversation(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line, err := bufio.NewReader(said).ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, "thread ") {
-		t.Fatalf("got %q, %v, want the thread", line, err)
+	lines := bufio.NewReader(said)
+	for line := ""; !strings.HasPrefix(line, "thread "); { // after the line about the new store
+		if line, err = lines.ReadString('\n'); err != nil {
+			t.Fatalf("got %q, %v, want the thread", line, err)
+		}
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
 	hung := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
