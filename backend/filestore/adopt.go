@@ -67,6 +67,9 @@ func (r *recovery) adopt() (*addition, error) {
 	if err := r.put([]*addition{a}); err != nil {
 		return nil, err
 	}
+	if a.refused != nil {
+		return nil, a.refused
+	}
 	r.reportf("space %s was changed by hand and adopted as epoch %s: %s", sp.name, epoch, strings.Join(r.reasons, "; "))
 	return a, nil
 }

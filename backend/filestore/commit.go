@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/thole-dev/thole/journal"
 )
 
 // Commit implements [journal.Backend]. It writes the lines of a batch with one sync
-// for each journal that the batch touches, several at a time. If the disk is full, it
-// applies nothing of the batch and returns ErrFull; later commits work once there is
-// space again.
+// for each journal that the batch touches, several at a time. If a journal cannot be
+// opened, for lack of rights or of file descriptors, only its commits fail, each with the
+// Err of its Result, and nothing of them is applied. If the disk is full, Commit applies
+// nothing of the batch and returns ErrFull; later commits work once there is space again.
 func (s *Store) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Result, error) {
 	if err := s.relieve(ctx); err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
@@ -46,7 +48,21 @@ func (s *Store) commit(batch []journal.Commit) ([]journal.Result, error) {
 	if len(adds) == 0 {
 		return results, nil
 	}
-	return results, s.publish(adds)
+	if err := s.publish(adds); err != nil {
+		return nil, err
+	}
+	for _, a := range adds {
+		if a.refused == nil {
+			continue
+		}
+		err := fmt.Errorf("commit: %w", s.explain(a.refused))
+		for i := range batch {
+			if batch[i].Space == a.sp.name {
+				results[i] = journal.Result{Err: err}
+			}
+		}
+	}
+	return results, nil
 }
 
 // currentOf returns the current spaces of a batch, and in sick the error of each
@@ -151,6 +167,7 @@ func (s *Store) publish(adds []*addition) error {
 	if err := s.put(adds); err != nil {
 		return err
 	}
+	adds = slices.DeleteFunc(slices.Clone(adds), func(a *addition) bool { return a.refused != nil })
 	s.tellSoon(func() []note {
 		notes := make([]note, len(adds))
 		for i, a := range adds {

@@ -2,6 +2,7 @@ package filestore_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"sync/atomic"
@@ -17,7 +18,7 @@ import (
 // picky is a file system that fails the operations that a test picks.
 type picky struct {
 	filestore.FS
-	write, truncate, sync, rename, remove func(name string) error // nil: never
+	open, write, truncate, sync, rename, remove func(name string) error // nil: never
 }
 
 func pick(f func(string) error, name string) error {
@@ -28,6 +29,9 @@ func pick(f func(string) error, name string) error {
 }
 
 func (p *picky) OpenFile(name string, flag int) (filestore.File, error) {
+	if err := pick(p.open, name); err != nil {
+		return nil, err
+	}
 	f, err := p.FS.OpenFile(name, flag)
 	if err != nil {
 		return nil, err
@@ -134,6 +138,80 @@ func TestACommitStandsThoughItsNoteFindsNoSpace(t *testing.T) {
 		}
 		if err := s.Check(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAJournalThatCannotBeOpenedFailsOnlyItsOwnCommits(t *testing.T) {
+	bad, good := "user:bad", "user:good"
+	commit := func(space string) journal.Commit {
+		return journal.Commit{Space: space, Events: []journal.Event{{Stream: "s", Type: "a.b"}}}
+	}
+	for name, c := range map[string]struct {
+		fail func(*picky)
+		is   error
+		says string
+	}{
+		"too many open files": {func(d *picky) { d.open = of("/bad/journal/", syscall.EMFILE) }, journal.ErrUnavailable, "ulimit -n"},
+		"no right":            {func(d *picky) { d.open = of("/bad/journal/", syscall.EACCES) }, fs.ErrPermission, "the right to write"},
+		"too many open files, for its directory": {func(d *picky) {
+			d.sync = of("/bad", &fs.PathError{Op: "open", Path: "bad", Err: syscall.EMFILE})
+		}, journal.ErrUnavailable, "ulimit -n"},
+	} {
+		for _, fresh := range []bool{true, false} {
+			if !fresh && strings.HasSuffix(name, "directory") {
+				continue // an existing journal's is not opened
+			}
+			t.Run(fmt.Sprintf("%s/new space %v", name, fresh), func(t *testing.T) {
+				s, disk := onPicky(t)
+				want := map[string]uint64{}
+				try := func(spaces ...string) []journal.Result {
+					t.Helper()
+					var batch []journal.Commit
+					for _, space := range spaces {
+						batch = append(batch, commit(space))
+					}
+					results, err := s.Commit(t.Context(), batch)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, r := range results {
+						if r.Err == nil {
+							want[spaces[i]]++
+						}
+					}
+					return results
+				}
+				if !fresh {
+					try(bad, good)
+				}
+				c.fail(disk)
+				results := try(good, bad, bad, good)
+				for i, r := range results {
+					if isBad := i == 1 || i == 2; (r.Err != nil) != isBad {
+						t.Fatalf("commit %d: got %v", i, r.Err)
+					}
+				}
+				if err := results[1].Err; !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("got %v, want %v that says %q", err, c.is, c.says)
+				}
+				if err := s.Stopped(); err != nil {
+					t.Fatalf("the store stopped: %v", err)
+				}
+				*disk = picky{FS: disk.FS}
+				try(bad, good)
+				s.Close()
+				s = open(t, "/store", &filestore.Options{FS: disk.FS, Lag: -1})
+				for space, n := range want {
+					heads, err := s.Heads(t.Context(), space)
+					if err != nil || heads[0].Last.Seq != n {
+						t.Errorf("%s: got %v, %v; want %d commits", space, heads[0].Last, err, n)
+					}
+				}
+				if err := s.Check(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
 		}
 	}
 }

@@ -84,7 +84,11 @@ func (f failStop) SyncDir(name string) error {
 	if err := f.stop.Err(); err != nil {
 		return err
 	}
-	return f.synced(f.FS.SyncDir(name))
+	err := f.FS.SyncDir(name)
+	if path := (*fs.PathError)(nil); errors.As(err, &path) && path.Op == "open" {
+		return f.named(err) // nothing was synced, so no sync has failed
+	}
+	return f.synced(err)
 }
 
 // failStopFile is an open file of a failStop.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/thole-dev/thole/internal/failstop"
 	"github.com/thole-dev/thole/journal"
@@ -25,7 +26,7 @@ type FS interface {
 	Mkdir(name string) error
 	Rename(from, to string) error // replaces a file, never a directory
 	Remove(name string) error     // a file or an empty directory
-	SyncDir(name string) error    // makes the directory's entries durable
+	SyncDir(name string) error    // makes the directory's entries durable; an *fs.PathError of "open" if it cannot open it
 }
 
 // File is an open file. It is an alias, so that a file system need not import
@@ -244,6 +245,8 @@ func (s *Store) explain(err error) error {
 		return s.stop.Err()
 	case failstop.Full(err):
 		return fmt.Errorf("%w: file store %s cannot grow: the disk is full; free some space and try again, nothing was lost: %w", journal.ErrFull, s.dir, err)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return fmt.Errorf("%w: file store %s: too many files and connections are open: raise the limit (ulimit -n) or close some, then try again: %w", journal.ErrUnavailable, s.dir, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("file store %s: give this user the right to write the directory and all in it: %w", s.dir, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/thole-dev/thole/internal/failstop"
 	"github.com/thole-dev/thole/journal"
 )
 
@@ -148,6 +149,7 @@ type addition struct {
 	fresh   bool    // the segment is new
 	created bool    // this addition created its file, so takeBack removes it
 	head    int64   // bytes of the head before the first line
+	refused error   // why the journal cannot be opened; it is as before
 }
 
 // add appends a line.
@@ -193,14 +195,21 @@ func (a *addition) apply() (added int64) {
 	return added
 }
 
-// put writes the additions and syncs them. If the disk is full for one, put takes all
-// of them back, and the journals are as before; if that fails, the store stops.
+// put writes the additions and syncs them. Those whose journal cannot be opened are
+// refused. If the disk is full for one, put takes all of them back, and the journals are
+// as before; if that fails, the store stops.
 func (s *Store) put(adds []*addition) error {
 	err := parallel(adds, s.putOne)
-	if err == nil || s.stop.Err() != nil {
+	if s.stop.Err() != nil {
 		return err
 	}
 	for _, a := range adds {
+		if a.refused != nil && a.fresh {
+			s.disk.removeEmpty(s.dir, filepath.Join(a.sp.dir, "journal"))
+		}
+		if a.refused != nil || err == nil {
+			continue
+		}
 		if e := s.takeBack(a); e != nil {
 			return s.stop.Because(errors.Join(err, e))
 		}
@@ -208,33 +217,44 @@ func (s *Store) put(adds []*addition) error {
 	return err
 }
 
+// refuse refuses an addition because of err, before which nothing was written, unless
+// the disk is full or has failed.
+func (s *Store) refuse(a *addition, err error) error {
+	if s.stop.Err() != nil || failstop.Full(err) {
+		return err
+	}
+	a.refused = err
+	return nil
+}
+
 func (s *Store) putOne(a *addition) error {
 	path := segmentPath(a.sp.dir, a.segment.first)
 	flag := os.O_WRONLY
-	var changed []string
 	if a.fresh {
 		flag |= os.O_CREATE | os.O_EXCL // an existing file holds commits that memory does not know
 		if err := s.disk.mkdirAll(s.dir, filepath.Dir(path)); err != nil {
-			return err
+			return s.refuse(a, err)
 		}
-		changed = upTo(s.dir, filepath.Dir(path))
 	}
 	f, err := s.disk.OpenFile(path, flag)
 	if err != nil {
+		return s.refuse(a, err)
+	}
+	defer f.Close() // after the sync it has nothing to say
+	if a.fresh {
+		// Before the first line, so that a directory that cannot be opened leaves none.
+		a.created = true
+		if err := s.disk.syncDirs(upTo(s.dir, filepath.Dir(path))); err != nil {
+			if s.stop.Err() == nil {
+				s.disk.Remove(path)
+			}
+			return s.refuse(a, err)
+		}
+	}
+	if _, err := f.WriteAt(a.text, a.segment.size); err != nil {
 		return err
 	}
-	a.created = a.fresh
-	_, err = f.WriteAt(a.text, a.segment.size)
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = s.disk.syncDirs(changed)
-	}
-	return err
+	return f.Sync()
 }
 
 func (s *Store) takeBack(a *addition) error {

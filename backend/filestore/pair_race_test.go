@@ -45,7 +45,7 @@ const raced = "raced/1"
 
 // won checks that exactly one side won a race.
 func (p *pair) won(ours, theirs *offer) error {
-	if !ours.raced || ours.err != nil || theirs.err != nil {
+	if !ours.raced || ours.err != nil || theirs.err != nil || ours.results[0].Err != nil || theirs.results[0].Err != nil {
 		return nil
 	}
 	p.did["races"]++

@@ -77,7 +77,7 @@ func (o *offer) deeds(space string) (deeds []deed) {
 		if d.sure {
 			d.result = o.results[i]
 		}
-		if d.result.Conflict != nil {
+		if d.result.Conflict != nil || d.result.Err != nil {
 			continue
 		}
 		if o.raced && i == 0 {
@@ -148,8 +148,9 @@ func shown(batch []journal.Commit, results []journal.Result) (text string) {
 func (p *pair) answered(o *offer, i int, r journal.Result) error {
 	on, c := o.on, &o.batch[i]
 	switch stale := slices.Contains(o.stale, c.Now); {
-	case r.Err != nil:
-		return fmt.Errorf("%s: commit %d to %s: got %w", on.name, c.Now.Unix(), c.Space, r.Err)
+	case r.Err != nil: // its journal cannot be opened; nothing of it is applied
+		p.did["commits refused"]++
+		return nil
 	case stale && r.Conflict == nil:
 		return fmt.Errorf("%s: commit %d to %s was applied at %v although its checks do not hold: %v", on.name, c.Now.Unix(), c.Space, r.Last, c.Checks)
 	case stale:

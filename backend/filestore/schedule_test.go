@@ -218,7 +218,7 @@ func (r *schedule) commit() {
 	r.stopped = r.stopped || err != nil && strings.Contains(err.Error(), "stopped, because its disk failed")
 	for i, id := range ids {
 		e := r.space(batch[i].Space)
-		if errors.Is(err, journal.ErrFull) { // nothing of it is applied, now or later
+		if errors.Is(err, journal.ErrFull) || err == nil && results[i].Err != nil { // nothing of it is applied, now or later
 			continue
 		} else if err != nil {
 			e.doubt[id] = batch[i]
