@@ -87,15 +87,19 @@ func WithKeySecret(ctx context.Context, secret string) context.Context {
 // earlier calls changed nothing or failed. To repeat the operation, begin it again:
 // each call that committed before returns its first result. The calls must be made one
 // after the other, in the same order each time. An operation within another counts as
-// one call of the outer one. If ctx has no idempotency key, Operation returns ctx.
+// one call of the outer one, and one within a [Call] has receipts of its own. If ctx
+// has no idempotency key, Operation returns ctx.
 func Operation(ctx context.Context) context.Context {
 	o := onceFrom(ctx)
 	if o == nil {
 		return ctx
 	}
 	op := &operation{}
-	if o.operation != nil {
+	switch {
+	case o.operation != nil:
 		op.prefix = o.operation.enter() + "."
+	case o.call != nil:
+		op.prefix = o.call.number + "-" // not the receipts of the call itself: see call.next
 	}
 	inner := *o
 	inner.operation, inner.call = op, nil

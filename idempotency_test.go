@@ -223,6 +223,22 @@ func TestOperationsWithinOneShareNoReceipts(t *testing.T) {
 	}
 }
 
+func TestAnOperationWithinACallHasReceiptsOfItsOwn(t *testing.T) {
+	sp := open(t, nil).Space("user:1")
+	for try := range 2 {
+		ctx := thole.Call(thole.WithIdempotencyKey(t.Context(), "k", "f"), "outer")
+		if _, err := sp.Commit(ctx, thole.Commit{Events: []thole.Event{{Stream: "app/steps", Type: "step.first"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := twoSteps(ctx, sp); err != nil {
+			t.Errorf("call %d: %v", try+1, err)
+		}
+		if got, want := types(t, sp, "app/steps"), "step.first step.one step.two"; got != want {
+			t.Errorf("call %d: got %q, want %q", try+1, got, want)
+		}
+	}
+}
+
 // Without a name, the second of two operations would return without having done
 // anything.
 func TestAConceptMustNameWhatItDoesUnderAKey(t *testing.T) {
