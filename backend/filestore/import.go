@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,17 +125,21 @@ func (s *Store) readStaged(sp *space, firsts []uint64) error {
 	return nil
 }
 
-// hardenStaged writes again what this Store did not make durable itself: whoever wrote it
-// may have failed to sync it, see harden.
+// imported is the newest segment of an import as this Store made it durable.
+type imported struct {
+	first uint64
+	file  stamp
+}
+
+// hardenStaged writes the newest segment again unless it is as this Store made it
+// durable: another one may have added to it, or started the import again in a new file,
+// and may have failed to sync that. See harden.
 func (s *Store) hardenStaged(name, dir string, newest segment) error {
-	from := int64(0)
-	if known := s.imports[name]; known.first == newest.first {
-		from = min(known.size, newest.size)
+	file, err := s.disk.stampAt(segmentPath(dir, newest.first))
+	if err != nil || s.imports[name] == (imported{newest.first, file}) {
+		return err
 	}
-	if from == newest.size {
-		return nil
-	}
-	return s.writeAgain(dir, newest, from)
+	return s.writeAgain(dir, newest, 0)
 }
 
 // stageEvents appends the events behind the newest imported one: events come in
@@ -184,6 +189,10 @@ func (s *Store) stageText(sp *space, text []byte) error {
 	if err == nil {
 		err = f.Sync()
 	}
+	var info fs.FileInfo
+	if err == nil {
+		info, err = f.Stat()
+	}
 	if e := f.Close(); err == nil {
 		err = e
 	}
@@ -192,7 +201,7 @@ func (s *Store) stageText(sp *space, text []byte) error {
 	}
 	n.size += int64(len(text))
 	if err == nil {
-		s.imports[sp.name] = *n
+		s.imports[sp.name] = imported{n.first, stampOf(info)}
 	}
 	return err
 }

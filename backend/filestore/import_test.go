@@ -57,3 +57,44 @@ func TestAnImportLosesNoChunkThatWasTaken(t *testing.T) {
 		}
 	}
 }
+
+// Another process may start an import again, in a new file, of which this one has made
+// nothing durable.
+func TestAnImportThatAnotherStartedAgainIsNotTakenForDurable(t *testing.T) {
+	at := func(seq uint64) journal.Position { return journal.Position{Epoch: "0001aaaaaaaa", Seq: seq} }
+	load := func(s *filestore.Store, last, seq uint64) error {
+		return s.Load(t.Context(), "user:1", journal.Chunk{
+			Head:   journal.Head{Space: "user:1", Oldest: at(1), Last: at(last), Epochs: []journal.Epoch{{Name: at(1).Epoch, First: 1, Last: last}}},
+			Events: []journal.Event{{Position: at(seq), Stream: "s", Type: "x.made", Data: []byte(`1`)}},
+			Done:   seq == last,
+		})
+	}
+	for seed := range uint64(50) {
+		disk := faultfs.New(seed)
+		ours := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
+		theirs := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
+		if err := load(ours, 3, 1); err != nil {
+			t.Fatal(err)
+		}
+		disk.Fail(faultfs.Faults{faultfs.SyncError: 1})
+		if err := load(theirs, 2, 1); err == nil {
+			t.Fatal("a chunk whose sync fails: got success")
+		}
+		disk.Fail(nil)
+		if err := load(ours, 2, 1); err != nil {
+			t.Fatal(err)
+		}
+		after := disk.Crash()
+		ours.Close()
+		theirs.Close()
+		s := open(t, "/store", &filestore.Options{FS: after, Lag: -1})
+		if err := load(s, 2, 2); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		page, err := s.Read(t.Context(), "user:1", journal.ReadQuery{})
+		if err != nil || len(page.Events) != 2 {
+			t.Errorf("seed %d: got %d events, %v; want both that were taken", seed, len(page.Events), err)
+		}
+		s.Close()
+	}
+}

@@ -71,8 +71,8 @@ type Store struct {
 	opts Options
 	log  *slog.Logger
 
-	writing  chan struct{}      // holds a token while this process writes; guards imports
-	imports  map[string]segment // how far this Store made the import of a space durable
+	writing  chan struct{}       // holds a token while this process writes; guards imports
+	imports  map[string]imported // what this Store made durable of the import of a space
 	lockFile File
 	flushing chan struct{} // holds a token while files of records are written
 	hurry    chan struct{} // a goroutine that waits for flushing sends to it
@@ -138,7 +138,7 @@ func newStore(dir string, o *Options) (*Store, error) {
 		dir: dir, opts: opts, log: opts.Log,
 		writing: make(chan struct{}, 1), wake: make(chan struct{}, 1), flushing: make(chan struct{}, 1), hurry: make(chan struct{}),
 		closed: make(chan struct{}), ended: make(chan struct{}),
-		imports: map[string]segment{}, spaces: map[string]*space{}, begun: map[string]bool{}, incomplete: map[string]bool{},
+		imports: map[string]imported{}, spaces: map[string]*space{}, begun: map[string]bool{}, incomplete: map[string]bool{},
 	}
 	if opts.FS != nil {
 		s.useDisk(opts.FS)
