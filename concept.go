@@ -86,7 +86,7 @@ const (
 
 // RecordType declares the records whose keys match a pattern.
 type RecordType struct {
-	Key   string // the pattern
+	Key   string // the pattern; no name of a lease (see [LeaseOf])
 	About string
 	Value any // the zero value of its Go type; nil: any JSON
 
@@ -134,8 +134,8 @@ type RecordType struct {
 
 // LeaseType declares leases: see [Tx.Acquire]. The two records of a lease are private.
 type LeaseType struct {
-	Base   string  // pattern
-	About  string  //
+	Base   string // pattern of two parts or more, not below app/ or kv/
+	About  string
 	Expire Expirer // ends the expired record base/beat; nil: [DeleteExpired]
 }
 

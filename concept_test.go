@@ -22,6 +22,9 @@ func TestConceptsThatContradictEachOtherAreRefused(t *testing.T) {
 		}
 		return c
 	}
+	lease := func(base string) *thole.Concept {
+		return &thole.Concept{Name: "a", Leases: []thole.LeaseType{{Base: base}}}
+	}
 	named := func(name string, c *thole.Concept) *thole.Concept { c.Name = name; return c }
 	itself := &thole.Concept{Name: "a"}
 	itself.Needs = []*thole.Concept{itself}
@@ -48,6 +51,10 @@ func TestConceptsThatContradictEachOtherAreRefused(t *testing.T) {
 		{"cannot have the ids", []*thole.Concept{{Name: "a", Records: []thole.RecordType{{Key: "x/{x}/y", ID: "x"}}}}},
 		{"cannot have the ids", []*thole.Concept{{Name: "a", Records: []thole.RecordType{{Key: "x/{x}/{y}", ID: "x"}}}}},
 		{"cannot have MayKnow", []*thole.Concept{{Name: "a", Records: []thole.RecordType{{Key: "x/{thread}", MayKnow: everyone}}}}},
+		{"have the name of a lease's", []*thole.Concept{record("x/{x}/owner")}},
+		{"have the name of a lease's", []*thole.Concept{record("x/y/{z}/beat")}},
+		{"have a base of one part", []*thole.Concept{lease("x")}},
+		{"or below app/ or kv/", []*thole.Concept{lease("kv/{x}")}},
 		{"belong to different threads", []*thole.Concept{event("x.made", "x/{x}"), named("b", event("y.made", "x/{thread}"))}},
 	} {
 		_, err := thole.Open(t.Context(), memstore.New(), &thole.Options{Sweep: -1, Concepts: test.given})

@@ -86,7 +86,15 @@ func (cs *Concepts) declare(c *Concept) error {
 		cs.conversation[c.Events[i].Type] = c.Conversation
 	}
 	records := slices.Clone(c.Records)
+	for _, r := range records {
+		if _, _, ok := LeaseOf(r.Key); ok {
+			return invalidf("records %s have the name of a lease's", r.Key)
+		}
+	}
 	for _, l := range c.Leases {
+		if _, _, ok := LeaseOf(l.Base + "/owner"); !ok {
+			return invalidf("leases %s have a base of one part, or below app/ or kv/", l.Base)
+		}
 		records = append(records, l.records()...)
 	}
 	for _, r := range records {
