@@ -3,7 +3,6 @@ package rest
 import (
 	"encoding/json"
 
-	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/file"
 )
@@ -88,8 +87,7 @@ type fileHistoryIn struct {
 }
 
 func fileHistory(c *call, in fileHistoryIn) (page[file.Entry], error) {
-	h, err := file.In(c.space).History(c.ctx, in.Path, &file.HistoryOptions{Before: in.Cursor, Limit: in.Limit})
-	return pageOf(thole.PageOf[file.Entry]{Items: h.Entries, Next: h.Next.String()}, err)
+	return pageOf(file.In(c.space).History(c.ctx, in.Path, &file.HistoryOptions{Cursor: in.Cursor.String(), Limit: in.Limit}))
 }
 
 // NewConflict is an edit that could not be applied because the file had changed.

@@ -425,12 +425,8 @@ func listings(t *testing.T, s *server) []listing {
 			}
 			return nil
 		}, page: func(cursor string, limit int) ([]any, string, error) {
-			before, err := thole.ParsePosition(cursor)
-			if err != nil {
-				return nil, "", err
-			}
-			h, err := files.History(ctx, "h", &file.HistoryOptions{Before: before, Limit: limit})
-			return items(h.Entries, h.Next.String(), err)
+			h, err := files.History(ctx, "h", &file.HistoryOptions{Cursor: cursor, Limit: limit})
+			return items(h.Items, h.Next, err)
 		}})
 	}
 	{

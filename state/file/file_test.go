@@ -97,13 +97,13 @@ func TestWhatSomeoneDidWithoutTellingIsRecorded(t *testing.T) {
 			}
 		}
 		h, err := files.History(ctx, "f", nil)
-		if err != nil || len(h.Entries) != 3 {
+		if err != nil || len(h.Items) != 3 {
 			t.Fatalf("got %+v, %v; want 3 changes", h, err)
 		}
-		if got := h.Entries[1]; got.Actor != file.Outside || got.Before != hash("1") || got.After != hash("2") || !got.Found {
+		if got := h.Items[1]; got.Actor != file.Outside || got.Before != hash("1") || got.After != hash("2") || !got.Found {
 			t.Errorf("the change that was found: got %+v", got)
 		}
-		if got := h.Entries[0]; got.After != "" || got.Before != hash("2") {
+		if got := h.Items[0]; got.After != "" || got.Before != hash("2") {
 			t.Errorf("the removal: got %+v", got)
 		}
 	})
@@ -128,13 +128,13 @@ func TestAFilesHistoryIsItsOwnAndComplete(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, entry := range h.Entries {
+			for _, entry := range h.Items {
 				if entry.Path != "b/ü.go" || entry.After != hash(fmt.Sprint(want)) {
 					t.Fatalf("got %+v, want change %d", entry, want)
 				}
 				want--
 			}
-			if opts.Before = h.Next; h.Next.IsZero() {
+			if opts.Cursor = h.Next; h.Next == "" {
 				break
 			}
 		}
@@ -161,10 +161,10 @@ func TestContentsAreKeptForUndo(t *testing.T) {
 			t.Fatal(err)
 		}
 		h, err := files.History(ctx, "f", nil)
-		if err != nil || len(h.Entries) != 1 || !h.Entries[0].Kept {
+		if err != nil || len(h.Items) != 1 || !h.Items[0].Kept {
 			t.Fatalf("got %+v, %v; want a change with contents", h, err)
 		}
-		r, err := sp.OpenBlob(ctx, h.Entries[0].Before)
+		r, err := sp.OpenBlob(ctx, h.Items[0].Before)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,19 +18,13 @@ type Entry struct {
 
 // HistoryOptions of [Files.History].
 type HistoryOptions struct {
-	Before thole.Position // the History.Next of an earlier page: only changes before it
-	Limit  int            // 1…1,000; 0: 100
-}
-
-// History is a page of a file's changes.
-type History struct {
-	Entries []Entry        `json:"items"` // newest first
-	Next    thole.Position `json:"next_cursor,omitzero"`
+	Cursor string // the Next of an earlier page
+	Limit  int    // 1…1,000; 0: 100
 }
 
 // History returns the changes of the file at path, newest first, without those whose
 // events were trimmed or erased.
-func (f *Files) History(ctx context.Context, path string, opts *HistoryOptions) (History, error) {
+func (f *Files) History(ctx context.Context, path string, opts *HistoryOptions) (thole.PageOf[Entry], error) {
 	var o HistoryOptions
 	if opts != nil {
 		o = *opts
@@ -39,32 +33,35 @@ func (f *Files) History(ctx context.Context, path string, opts *HistoryOptions) 
 		o.Limit = 100
 	}
 	o.Limit = min(o.Limit, thole.MaxPage)
-	var at thole.Position // the newest change is at or before it
-	if o.Before.IsZero() {
+	var page thole.PageOf[Entry]
+	at, err := thole.ParsePosition(o.Cursor)
+	if err != nil {
+		return page, fmt.Errorf("history of %s: %w", path, err)
+	}
+	if at.IsZero() {
 		now, err := f.Get(ctx, path)
 		if err != nil || !now.Known {
-			return History{}, err
+			return page, err
 		}
 		at = now.Version
 	} else {
-		at = o.Before
 		at.Seq--
 	}
-	var h History
+	// The newest change is at or before at.
 	for !at.IsZero() && at.Seq > 0 {
 		e, found, err := f.changeAt(ctx, path, at)
 		if err != nil || !found {
-			return h, err
+			return page, err
 		}
-		h.Entries = append(h.Entries, e)
+		page.Items = append(page.Items, e)
 		at = e.Previous
-		if len(h.Entries) == o.Limit && !at.IsZero() {
-			h.Next = at // just after it, so that no events between are searched
-			h.Next.Seq++
-			return h, nil
+		if len(page.Items) == o.Limit && !at.IsZero() {
+			at.Seq++ // just after it, so that no events between are searched
+			page.Next = at.String()
+			return page, nil
 		}
 	}
-	return h, nil
+	return page, nil
 }
 
 // changeAt finds the newest change of the file at or before one of its versions. It is the

@@ -7,20 +7,20 @@ import "github.com/thole-dev/thole"
 // QueuedData is the data of run.queued: the run was asked for.
 type QueuedData struct {
 	Run         string `json:"run"`
-	Agent       string `json:"agent,omitempty" doc:"the agent asked for"`
+	Agent       string `json:"agent,omitempty" doc:"the agent that was asked for, or works on it"`
 	Model       string `json:"model,omitempty" doc:"the model asked for"`
 	Parent      string `json:"parent,omitempty" doc:"the run whose sub-agent this is"`
 	ResumedFrom string `json:"resumed_from,omitempty" doc:"the ended run that this one continues"`
 }
 
+func (r *Run) queuedData() QueuedData {
+	return QueuedData{Run: r.ID, Agent: r.Agent, Model: r.Model, Parent: r.Parent, ResumedFrom: r.ResumedFrom}
+}
+
 // StartedData is the data of run.started: a worker began the run.
 type StartedData struct {
-	Run         string `json:"run"`
-	Turn        string `json:"turn" doc:"the turn that it writes"`
-	Agent       string `json:"agent,omitempty" doc:"the agent that works on it"`
-	Model       string `json:"model,omitempty" doc:"the model asked for"`
-	Parent      string `json:"parent,omitempty" doc:"the run whose sub-agent this is"`
-	ResumedFrom string `json:"resumed_from,omitempty" doc:"the ended run that this one continues"`
+	QueuedData
+	Turn string `json:"turn" doc:"the turn that it writes"`
 }
 
 // UpdatedData is the data of run.updated: the run's model was chosen, it was edited in

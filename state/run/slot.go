@@ -151,7 +151,7 @@ func (r *Run) begin(tx *thole.Tx) error {
 	if r.Timeout > 0 {
 		tx.Put(deadlineKey(r.ID), struct{}{}, &thole.WriteOptions{Expires: tx.Now().Add(seconds(r.Timeout))})
 	}
-	r.emit(tx, "run.started", StartedData{Run: r.ID, Turn: turn, Agent: r.Agent, Model: r.Model, Parent: r.Parent, ResumedFrom: r.ResumedFrom})
+	r.emit(tx, "run.started", StartedData{r.queuedData(), turn})
 	return nil
 }
 

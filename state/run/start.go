@@ -190,7 +190,7 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	if r = s.Run; r.own.Ready && holder != "" {
 		return s, r.begin(tx)
 	}
-	r.emit(tx, "run.queued", QueuedData{Run: r.ID, Agent: r.Agent, Model: r.Model, Parent: r.Parent, ResumedFrom: r.ResumedFrom})
+	r.emit(tx, "run.queued", r.queuedData())
 	return s, nil
 }
 

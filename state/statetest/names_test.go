@@ -477,7 +477,7 @@ func liveFile(t *testing.T, e *statetest.Env, sp *thole.Space, name string) {
 	_, err = files.Found(ctx, name, "")
 	must(t, "found", err, files.Conflict(ctx, file.Conflict{Path: name}))
 	h, err := files.History(ctx, name, nil)
-	if err != nil || len(h.Entries) != 3 {
+	if err != nil || len(h.Items) != 3 {
 		t.Errorf("history: got %+v, %v", h, err)
 	}
 	page, err := files.List(ctx, nil)
