@@ -344,11 +344,11 @@ func backendRequests() []request {
 		post("read", "global", func(*world) remote.Request { return remote.Request{Space: "global"} }),
 		post("heads", "", func(*world) remote.Request { return remote.Request{Names: []string{tableSpace}} }),
 		post("spaces", "", func(*world) remote.Request { return remote.Request{} }),
-		post("signals", "", func(*world) remote.Request {
+		post("broadcasts", "", func(*world) remote.Request {
 			return remote.Request{Broadcasts: []journal.Broadcast{{Space: tableSpace, Event: thole.Event{Stream: "app/x", Type: "x.y"}}}}
 		}),
 		request{op: "GET " + remote.Root + "/watch", path: remote.Root + "/watch", stream: true},
-		request{op: "GET " + remote.Root + "/signals", path: remote.Root + "/signals", stream: true},
+		request{op: "GET " + remote.Root + "/broadcasts", path: remote.Root + "/broadcasts", stream: true},
 	)
 	return all
 }

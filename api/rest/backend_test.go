@@ -237,7 +237,7 @@ func TestARateThatIsTooHighIsWaitedOut(t *testing.T) {
 
 func TestAHeadRequestOpensNoStream(t *testing.T) {
 	s := serve(t, nil)
-	for _, path := range []string{"/v1/backend/signals", "/v1/backend/watch", "/v1/events?watch=project:a", "/v1/spaces/project:a/events"} {
+	for _, path := range []string{"/v1/backend/broadcasts", "/v1/backend/watch", "/v1/events?watch=project:a", "/v1/spaces/project:a/events"} {
 		s.do("HEAD", path, nil, "Accept", "text/event-stream")
 		s.want(200, nil, "GET", "/healthz", nil) // on the same connection, which must be free
 	}

@@ -27,7 +27,7 @@ func allLasting() []lasting {
 		{"a stream", "GET", "/v1/spaces/project:a/events", nil},
 		{"a stream of several spaces", "GET", "/v1/events?watch=project:a,project:b", nil},
 		{"a stream of hints", "GET", "/v1/backend/watch", nil},
-		{"a stream of live messages", "GET", "/v1/backend/signals", nil},
+		{"a stream of live messages", "GET", "/v1/backend/broadcasts", nil},
 		{"a wait for a run", "POST", "/v1/runs/claim", map[string]any{"spaces": []string{"project:a"}, "wait_seconds": 60}},
 		{"a wait for a lock", "POST", "/v1/spaces/project:a/locks", map[string]any{"name": "held", "wait": 60}},
 	}

@@ -40,8 +40,8 @@ func Operations() []Operation {
 		{"backendHeads", "POST", root + "/heads", "Read where journals begin and end", each, message, message, question(spacesByName, (*Server).heads)},
 		{"backendSpaces", "POST", root + "/spaces", "List spaces", all, message, message, question(allSpaces, (*Server).spaces)},
 		{"backendWatch", "GET", root + "/watch", "Receive hints of changed spaces as an event stream", all, "", events, (*Server).watch},
-		{"backendBroadcast", "POST", root + "/signals", "Send broadcasts", each, message, message, question(spacesOfBroadcasts, (*Server).send)},
-		{"backendBroadcasts", "GET", root + "/signals", "Receive the broadcasts of all spaces as an event stream", all, "", events, (*Server).receive},
+		{"backendBroadcast", "POST", root + "/broadcasts", "Send broadcasts", each, message, message, question(spacesOfBroadcasts, (*Server).send)},
+		{"backendBroadcasts", "GET", root + "/broadcasts", "Receive the broadcasts of all spaces as an event stream", all, "", events, (*Server).receive},
 	}
 }
 

@@ -21,7 +21,7 @@ func (s *Server) watch(c *Call) error {
 // receive streams broadcasts until the client disconnects or the server drains.
 func (s *Server) receive(c *Call) error {
 	return s.stream(c, func(ctx context.Context, put func(string, any)) error {
-		return s.store.ReceiveBroadcasts(ctx, func(sig journal.Broadcast) { put(remote.EventBroadcast, sig) })
+		return s.store.ReceiveBroadcasts(ctx, func(b journal.Broadcast) { put(remote.EventBroadcast, b) })
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 // Events of the streams, as server-sent events: a line "event:", a line "data:" with
 // JSON, an empty line. A line that begins with a colon is a heartbeat.
 const (
-	EventWake      = "wake"   // data: the name of a space
-	EventBroadcast = "signal" // data: a journal.Broadcast
+	EventWake      = "wake"      // data: the name of a space
+	EventBroadcast = "broadcast" // data: a journal.Broadcast
 
 	eventStream = "text/event-stream"
 )

@@ -20,7 +20,7 @@ type requestHead struct {
 	Spaces     spacesQuery `json:"spaces,omitzero"`
 	Purge      purge       `json:"purge,omitzero"`
 	Chunk      chunk       `json:"chunk,omitzero"`
-	Broadcasts []broadcast `json:"signals,omitempty"`
+	Broadcasts []broadcast `json:"broadcasts,omitempty"`
 	Partial    bool        `json:"partial,omitempty"`
 }
 

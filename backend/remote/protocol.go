@@ -14,8 +14,8 @@ import "github.com/thole-dev/thole/journal"
 //	POST /v1/backend/load       Request{Space, Chunk}
 //	POST /v1/backend/purge      Request{Space, Purge}
 //	GET  /v1/backend/watch      event stream: "wake" with a space's name; first "" for all spaces
-//	POST /v1/backend/signals    Request{Broadcasts}
-//	GET  /v1/backend/signals    event stream: "signal" with a journal.Broadcast
+//	POST /v1/backend/broadcasts Request{Broadcasts}
+//	GET  /v1/backend/broadcasts event stream: "broadcast" with a journal.Broadcast
 //
 // Bodies of POST and their answers are messages, see [Request.Encode]. Errors
 // are problems, as everywhere in the REST API.

@@ -48,22 +48,22 @@ func (b *Backend) sendBroadcasts(ctx context.Context, broadcasts []journal.Broad
 	if err != nil {
 		return err
 	}
-	_, err = b.try(ctx, http.MethodPost, "/signals", body, nil)
+	_, err = b.try(ctx, http.MethodPost, "/broadcasts", body, nil)
 	return err
 }
 
 // receiveBroadcasts calls hear with the broadcasts of an event stream, which it opens
 // again as hints does.
 func (b *Backend) receiveBroadcasts(ctx context.Context, hear func(journal.Broadcast)) error {
-	return b.follow(ctx, "/signals", func(event string, data []byte) error {
+	return b.follow(ctx, "/broadcasts", func(event string, data []byte) error {
 		if event != EventBroadcast {
 			return nil
 		}
-		var s journal.Broadcast
-		if err := json.Unmarshal(data, &s); err != nil {
+		var sent journal.Broadcast
+		if err := json.Unmarshal(data, &sent); err != nil {
 			return fmt.Errorf("%w: broadcast: %v", journal.ErrCorrupt, err)
 		}
-		hear(s)
+		hear(sent)
 		return nil
 	})
 }

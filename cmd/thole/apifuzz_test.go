@@ -129,7 +129,7 @@ func backendMessages(t *testing.T, instance string) func(string, string, *rand.R
 			req.Names = []string{space}
 		case "POST /v1/backend/spaces":
 			req.Spaces = thole.SpacesQuery{Limit: 10}
-		case "POST /v1/backend/signals":
+		case "POST /v1/backend/broadcasts":
 			req.Broadcasts = []journal.Broadcast{{Space: space, Event: thole.Event{Stream: "app/x", Type: "x.y"}}}
 		default:
 			return nil, nil
