@@ -6,8 +6,8 @@ type PageOf[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next_cursor" doc:"pass it as cursor to get the next page; empty: this is the last one for now"`
 
-	// How many items were read for the page, and their size; 0 where that is about
-	// what it holds.
+	// With a filter: how many items were read to fill the page, and their approximate
+	// bytes. 0 in lists without one.
 	Looked int `json:"-"`
 	Bytes  int `json:"-"`
 }

@@ -80,7 +80,9 @@ func TestTheSampleSaysHowToBeginAgain(t *testing.T) {
 
 func TestWithoutToolHistoryTheSecondTurnKnowsNoFile(t *testing.T) {
 	each(t, func(t *testing.T, e *env) {
-		a := e.agent("sample", func(o *Options) { o.ToolHistory = history.WithoutTools })
+		a := e.agent("sample", func(o *Options) {
+			o.ToolHistory = func(c history.ToolCall) (history.ToolCall, bool) { return c, false }
+		})
 		e.ask(a, "Create a button component", run.Succeeded)
 		before := e.file("src/components/Button.js")
 		r := e.ask(a, "Make it blue", run.Failed)

@@ -57,17 +57,12 @@ type Context struct {
 // changed, in the order of their first touch.
 func (c *Context) FilesTouched() []string { return c.edits.Touched.Files() }
 
-// HasFileOperations reports whether files were changed since the last
-// MarkFileOperationsDone.
-func (c *Context) HasFileOperations() bool { return c.edits.Touched.Changed() }
-
 // FilesDone is the data of the event file.done.
 type FilesDone = file.Done
 
-// MarkFileOperationsDone emits file.done in the thread's stream, so that
-// screens know the files are whole: time to build, to show, to commit.
-// Without file operations since the last time it does nothing. The agent calls
-// it at the end of a run.
+// MarkFileOperationsDone emits file.done in the thread's stream: the files are
+// complete, so that a program that watches can build or show them. If no file was
+// changed since the last call, it does nothing. The agent calls it at the end of a run.
 func (c *Context) MarkFileOperationsDone(ctx context.Context) error {
 	if !c.edits.Touched.Done() {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/thole-dev/thole/state/todo"
 )
 
-// Reconcile settles what a run left open that has ended, by looking: a change
+// Reconcile finds out what became of the actions that an ended run left open. A change
 // that is in its file was made; one whose file is as before was not, and may be
 // made again; the journal tells whether a task list was changed and whether a
 // sub-agent was started. The outcome of all else, such as a command that was

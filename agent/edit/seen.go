@@ -49,14 +49,7 @@ func (t *Touched) Files() []string {
 	return slices.Clone(t.files)
 }
 
-// Changed reports whether one was changed since the last Done.
-func (t *Touched) Changed() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.changed
-}
-
-// Done reports what Changed does, once.
+// Done reports whether one was changed since the last Done.
 func (t *Touched) Done() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

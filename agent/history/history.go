@@ -48,9 +48,6 @@ func CutResults(c ToolCall) (ToolCall, bool) {
 	return c, true
 }
 
-// WithoutTools is a Filter that shows nothing.
-func WithoutTools(ToolCall) (ToolCall, bool) { return ToolCall{}, false }
-
 // todoHeading is how todo.Format begins.
 const todoHeading = "\n\n=== Current Task List ===\n"
 

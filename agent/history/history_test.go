@@ -53,7 +53,7 @@ func TestTheDefaultFilterCutsResultsAt2kB(t *testing.T) {
 		t.Errorf("result of %d bytes, %v; want just under 2 kB of whole characters", len(c.Result), ok)
 	}
 	m := Message{Content: "Hello", Tools: []ToolCall{{Name: "Read"}}}
-	if got := m.Render(WithoutTools); got != "Hello" {
+	if got := m.Render(func(ToolCall) (ToolCall, bool) { return ToolCall{}, false }); got != "Hello" {
 		t.Errorf("without tools: %q, want only the text", got)
 	}
 }

@@ -13,8 +13,8 @@ import (
 //	thole-sandbox-…/home, tmp   of its commands
 //	thole-sandbox-…/lock        locked (flock) by the process for as long as it lives
 //
-// The lock ends with the process, however that ends, and no other process can seem
-// to be it.
+// The kernel releases the lock when the process ends, in whatever way, so a directory
+// whose lock is free belongs to no live process.
 const (
 	ownPattern = "thole-sandbox-*"
 	ownLock    = "lock"
