@@ -69,9 +69,9 @@ type EventType struct {
 	// {thread}: its data names records that are for admins, or of other threads.
 	Private bool
 
-	// MayKnow reports that after such an event RecordType.MayKnow may have another
+	// ChangesMayKnow reports that after such an event RecordType.MayKnow may have another
 	// result for the thread in whose stream it is.
-	MayKnow bool
+	ChangesMayKnow bool
 }
 
 // Live says whether events of a type are broadcast.

@@ -20,7 +20,7 @@ type Concepts struct {
 	ids          map[string]*RecordType
 	prefixes     []string    // of ids
 	threads      *RecordType // the one with MayKnow, or nil
-	mayKnow      []string    // event types with MayKnow
+	mayKnow      []string    // event types with ChangesMayKnow
 	nouns        []string
 	upcasts      map[string]bool // first parts of keys under which some records have an Upcast
 }
@@ -134,7 +134,7 @@ func (cs *Concepts) event(e *EventType) error {
 		}
 	}
 	cs.events[e.Type] = e
-	if e.MayKnow {
+	if e.ChangesMayKnow {
 		cs.mayKnow = append(cs.mayKnow, e.Type)
 	}
 	if noun != "app" { // app belongs to applications

@@ -25,7 +25,7 @@ func notes() *thole.Concept {
 			{Type: "note.made", About: "x", Streams: []string{"note"}, Of: of},
 			{Type: "note.seen", About: "x", Streams: []string{"note"}},
 			{Type: "note.counted", About: "x", Streams: []string{"note"}, Private: true},
-			{Type: "note.pinned", About: "x", Streams: []string{"thread/{thread}", "board/{name}/{thread}", "shelf/{thread}/book/{name}"}, MayKnow: true},
+			{Type: "note.pinned", About: "x", Streams: []string{"thread/{thread}", "board/{name}/{thread}", "shelf/{thread}/book/{name}"}, ChangesMayKnow: true},
 		},
 		Records: []thole.RecordType{
 			{Key: "thread/{thread}", ID: "thrd", MayKnow: everyone},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/internal/clip"
 )
 
@@ -47,6 +48,8 @@ func (s *Sandbox) List(dir string, o *ListOptions) (list []Entry, more bool, err
 		switch {
 		case err != nil && name == dir:
 			return err
+		case name == dir && !d.IsDir():
+			return fmt.Errorf("%w: %s, not a directory", thole.ErrInvalid, kind(d.Type()))
 		case name == dir, err == nil && isTemp(d.Name()):
 			return nil
 		case err != nil:

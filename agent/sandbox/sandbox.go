@@ -207,6 +207,8 @@ func kind(m fs.FileMode) string {
 		return "a directory"
 	case m&fs.ModeSymlink != 0:
 		return "a symbolic link"
+	case m.IsRegular():
+		return "a regular file"
 	}
 	return "a special file"
 }

@@ -72,6 +72,12 @@ func TestReadRefusesWhatIsNoFileOfReasonableSize(t *testing.T) {
 			t.Errorf("ReadFile(%s) = %v, want ErrInvalid", name, err)
 		}
 	}
+	write(t, s, "file", "x")
+	for _, name := range []string{"fifo", "file"} {
+		if list, _, err := s.List(name, nil); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("List(%s) = %v, %v; want ErrInvalid", name, list, err)
+		}
+	}
 	if _, _, err := s.ReadFile("none"); !errors.Is(err, thole.ErrNotFound) {
 		t.Errorf("ReadFile of an absent file = %v, want ErrNotFound", err)
 	}

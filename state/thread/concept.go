@@ -19,8 +19,8 @@ var Concept = &thole.Concept{
 	About:        "conversations: what was said and done, in order",
 	Conversation: true,
 	Events: []thole.EventType{
-		{Type: "thread.created", Data: Head{}, Upcast: createdBefore, Streams: streams, Names: true, MayKnow: true, About: "a thread was created"},
-		{Type: "thread.updated", Data: Patch{}, Streams: streams, Names: true, MayKnow: true, About: "the head changed; `metadata` is a merge patch"},
+		{Type: "thread.created", Data: Head{}, Upcast: createdBefore, Streams: streams, Names: true, ChangesMayKnow: true, About: "a thread was created"},
+		{Type: "thread.updated", Data: Patch{}, Streams: streams, Names: true, ChangesMayKnow: true, About: "the head changed; `metadata` is a merge patch"},
 		{Type: "thread.compacted", Data: Compacted{}, Streams: streams, Names: true, About: "a summary replaces the turns up to `upto`"},
 		{Type: "thread.rewound", Data: Rewound{}, Streams: streams, Names: true, About: "these turns were removed from the thread's history"},
 		{Type: "thread.destroyed", Data: thole.Expired{}, Streams: streams, Names: true,
