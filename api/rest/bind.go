@@ -150,6 +150,10 @@ func (c *call) bindBody(b *body, v reflect.Value) error {
 	return decodeShape(raw, v.Addr().Interface(), b.shape)
 }
 
+// pointerTo returns the JSON Pointer to a part of the request's body; both are given by
+// their address: see [shape.Shape.PointerTo].
+func (c *call) pointerTo(body, part any) string { return c.takes.body.shape.PointerTo(body, part) }
+
 // ownBody is a body that is not just JSON of one shape, and decodes itself.
 type ownBody interface {
 	decodeBody(*call) error

@@ -160,7 +160,7 @@ type addEventIn struct {
 }
 
 func addEvent(c *call, in addEventIn) (Committed, error) {
-	e, err := c.applicationEvent("/", in.Body)
+	e, err := c.applicationEvent(&in.Body, &in.Body)
 	if err != nil {
 		return Committed{}, err
 	}
@@ -181,25 +181,31 @@ type commitIn struct {
 func commit(c *call, body commitIn) (Committed, error) {
 	in := body.Body
 	out := thole.Commit{Checks: in.Checks, Writes: in.Writes}
-	for i, e := range in.Events {
-		event, err := c.applicationEvent(fmt.Sprintf("/events/%d/", i), e)
+	for i := range in.Events {
+		event, err := c.applicationEvent(&in, &in.Events[i])
 		if err != nil {
 			return Committed{}, err
 		}
 		out.Events = append(out.Events, event)
 	}
-	for i, k := range in.Checks {
-		if err := c.ownGround(fmt.Sprintf("/checks/%d", i), k.Key+k.Stream); err != nil {
+	for i := range in.Checks {
+		k := &in.Checks[i]
+		name := &k.Key
+		if k.Key == "" {
+			name = &k.Stream
+		}
+		if err := c.ownGround(&in, name); err != nil {
 			return Committed{}, err
 		}
 	}
-	for i, w := range in.Writes {
-		if err := c.ownGround(fmt.Sprintf("/writes/%d/key", i), w.Key); err != nil {
+	for i := range in.Writes {
+		w := &in.Writes[i]
+		if err := c.ownGround(&in, &w.Key); err != nil {
 			return Committed{}, err
 		}
 		// Only its concept knows what the expiry of a record outside app/ entails.
 		if !w.Expires.IsZero() && !strings.HasPrefix(w.Key, "app/") {
-			return Committed{}, invalid(fmt.Sprintf("/writes/%d/expires", i), "is for records below app/")
+			return Committed{}, invalid(c.pointerTo(&in, &w.Expires), "is for records below app/")
 		}
 	}
 	return c.commit(out)
@@ -216,12 +222,12 @@ func (c *call) commit(commit thole.Commit) (Committed, error) {
 	return Committed{First: res.First, Position: res.Last}, nil
 }
 
-// applicationEvent makes the event of an application. It refuses a type that could be
-// mistaken for one of Thole's own.
-func (c *call) applicationEvent(path string, in NewEvent) (thole.Event, error) {
+// applicationEvent makes the event of an application, which is in the given body. It
+// refuses a type that could be mistaken for one of Thole's own.
+func (c *call) applicationEvent(body any, in *NewEvent) (thole.Event, error) {
 	noun, verb, dot := strings.Cut(in.Type, ".")
 	if !dot || noun == "" || verb == "" {
-		return thole.Event{}, invalid(path+"type", "%.80q has no dot; it is noun.verb", in.Type)
+		return thole.Event{}, invalid(c.pointerTo(body, &in.Type), "%.80q has no dot; it is noun.verb", in.Type)
 	}
 	if c.api.isOwn(in.Type) && !c.isAdmin(c.space.Name()) {
 		return thole.Event{}, fmt.Errorf("%w: events such as %.80s are Thole's own", problem.ErrForbidden, in.Type)
@@ -229,7 +235,7 @@ func (c *call) applicationEvent(path string, in NewEvent) (thole.Event, error) {
 	if in.Stream == "" {
 		in.Stream = "app/events"
 	}
-	if err := c.ownGround(path+"stream", in.Stream); err != nil {
+	if err := c.ownGround(body, &in.Stream); err != nil {
 		return thole.Event{}, err
 	}
 	return thole.Event{Type: in.Type, Stream: in.Stream, Data: in.Data, Subject: in.Subject, Refs: in.Refs, Schema: in.Schema}, nil
@@ -253,11 +259,13 @@ func (a *API) isOwn(typ string) bool {
 }
 
 // ownGround refuses a name outside app/ in a raw commit, unless the caller is an
-// admin of the space. The kernel's own names need an admin of all spaces.
-func (c *call) ownGround(field, name string) error {
+// admin of the space. The kernel's own names need an admin of all spaces. The name is a
+// member of the given body.
+func (c *call) ownGround(body any, member *string) error {
+	name := *member
 	if thole.Reserved(name) {
 		if _, err := c.allowed("*", auth.Admin); err != nil {
-			return fmt.Errorf("%w: %s: %.80q is the kernel's, which takes an admin grant on *", problem.ErrForbidden, field, name)
+			return fmt.Errorf("%w: %s: %.80q is the kernel's, which takes an admin grant on *", problem.ErrForbidden, c.pointerTo(body, member), name)
 		}
 		return nil
 	}
@@ -270,5 +278,5 @@ func (c *call) ownGround(field, name string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%w: %s: %.80q is not below app/, which takes an admin grant", problem.ErrForbidden, field, name)
+	return fmt.Errorf("%w: %s: %.80q is not below app/, which takes an admin grant", problem.ErrForbidden, c.pointerTo(body, member), name)
 }

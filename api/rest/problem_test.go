@@ -41,6 +41,8 @@ func TestBadInputIsAClearProblem(t *testing.T) {
 		{"unknown nested field", "POST", commits, `{"events":[{"type":"a.b","x":1}]}`, 400, "invalid", "/events/0/x"},
 		{"bad position", "POST", commits, `{"checks":[{"key":"app/x","at":"1"}]}`, 400, "invalid", "/checks/0/at"},
 		{"bad time", "POST", commits, `{"writes":[{"key":"app/x","value":1,"expires_at":"soon"}]}`, 400, "invalid", "/writes/0/expires_at"},
+		{"expiry outside of app/", "POST", commits, `{"writes":[{"key":"app/x","value":1},{"key":"mine/x","value":1,"expires_at":"2030-01-31T12:00:00Z"}]}`, 400, "invalid", "/writes/1/expires_at"},
+		{"type without a dot in a commit", "POST", commits, `{"events":[{"type":"a.b"},{"type":"ab"}]}`, 400, "invalid", "/events/1/type"},
 		{"fraction for a number", "POST", events, `{"type":"a.b","schema":1.5}`, 400, "invalid", "/schema"},
 		{"number out of range", "POST", events, `{"type":"a.b","schema":1e30}`, 400, "invalid", "/schema"},
 		{"deep", "POST", events, `{"type":"a.b","data":` + deep + `}`, 400, "invalid", "body"},
@@ -106,6 +108,20 @@ func TestBadInputIsAClearProblem(t *testing.T) {
 		})
 	}
 	s.want(200, nil, "GET", "/v1/spaces/project:%F0%9F%9A%A3/events", nil) // an emoji is valid in a name
+}
+
+func TestARefusalOfACommitNamesTheMember(t *testing.T) {
+	s := serveWithTokens(t, nil).as("user:1", auth.Grant{Space: "project:*", Access: auth.Write})
+	for body, want := range map[string]string{
+		`{"checks":[{"key":"app/x"},{"key":"mine/x"}]}`:                  "/checks/1/key: ",
+		`{"checks":[{"stream":"idem/x"}]}`:                               "/checks/0/stream: ",
+		`{"writes":[{"key":"mine/x","value":1}]}`:                        "/writes/0/key: ",
+		`{"events":[{"type":"a.b"},{"type":"a.b","stream":"run/mine"}]}`: "/events/1/stream: ",
+	} {
+		if p := s.refuse(403, "forbidden", "POST", "/v1/spaces/project:a/commits", body); !strings.Contains(p.Detail, want) {
+			t.Errorf("%s: %s, want %s", body, p.Detail, want)
+		}
+	}
 }
 
 // Which names are valid is no secret: a caller without a grant gets the same answer.

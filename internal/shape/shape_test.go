@@ -89,6 +89,22 @@ func TestEveryPartOfABodyIsCheckedByItsPointer(t *testing.T) {
 	}
 }
 
+func TestAPartOfAValueHasAPointer(t *testing.T) {
+	s := sampleShape()
+	v := sample{List: []sample{{}, {Few: []string{"a", "b"}, Raw: json.RawMessage("1")}}}
+	for want, part := range map[string]any{
+		"/name": &v.Name, "/deep": &v.Deep, "/opt": &v.Opt, "/list/1": &v.List[1], "/list/1/time": &v.List[1].Time,
+		"/list/1/few/0": &v.List[1].Few[0], "": &v,
+	} {
+		if got := s.PointerTo(&v, part); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := s.PointerTo(&v, new(string)); got != "" {
+		t.Errorf("what is elsewhere has the pointer %q", got)
+	}
+}
+
 func TestWhatIsLeftOutHasItsDefault(t *testing.T) {
 	var v sample
 	if err := sampleShape().Decode([]byte(`{"raw":null,"num":1.50,"raws":[null,{"a":[]}],"map":{"x":7},"time":"2026-01-31T12:00:00.5Z"}`), &v); err != nil {
