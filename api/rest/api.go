@@ -77,6 +77,7 @@ type API struct {
 	groups   []group
 	table    []operation                  // of groups
 	declared map[string]bool              // types of events
+	shown    map[string][]string          // see [shownIn], by type of event
 	encode   func(*thole.Delivery) []byte // see [API.frame]
 	limiter  *limiter
 	wire     *wire.Server
@@ -124,9 +125,9 @@ func serving(store *thole.Store, opts *Options, groups []group) *API {
 		store: store, opts: o, log: o.Logger, metrics: o.Metrics,
 		mux: http.NewServeMux(), groups: groups, table: compile(groups), limiter: newLimiter(o.Rate),
 	}
-	a.declared, a.encode = make(map[string]bool), a.frame
+	a.declared, a.shown, a.encode = make(map[string]bool), make(map[string][]string), a.frame
 	for _, t := range store.Concepts().EventTypes() {
-		a.declared[t.Type] = true
+		a.declared[t.Type], a.shown[t.Type] = true, shownIn(t.GoType())
 	}
 	a.drain, a.stop = context.WithCancel(context.Background())
 	a.wire = wire.New(store, &wire.Options{Version: o.Version, Heartbeat: o.Heartbeat, Stall: o.Stall, Draining: a.drain, Logger: o.Logger})

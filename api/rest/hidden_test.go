@@ -308,3 +308,37 @@ func TestAnAdoptionIsForAdmins(t *testing.T) {
 		}
 	}
 }
+
+// An event shows of a decision what GET shows of it.
+func TestTheEventsOfADecisionShowWhatProgramsActOn(t *testing.T) {
+	h := hide(t)
+	const space = "/v1/spaces/project:a"
+	text := `"of ` + h.run + `"`
+	var d decision.Decision
+	h.owner.want(201, &d, "POST", space+"/decisions", `{"action":`+text+`,"input":`+text+`}`)
+	h.owner.want(200, nil, "POST", space+"/decisions/"+d.ID+"/outcome", `{"outcome":"done","result":`+text+`}`)
+	h.stranger.want(200, &d, "GET", space+"/decisions/"+d.ID, nil)
+	var events struct {
+		Items []struct{ Data decision.Decision }
+	}
+	h.stranger.want(200, &events, "GET", space+"/events?stream=decision", nil)
+	if len(events.Items) != 2 {
+		t.Fatalf("%d events", len(events.Items))
+	}
+	planned, resolved := events.Items[0].Data, events.Items[1].Data
+	if string(d.Input) != text || string(planned.Input) != text || string(d.Result) != text || string(resolved.Result) != text {
+		t.Errorf("GET: %s, %s; the events: %s, %s; want %s", d.Input, d.Result, planned.Input, resolved.Result, text)
+	}
+	if strings.Contains(d.Action, h.run) || planned.Action != d.Action {
+		t.Errorf("GET: %s; the event: %s", d.Action, planned.Action)
+	}
+}
+
+func TestAnEscapedIDIsMasked(t *testing.T) {
+	h := hide(t)
+	admin := h.as("user:3", auth.Grant{Space: "project:a", Access: auth.Admin})
+	admin.want(201, nil, "POST", "/v1/spaces/project:a/events", `{"type":"lock.acquired","stream":"lock/x","data":{"owner":"\u0072un\u005f`+h.run[4:]+`"}}`)
+	if r := h.stranger.want(200, nil, "GET", "/v1/spaces/project:a/events?stream=lock/x", nil); strings.Contains(string(r.body), h.run[4:]) || !strings.Contains(string(r.body), "run_000") {
+		t.Errorf("the event shows the run: %s", r.body)
+	}
+}

@@ -1,6 +1,11 @@
 package rest
 
-import "strings"
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // maxMasked bounds how many ids are looked up to mask the texts of one answer. The
 // first id of each text and those that are already known do not count.
@@ -51,6 +56,61 @@ func (p *privacy) mask(text string) string {
 		first = false
 		return hidden
 	})
+}
+
+// maskData is mask for JSON. It leaves the members of the object whose names are shown
+// as they are.
+func (p *privacy) maskData(data string, shown []string) string {
+	out, from := "", 0
+	if len(shown) > 0 && strings.HasPrefix(data, "{") {
+		d := json.NewDecoder(strings.NewReader(data))
+		d.Token() // the brace
+		for d.More() {
+			name, err := d.Token()
+			var value json.RawMessage
+			if err != nil || d.Decode(&value) != nil {
+				break // the rest is masked
+			}
+			if text, _ := name.(string); slices.Contains(shown, text) {
+				end := int(d.InputOffset())
+				out += p.maskJSON(data[from:end-len(value)]) + string(value)
+				from = end
+			}
+		}
+	}
+	return out + p.maskJSON(data[from:])
+}
+
+// maskJSON is mask for a part of a JSON text, in which ids may be written with escapes.
+func (p *privacy) maskJSON(text string) string {
+	plain := unescape(text)
+	if masked := p.mask(plain); masked != plain {
+		return masked
+	}
+	return text
+}
+
+// unescape returns JSON without the escapes \u00XX that stand for what ids consist of:
+// ASCII letters, digits and _.
+func unescape(text string) string {
+	if !strings.Contains(text, `\u00`) {
+		return text
+	}
+	out, from := make([]byte, 0, len(text)), 0
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		if i+6 <= len(text) && text[i+1] == 'u' {
+			c, err := strconv.ParseUint(text[i+2:i+6], 16, 8)
+			if err == nil && (c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z') {
+				out = append(append(out, text[from:i]...), byte(c))
+				from = i + 6
+			}
+		}
+		i++ // what follows a backslash begins no escape
+	}
+	return string(append(out, text[from:]...))
 }
 
 // maskProblem is mask for an error's text. It leaves ids that the request itself

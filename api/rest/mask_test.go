@@ -74,3 +74,30 @@ func BenchmarkMask(b *testing.B) {
 		})
 	}
 }
+
+func TestMaskedDataIsReadAsAProgramReadsIt(t *testing.T) {
+	const run = "run_0123456789abcdef0123456789abcdef"
+	p := hidingRun(t, run, "thrd_0123456789abcdef0123456789abcdef")
+	zeros := "run_" + strings.Repeat("0", 32)
+	for data, want := range map[string]string{
+		`{"a":"` + run + `"}`:                            `{"a":"` + zeros + `"}`,
+		`{"a":"\u0072un\u005f\u0030` + run[5:] + `\n"}`:  `{"a":"` + zeros + `\n"}`,
+		`{"a":"\\\u0072` + run[1:] + `"}`:                `{"a":"\\` + zeros + `"}`,
+		`{"a":"\\u0072` + run[1:] + `"}`:                 `{"a":"\\u0072` + run[1:] + `"}`, // \u0072 is text
+		`{"a":"\u0022\u005c\u0072u","b":"\u0061"}`:       `{"a":"\u0022\u005c\u0072u","b":"\u0061"}`,
+		`{"a":{"shown":"` + run + `"}}`:                  `{"a":{"shown":"` + zeros + `"}}`,
+		`{"shown":"` + run + `","a":"` + run + `"}`:      `{"shown":"` + run + `","a":"` + zeros + `"}`,
+		`{"sh\u006fwn":{"x":["` + run + `","\u0072"]}}`:  `{"sh\u006fwn":{"x":["` + run + `","\u0072"]}}`,
+		`{"` + run + `":1,"shown":"` + run + `","b":{}}`: `{"` + zeros + `":1,"shown":"` + run + `","b":{}}`,
+		`["shown","` + run + `"]`:                        `["shown","` + zeros + `"]`,
+		`"` + run + `"`:                                  `"` + zeros + `"`,
+		`{"shown":"` + run:                               `{"shown":"` + zeros,
+		`null`:                                           `null`,
+		`"\u00"`:                                         `"\u00"`,
+		`\`:                                              `\`,
+	} {
+		if got := p.maskData(data, []string{"shown"}); got != want {
+			t.Errorf("%s\n got %s\nwant %s", data, got, want)
+		}
+	}
+}

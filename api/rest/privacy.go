@@ -250,7 +250,7 @@ func (p *privacy) hidesStream(stream string) bool {
 }
 
 // maskEvent returns e with hidden ids masked: in its cause and refs, and in its data if
-// that may name others. It leaves the text of people alone. It reports whether anything
+// that may name others. It leaves the text of people alone, and what programs act on. It reports whether anything
 // changed, and does not write to e's bytes.
 func (p *privacy) maskEvent(e *thole.Event) (thole.Event, bool) {
 	out := *e
@@ -264,7 +264,7 @@ func (p *privacy) maskEvent(e *thole.Event) (thole.Event, bool) {
 	}
 	changed := out.Cause != e.Cause || !slices.Equal(out.Refs, e.Refs)
 	if t := p.concepts.EventType(e.Type); t != nil && t.Names || t == nil && !strings.HasPrefix(e.Stream, "app/") {
-		if data := p.mask(string(e.Data)); data != string(e.Data) {
+		if data := p.maskData(string(e.Data), p.c.api.shown[e.Type]); data != string(e.Data) {
 			out.Data, changed = json.RawMessage(data), true
 		}
 	}

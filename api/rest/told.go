@@ -12,10 +12,11 @@ import (
 //	names:"masked"       texts: hidden ids in them are masked
 //	names:"omitted"      the id of a record: empty if that is hidden
 //	names:"with Parent"  empty if the field Parent, which is above this one, is empty
+//	names:"shown"        as it is, also in the data of an event
 //
 // All other fields are shown as they are: what people wrote, what programs act on, and
-// what the caller may know. Events are masked when they are read: see
-// [privacy.maskEvent].
+// what the caller may know. Events are masked when they are read, in all their data but
+// the members tagged "shown": see [privacy.maskEvent].
 
 // told returns a handler's answer as the caller of p may see it. Every answer passes
 // through it. It does not write to what the answer refers to, which may be shared.
@@ -88,6 +89,8 @@ func tellFields(t reflect.Type) teller {
 			if tell = tellerOf(f.Type, nil); tell == nil {
 				continue
 			}
+		case "shown":
+			continue
 		case "masked":
 			tell = tellerOf(f.Type, mask)
 		case "omitted":
@@ -115,6 +118,21 @@ func tellFields(t reflect.Type) teller {
 			tell(p, v)
 		}
 	}
+}
+
+// shownIn returns the names of the members that an event's data of type t, or nil,
+// shows as they are.
+func shownIn(t reflect.Type) (names []string) {
+	if t == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Tag.Get("names") == "shown" {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // mask and omit are the tellers for texts of fields tagged "masked" and "omitted".

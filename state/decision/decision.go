@@ -47,7 +47,7 @@ type Plan struct {
 	Action     string          `json:"action" names:"masked" doc:"what is about to be done; in an order: what it governs" example:"write src/app.ts"`
 	Decision   string          `json:"decision,omitempty" names:"masked" doc:"what was chosen"`
 	Rationale  string          `json:"rationale,omitempty" names:"masked"`
-	Input      json.RawMessage `json:"input,omitempty" doc:"the data needed to repeat or verify the act"`
+	Input      json.RawMessage `json:"input,omitempty" names:"shown" doc:"the data needed to repeat or verify the act"`
 	Refs       []string        `json:"refs,omitempty" names:"masked"`
 	Idempotent bool            `json:"idempotent,omitempty" doc:"the act can safely be repeated"`
 	Run        string          `json:"run,omitempty" names:"masked"`
@@ -59,7 +59,7 @@ type Decision struct {
 	ID string `json:"id"`
 	Plan
 	Status   Status          `json:"status"`
-	Result   json.RawMessage `json:"result,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty" names:"shown"`
 	Actor    string          `json:"actor,omitempty"` // who decided
 	Created  time.Time       `json:"created_at"`
 	Resolved time.Time       `json:"resolved_at,omitzero"`
@@ -71,7 +71,7 @@ type Outcome struct {
 	ID       string          `json:"id"`
 	Outcome  Status          `json:"outcome"`
 	Previous Status          `json:"previous"`
-	Result   json.RawMessage `json:"result,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty" names:"shown"`
 }
 
 // Decisions are the decisions of one space.

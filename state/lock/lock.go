@@ -47,7 +47,7 @@ const (
 
 // Change is the data of this package's events.
 type Change struct {
-	Name  string `json:"name"`
+	Name  string `json:"name" names:"shown"`
 	Owner string `json:"owner"`
 	Mode  Mode   `json:"mode"`
 }

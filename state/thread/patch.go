@@ -12,10 +12,10 @@ import (
 // Patch is a change to a thread's head. Nil fields change nothing.
 type Patch struct {
 	Assistant  *string                    `json:"assistant,omitempty" doc:"the agent that answers in it"`
-	Title      *string                    `json:"title,omitempty" example:"Shop, spring"`
+	Title      *string                    `json:"title,omitempty" names:"shown" example:"Shop, spring"`
 	Visibility *string                    `json:"visibility,omitempty" enum:"space|private" doc:"who sees it: all readers of the space, or its owner and admins"`
 	TTL        *int64                     `json:"ttl,omitempty" doc:"seconds after its last change until it expires; 0: it does not"`
-	Metadata   map[string]json.RawMessage `json:"metadata,omitempty" doc:"a merge patch (RFC 7396): null removes a key"`
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty" names:"shown" doc:"a merge patch (RFC 7396): null removes a key"`
 }
 
 // PatchOptions of [Threads.Patch].

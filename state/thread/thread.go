@@ -66,11 +66,11 @@ type Thread struct {
 type Head struct {
 	ID         string                     `json:"id,omitempty" given:"always"`
 	Assistant  string                     `json:"assistant,omitempty"` // the agent that answers in it
-	Title      string                     `json:"title,omitempty"`
+	Title      string                     `json:"title,omitempty" names:"shown"`
 	Status     string                     `json:"status,omitempty" given:"always"`     // idle, busy or waiting
 	Visibility string                     `json:"visibility,omitempty" given:"always"` // space or private
 	Owner      string                     `json:"owner,omitempty"`                     // the actor it belongs to
-	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty" names:"shown"`
 	TTL        int64                      `json:"ttl,omitempty"`                       // seconds after its last change; 0: it does not expire
 	RunScope   string                     `json:"run_scope,omitempty"`                 // thread (or empty) or user
 	Parent     string                     `json:"parent,omitempty" names:"omitted"`    // the thread whose sub-agent works in this one
