@@ -49,11 +49,11 @@ func (op *operation) curl() string {
 		flags += " --data-binary @FILE"
 	default:
 		body := sampleOf(b.shape, nil)
-		if b.shape.Lookup("") == nil && len(b.shape.Fields) == 0 { // a patch of any kind
+		if len(b.shape.Fields) == 0 { // a patch of any kind
 			body = sampleOf(opsShape, nil)
 		}
 		if text, err := marshal(body); err == nil && !(b.optional && len(body.(*ordered).names) == 0) {
-			flags += " --json '" + strings.TrimSpace(strings.ReplaceAll(string(text), "'", "\u0027")) + "'"
+			flags += " --json " + quote(strings.TrimSpace(string(text)))
 		}
 	}
 	if len(query) > 0 {
@@ -61,6 +61,9 @@ func (op *operation) curl() string {
 	}
 	return "curl" + flags + " \"" + defaultURL + path + "\""
 }
+
+// quote returns text as one word of a shell command.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // failsWithout reports whether the operation fails without Accept: text/event-stream.
 func (op *operation) failsWithout() bool { return op.answers() == nil }

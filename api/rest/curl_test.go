@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +37,15 @@ func TestEveryOperationHasAnExample(t *testing.T) {
 		}
 		if w := want[op.id]; w != "" && got != w {
 			t.Errorf("%s:\n got %s\nwant %s", op.id, got, w)
+		}
+	}
+}
+
+func TestAShellReadsAQuotedTextAsItIs(t *testing.T) {
+	for _, text := range []string{`{"title":"Ada's shop"}`, `'`, `''\'`, `$HOME "x" \n`, ""} {
+		out, err := exec.CommandContext(t.Context(), "sh", "-euc", `printf %s `+quote(text)).Output()
+		if err != nil || string(out) != text {
+			t.Errorf("%s: got %q, %v", quote(text), out, err)
 		}
 	}
 }

@@ -17,7 +17,8 @@ import (
 // shownAsTheyAre are the fields of answers in which the id of what is hidden stays.
 // A field that is not listed names nothing that is hidden.
 var shownAsTheyAre = map[string]string{
-	// Masked as they are read: see readEvents.
+	// Events are masked as they are read (see maskEvent): Cause, Refs, and Data that may
+	// name others. Source, Stream, Type, Actor and Subject are shown as they are.
 	"rest.event": "Source Stream Type Actor Cause Subject Refs Data",
 	// The caller's own.
 	"rest.BlockID": "ID", "rest.ClaimedRun": "Space Turn Token", "rest.HeldLock": "Name Owner Mode Token",
