@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/thole-dev/thole/journal"
 )
 
 // Concepts is the set of a Store's concepts: those it was given, those that they need,
@@ -111,6 +113,8 @@ func (cs *Concepts) event(e *EventType) error {
 	switch {
 	case !ok || noun == "" || verb == "":
 		return invalidf("event type %q is not noun.verb", e.Type)
+	case journal.CheckType(e.Type) != nil:
+		return journal.CheckType(e.Type)
 	case cs.events[e.Type] != nil:
 		return invalidf("event type %s is declared twice", e.Type)
 	case e.About == "":

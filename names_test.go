@@ -61,3 +61,29 @@ func TestNamesThatAreAppliedOrImportedHoldNoControlCharacters(t *testing.T) {
 		}
 	}
 }
+
+// Nobody can tell such a type from another one.
+func TestANewEventsTypeHoldsNoCharacterThatNobodySees(t *testing.T) {
+	s := open(t, nil)
+	sp := s.Space("user:1")
+	for _, bad := range []string{"ru\u200bn.started", "run.\u202estarted", "run.started\u200f", "\ufeffrun.started", "run.\u00a0started", "run.\u0085x", "r\u034fun.x", "run.\u3164x", "run.x\ufe0f", "run.\U000e0041"} {
+		if _, err := sp.Commit(t.Context(), thole.Commit{Events: []thole.Event{{Stream: "s", Type: bad}}}); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("%+q: got %v, want ErrInvalid", bad, err)
+		}
+		concept := &thole.Concept{Name: "a", Events: []thole.EventType{{Type: bad, About: "x", Streams: []string{"a"}}}}
+		if _, err := thole.NewConcepts(concept); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("declared %+q: got %v, want ErrInvalid", bad, err)
+		}
+		// A journal of an earlier version is copied and read.
+		applied(t, s, rawCommit("user:2", thole.Event{Stream: "s", Type: bad}))
+		page, err := s.Space("user:2").Read(t.Context(), thole.ReadQuery{Types: []string{bad}})
+		if err != nil || len(page.Events) != 1 || page.Events[0].Type != bad {
+			t.Errorf("%+q cannot be read: %v, %v", bad, page.Events, err)
+		}
+	}
+	for _, good := range []string{"sync.file_written", "größe.geändert", "同期.完了", "a.b c"} {
+		if _, err := sp.Commit(t.Context(), thole.Commit{Events: []thole.Event{{Stream: "s", Type: good}}}); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+}

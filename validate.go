@@ -158,8 +158,11 @@ func checkCommitWith(c *Commit, checkEvent func(*Event) error, checkWrite func(*
 	return size, nil
 }
 
-// checkEvent validates an event and compacts its data; missing data becomes null.
+// checkEvent validates a new event and compacts its data; missing data becomes null.
 func checkEvent(e *Event) error {
+	if err := journal.CheckType(e.Type); err != nil {
+		return err
+	}
 	if len(e.Data) == 0 {
 		e.Data = json.RawMessage("null")
 	}
@@ -171,8 +174,8 @@ func checkEvent(e *Event) error {
 	return err
 }
 
-// checkRawEvent validates an event without changing it. It allows missing data and
-// empty refs, which are harmless.
+// checkRawEvent validates an event without changing it. It allows missing data, empty
+// refs, and types of earlier versions, which are harmless.
 func checkRawEvent(e *Event) error {
 	_, err := compactEvent(e)
 	return err

@@ -79,6 +79,21 @@ func CheckName(what, name string) error {
 	return nil
 }
 
+// CheckType is CheckName for the type of a new event. It also returns ErrInvalid for a
+// character that people cannot see, such as U+200B: two types that look the same would
+// be different. Journals may hold types with such characters from earlier versions.
+func CheckType(typ string) error {
+	if err := CheckName("type", typ); err != nil {
+		return err
+	}
+	for _, r := range typ {
+		if !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+			return invalidf("type %q holds %U, which is not printable", typ, r)
+		}
+	}
+	return nil
+}
+
 // CheckOptionalName is CheckName for a name that may be empty.
 func CheckOptionalName(what, name string) error {
 	if name == "" {

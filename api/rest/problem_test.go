@@ -52,6 +52,8 @@ func TestBadInputIsAClearProblem(t *testing.T) {
 		{"type without a dot", "POST", events, `{"type":"ab"}`, 400, "invalid", "/type"},
 		{"type of a stream's last frame", "POST", events, `{"type":"complete"}`, 400, "invalid", "/type"},
 		{"NUL in a type", "POST", events, `{"type":"a.\u0000"}`, 400, "invalid", ""},
+		{"zero-width space in a type", "POST", events, `{"type":"ru\u200bn.started"}`, 400, "invalid", ""},
+		{"bidi mark in a type", "POST", commits, `{"events":[{"type":"run.\u202estarted"}]}`, 400, "invalid", ""},
 		{"10 kB type", "POST", events, `{"type":"a.` + strings.Repeat("b", 10_000) + `"}`, 413, "too_large", ""},
 		{"key twice", "POST", commits, `{"writes":[{"key":"app/x","value":1},{"key":"app/x","value":2}]}`, 400, "invalid", ""},
 
