@@ -99,8 +99,7 @@ type RecordType struct {
 	// necessary, in the same commit. A commit extends it by a tenth more than the idle
 	// time, so that not every commit has to; the record may thus expire up to a tenth
 	// later. An extension changes the record's version but not its value. The commits of
-	// an Expirer extend nothing. Without the record, nothing can be written below app/ and
-	// its key; whoever deletes the record deletes what is there.
+	// an Expirer extend nothing.
 	LivesOn func(rec Record) time.Duration
 
 	// Of returns what a record without {thread} belongs to, from its value: the keys of

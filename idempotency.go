@@ -87,8 +87,9 @@ func WithKeySecret(ctx context.Context, secret string) context.Context {
 // earlier calls changed nothing or failed. To repeat the operation, begin it again:
 // each call that committed before returns its first result. The calls must be made one
 // after the other, in the same order each time. An operation within another counts as
-// one call of the outer one, and one within a [Call] has receipts of its own. If ctx
-// has no idempotency key, Operation returns ctx.
+// one call of the outer one. One within a [Call] has receipts of its own; a call has room
+// for one, so a second is a repeat of the first. If ctx has no idempotency key, Operation
+// returns ctx.
 func Operation(ctx context.Context) context.Context {
 	o := onceFrom(ctx)
 	if o == nil {

@@ -77,53 +77,6 @@ func (sp *Space) withExtensions(ctx context.Context, c *Commit, size int, seen [
 	return *c, size, nil
 }
 
-// withOwners adds to c checks of the records below whose keys, after app/, an application
-// writes: what it keeps there ends with the record, so nothing may be written there
-// afterwards. It returns c's new size, and ErrNotFound without the record. Deletes, and
-// what an Expirer commits, need no record.
-func (sp *Space) withOwners(ctx context.Context, c Commit, size int) (_ Commit, _ int, err error) {
-	if sp.ends {
-		return c, size, nil
-	}
-	for i := range c.Events {
-		if c, size, err = sp.withOwner(ctx, c, size, c.Events[i].Stream); err != nil {
-			return c, size, err
-		}
-	}
-	for i := range c.Writes {
-		if c.Writes[i].Value == nil {
-			continue
-		}
-		if c, size, err = sp.withOwner(ctx, c, size, c.Writes[i].Key); err != nil {
-			return c, size, err
-		}
-	}
-	return c, size, nil
-}
-
-// withOwner is withOwners for one name that c writes.
-func (sp *Space) withOwner(ctx context.Context, c Commit, size int, name string) (Commit, int, error) {
-	if !strings.HasPrefix(name, "app/") {
-		return c, size, nil
-	}
-	key, ttl := sp.store.concepts.livesOn(name)
-	if ttl == nil || slices.ContainsFunc(c.Checks, func(k Check) bool { return k.Key == key && !k.At.IsZero() }) ||
-		slices.ContainsFunc(c.Writes, func(w Write) bool { return w.Key == key }) {
-		return c, size, nil
-	}
-	switch rec, err := sp.Get(ctx, key); {
-	case err != nil:
-		return c, size, err
-	case !rec.Exists():
-		return c, size, fmt.Errorf("%s: %w", key, ErrNotFound)
-	case len(c.Checks)+len(c.Events)+len(c.Writes) >= MaxCommitItems:
-		return c, size, fmt.Errorf("%w: commit has %d items besides the check of %s, the limit is %d", ErrTooLarge, MaxCommitItems, key, MaxCommitItems)
-	default:
-		c.Checks = append(slices.Clip(c.Checks), Check{Key: key, At: rec.Version})
-		return c, size + len(key), nil
-	}
-}
-
 // extension is a record whose life a write extends, with its LivesOn function.
 type extension struct {
 	key    string

@@ -151,9 +151,6 @@ func (sp *Space) commitWith(ctx context.Context, c Commit, k keep, seen []sighti
 	for sweeps, apart := 0, false; ; {
 		c.Now = sp.time()
 		whole, size, err := sp.withExtensions(ctx, &c, size, seen, apart)
-		if err == nil {
-			whole, size, err = sp.withOwners(ctx, whole, size)
-		}
 		if err != nil {
 			return done{}, fmt.Errorf("commit to %s: %w", sp.name, err)
 		}

@@ -162,8 +162,7 @@ func end(tx *thole.Tx, id string) (final thole.Expired, err error) {
 	return final, nil
 }
 
-// apps returns the key at and below which applications keep records of the thread. The
-// Store refuses to write them without the thread: see [thole.RecordType.LivesOn].
+// apps returns the key at and below which applications keep records of the thread.
 func apps(id string) string { return "app/" + Key(id) }
 
 func hasRun(id string, below []thole.Record) bool {
