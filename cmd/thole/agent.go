@@ -41,7 +41,11 @@ line. What is said and done is kept in the store; go on with a conversation with
 	cmd.Flags().StringVar(&c.space, "space", "", "space of the conversation (default project:<name of the folder>)")
 	cmd.Flags().StringVar(&c.thread, "thread", "", "go on with this conversation")
 	cmd.Flags().StringVar(&c.resume, "resume", "", "go on with this run, which crashed, failed or was cancelled")
+	cmd.MarkFlagsMutuallyExclusive("thread", "resume") // a run tells its thread
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if c.resume != "" && len(args) > 0 {
+			return fmt.Errorf("--resume goes on with what the run was asked; give the prompt in a command of its own, with --thread")
+		}
 		if err := c.place(cmd); err != nil {
 			return err
 		}
@@ -63,7 +67,8 @@ func (c *chat) run(ctx context.Context, in io.Reader, out io.Writer, prompt stri
 		return err
 	}
 	defer func() { err = errors.Join(err, sb.Close()) }()
-	st, err := c.app.open(ctx, true, nil)
+	fresh := c.thread == "" && c.resume == ""
+	st, err := c.app.open(ctx, fresh, nil)
 	if err != nil {
 		return err
 	}
@@ -106,10 +111,10 @@ func (c *chat) run(ctx context.Context, in io.Reader, out io.Writer, prompt stri
 
 // find fails if the space lacks the thread or the run to go on with.
 func (c *chat) find(ctx context.Context, sp *thole.Space) (err error) {
-	if c.thread != "" {
+	switch {
+	case c.thread != "":
 		_, err = thread.In(sp).Get(ctx, c.thread)
-	}
-	if c.resume != "" && err == nil {
+	case c.resume != "":
 		_, err = run.In(sp, nil).Get(ctx, c.resume)
 	}
 	if errors.Is(err, thole.ErrNotFound) {

@@ -22,10 +22,16 @@ func TestTheAgentTellsThePromptsThatItsScriptAnswers(t *testing.T) {
 
 func TestTheAgentSaysWhereItLookedForWhatToGoOnWith(t *testing.T) {
 	const id = "_019f3a5e0c7d7b4e9a51c7e2f0a4b8d6"
-	env := []string{"XDG_STATE_HOME=" + t.TempDir()}
-	for _, args := range [][]string{{"agent", "--thread", "thrd" + id, "hi"}, {"agent", "--resume", "run" + id}} {
-		servertest.MustFail(t, t.TempDir(), env, append(args, "--space", "project:shop"), "not found in project:shop", "--space", "--store")
+	dir, env := t.TempDir(), []string{"XDG_STATE_HOME=" + t.TempDir()}
+	onThread, onRun := []string{"agent", "--thread", "thrd" + id, "hi"}, []string{"agent", "--resume", "run" + id}
+	servertest.MustFail(t, dir, env, onThread, "no store") // and makes none
+	servertest.MustFail(t, dir, env, onRun, "no store")
+	servertest.Command(t, dir, env, "agent", "hi")
+	for _, args := range [][]string{onThread, onRun} {
+		servertest.MustFail(t, dir, env, append(args, "--space", "project:shop"), "not found in project:shop", "--space", "--store")
 	}
+	servertest.MustFail(t, dir, env, append(onRun, "hi"), "--resume goes on with what the run was asked")
+	servertest.MustFail(t, dir, env, append(onThread, "--resume", "run"+id), "thread", "resume")
 }
 
 // Who asks for the second turn first learns what to do, and is not shown what the model
