@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/thole-dev/thole"
@@ -9,8 +10,9 @@ import (
 	"github.com/thole-dev/thole/state/thread"
 )
 
-// check reports active runs that nobody works on or whose thread is gone, and runs that
-// are below themselves, which only a commit from outside can make.
+// check reports active runs that nobody works on or whose thread is gone, queued runs
+// that will not start, and runs that are below themselves, which only a commit from
+// outside can make.
 func check(ctx context.Context, sp *thole.Space, r *thole.Report) error {
 	below := make(map[string][]string)
 	for rec, err := range sp.Records(ctx, key("")) {
@@ -24,7 +26,7 @@ func check(ctx context.Context, sp *thole.Space, r *thole.Report) error {
 		if rest != "" {
 			continue
 		}
-		if err := checkLease(ctx, sp, r, rec); err != nil {
+		if err := checkRun(ctx, sp, r, id, rec); err != nil {
 			return err
 		}
 	}
@@ -34,11 +36,14 @@ func check(ctx context.Context, sp *thole.Space, r *thole.Report) error {
 	return nil
 }
 
-// checkLease checks that an active run has a lease and a thread.
-func checkLease(ctx context.Context, sp *thole.Space, r *thole.Report, rec thole.Record) error {
-	var one Run
-	if rec.As(&one) != nil || one.Ended() || one.Status == Queued {
-		return nil // a queued run whose thread is gone ends when a worker or a reader comes upon it
+// checkRun checks that a queued run is in its queue, and that an active one has a lease
+// and a thread.
+func checkRun(ctx context.Context, sp *thole.Space, r *thole.Report, id string, rec thole.Record) error {
+	one, err := decode(id, rec)
+	if err != nil || one.Ended() {
+		return nil
+	} else if one.Status == Queued {
+		return checkQueued(ctx, sp, r, rec)
 	}
 	recs, err := sp.GetAll(ctx, rec.Key, rec.Key+"/owner", thread.Key(one.Thread))
 	switch {
@@ -49,6 +54,34 @@ func checkLease(ctx context.Context, sp *thole.Space, r *thole.Report, rec thole
 		r.Problem("%s is %s but nobody holds its lease", rec.Key, one.Status)
 	case !recs[2].Exists():
 		r.Note("%s is %s in thread %s, which is gone; it ends with its lease", rec.Key, one.Status, one.Thread)
+	}
+	return nil
+}
+
+// checkQueued checks that a queued run waits in its slot or is active there. A run whose
+// thread is gone ends when a worker or a reader comes upon it.
+func checkQueued(ctx context.Context, sp *thole.Space, r *thole.Report, rec thole.Record) error {
+	own, err := sp.Get(ctx, rec.Key+"/"+internal)
+	if err != nil {
+		return err
+	}
+	one, err := whole(strings.TrimPrefix(rec.Key, key("")), rec, own)
+	if err != nil || one.own.Slot == "" {
+		return nil
+	}
+	recs, err := sp.GetAll(ctx, rec.Key, one.own.Slot)
+	if err != nil {
+		return err
+	}
+	var s slot
+	if recs[0].Version != rec.Version || recs[1].Exists() && recs[1].As(&s) != nil {
+		return nil // it went on meanwhile, or its slot is reported
+	}
+	switch waits := slices.Contains(s.waiting(), one.ID); {
+	case !waits && s.Active != one.ID:
+		r.Problem("%s is queued but not in %s, so it never starts; cancel it and resume it", rec.Key, one.own.Slot)
+	case waits && s.Active == "":
+		r.Note("%s waits although no run is active, because records could not be read; reading the run or starting another starts it", rec.Key)
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func (r *Run) crash(tx *thole.Tx) (rest []string, err error) {
 
 // reap ends the run if its lease has run out, as a sweep would; the sweeping process
 // may not have been given this concept. It also cancels a queued run whose thread is
-// destroyed, as a worker would.
+// destroyed, as a worker would, and makes the first waiting run active if no run is.
 func (rs *Runs) reap(ctx context.Context, id string) error {
 	sp := rs.sp.Store().Space(rs.sp.Name())
 	ctx = thole.WithoutIdempotencyKey(ctx)
@@ -156,8 +156,11 @@ func (rs *Runs) reap(ctx context.Context, id string) error {
 		if r.Status == Queued && !r.own.Reserved {
 			_, err := thread.Load(tx, r.Thread)
 			if errors.Is(err, thole.ErrNotFound) {
-				err = r.drop(tx)
+				return r.drop(tx)
+			} else if err != nil {
+				return err
 			}
+			_, rest, err = occupant(tx, r.own.Slot)
 			return err
 		}
 		if dead, err := r.dead(tx); err != nil || !dead {

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/state/thread"
@@ -10,8 +11,9 @@ import (
 
 // Queue returns the thread's queued runs in the order in which they will start. The
 // first may be ready and not yet claimed. If one run is active per owner, these are
-// the runs of all the owner's threads, those that others asked for last.
-// [Runs.Cancel] removes one. Errors: ErrNotFound.
+// the runs of all the owner's threads, those that others asked for last. Runs that
+// cannot be read are left out; doctor names them. [Runs.Cancel] removes one. Errors:
+// ErrNotFound.
 func (rs *Runs) Queue(ctx context.Context, threadID string) ([]*Run, error) {
 	t, err := thread.In(rs.sp).Get(ctx, threadID)
 	if err != nil {
@@ -29,14 +31,8 @@ func (rs *Runs) Queue(ctx context.Context, threadID string) ([]*Run, error) {
 	if s.Active != "" {
 		ids = append([]string{s.Active}, ids...)
 	}
-	runs, err := rs.all(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	if len(runs) > 0 && runs[0].Status != Queued {
-		runs = runs[1:]
-	}
-	return runs, nil
+	runs, err := rs.all(ctx, ids, unusable)
+	return slices.DeleteFunc(runs, func(r *Run) bool { return r.Status != Queued }), err
 }
 
 // Edit is a change to a queued run. Nil fields change nothing.

@@ -22,7 +22,6 @@ package run
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -266,7 +265,9 @@ func load(tx *thole.Tx, id string) (*Run, error) {
 }
 
 // Get returns the run. If a sweep has not done so yet, Get first ends a run whose
-// lease has run out as crashed, and a run queued in a destroyed thread as cancelled.
+// lease has run out as crashed, and a run queued in a destroyed thread as cancelled. If
+// the run waits although no run is active, because records were unreadable and have been
+// repaired, Get makes the first waiting run active.
 // Errors: ErrNotFound; ErrInvalid for a bad id.
 func (rs *Runs) Get(ctx context.Context, id string) (*Run, error) {
 	r, err := rs.Peek(ctx, id)
@@ -275,9 +276,7 @@ func (rs *Runs) Get(ctx context.Context, id string) (*Run, error) {
 	}
 	var goesOn bool
 	if r.Status == Queued && !r.own.Reserved {
-		var rec thole.Record
-		rec, err = rs.sp.Get(ctx, thread.Key(r.Thread))
-		goesOn = rec.Exists()
+		goesOn, err = rs.waits(ctx, r)
 	} else {
 		goesOn, err = rs.sp.Alive(ctx, key(id))
 	}
@@ -288,6 +287,20 @@ func (rs *Runs) Get(ctx context.Context, id string) (*Run, error) {
 		return nil, err
 	}
 	return rs.Peek(ctx, id)
+}
+
+// waits reports whether a queued run need only wait: its thread exists, and a run is
+// active in its slot.
+func (rs *Runs) waits(ctx context.Context, r *Run) (bool, error) {
+	rec, err := rs.sp.Get(ctx, thread.Key(r.Thread))
+	if err != nil || !rec.Exists() || r.own.Ready || r.own.Slot == "" {
+		return rec.Exists(), err
+	}
+	var s slot
+	if rec, err = rs.sp.Get(ctx, r.own.Slot); err == nil && rec.Exists() {
+		err = rec.As(&s)
+	}
+	return s.Active != "" || len(s.waiting()) == 0, err
 }
 
 // Of is Get for a run of the thread. For a run of another thread it returns the same
@@ -350,7 +363,7 @@ func (rs *Runs) List(ctx context.Context, threadID string, opts *ListOptions) (t
 	for i, rec := range recs {
 		ids[i] = rec.Key[len(prefix):]
 	}
-	if page.Items, err = rs.all(ctx, ids); err != nil {
+	if page.Items, err = rs.all(ctx, ids, isNone); err != nil {
 		return page, err
 	}
 	if len(recs) == q.Limit {
@@ -359,9 +372,9 @@ func (rs *Runs) List(ctx context.Context, threadID string, opts *ListOptions) (t
 	return page, nil
 }
 
-// all returns the runs with the given ids, in that order, without those that do not
-// exist.
-func (rs *Runs) all(ctx context.Context, ids []string) ([]*Run, error) {
+// all returns the runs with the given ids, in that order. It leaves out those that
+// cannot be loaded because of an error that leaveOut reports.
+func (rs *Runs) all(ctx context.Context, ids []string, leaveOut func(error) bool) ([]*Run, error) {
 	runs := make([]*Run, 0, len(ids))
 	if len(ids) == 0 {
 		return runs, nil
@@ -376,11 +389,10 @@ func (rs *Runs) all(ctx context.Context, ids []string) ([]*Run, error) {
 	}
 	for i, rec := range recs {
 		switch r, err := decode(ids[i], rec); {
-		case errors.Is(err, thole.ErrNotFound):
-		case err != nil:
-			return nil, err
-		default:
+		case err == nil:
 			runs = append(runs, r)
+		case !leaveOut(err):
+			return nil, err
 		}
 	}
 	return runs, nil

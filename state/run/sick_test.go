@@ -102,18 +102,75 @@ func TestAThreadThatCannotBeReadDoesNotHoldUpItsOwner(t *testing.T) {
 	})
 }
 
-// One that cannot be read leaves the queue, so that the run before it can end.
-func TestARunThatCannotBeReadDoesNotHoldUpItsQueue(t *testing.T) {
+// The runs behind one that cannot be read, or whose thread cannot, start before it. Once
+// it is repaired, it is next.
+func TestARunThatCannotBeReadKeepsItsPlace(t *testing.T) {
 	each(t, func(b *bench) {
-		first, sick, last := b.start("first", run.Request{}), b.start("sick", run.Request{}), b.start("last", run.Request{})
+		for name, bad := range map[string]string{
+			"no run":     `1`,
+			"odd status": `{"status":5}`,
+			"odd thread": `{"thread":"thrd_x","status":"queued"}`,
+		} {
+			first, sick := b.start("first", run.Request{}), b.start("sick", run.Request{})
+			next, last := b.start("next", run.Request{}), b.start("last", run.Request{})
+			h := b.claim()
+			var good string
+			b.spoil("run/"+sick.ID, func(v string) string { good = v; return bad })
+			b.finish(h)
+			b.status(first.ID, run.Succeeded)
+			if h = b.claim(); h.ID() != next.ID {
+				b.t.Fatalf("%s: claimed %s, want %s", name, h.ID(), next.ID)
+			}
+			if queue, err := b.rs.Queue(t.Context(), b.id); err != nil || queue[len(queue)-1].ID != last.ID {
+				b.t.Errorf("%s: the queue is %v, %v; want it to end with %s", name, queue, err, last.ID)
+			}
+			b.spoil("run/"+sick.ID, func(string) string { return good })
+			b.finish(h)
+			for _, want := range []*run.Run{sick, last} {
+				if h := b.claim(); h.ID() != want.ID {
+					b.t.Errorf("%s: claimed %s, want %s", name, h.ID(), want.ID)
+				} else {
+					b.finish(h)
+				}
+			}
+		}
+	})
+}
+
+// Nobody else has to start a run for those that were repaired, however many they are.
+func TestRepairedRunsStartWhenSomebodyReadsThem(t *testing.T) {
+	each(t, func(b *bench) {
+		const n = 40
+		b.start("first", run.Request{})
 		h := b.claim()
-		b.spoil("run/"+sick.ID, func(string) string { return "1" })
+		good := make([]string, n)
+		runs := make([]*run.Run, n)
+		for i := range runs {
+			runs[i] = b.start("sick", run.Request{})
+			b.spoil("run/"+runs[i].ID, func(v string) string { good[i] = v; return "1" })
+		}
+		last := b.start("last", run.Request{})
 		b.finish(h)
-		b.status(first.ID, run.Succeeded)
+		for range 4 {
+			b.status(last.ID, run.Queued)
+		}
 		if h = b.claim(); h.ID() != last.ID {
 			b.t.Errorf("claimed %s, want %s", h.ID(), last.ID)
 		}
 		b.finish(h)
+		got := make(map[string]bool)
+		for i, r := range runs {
+			b.spoil("run/"+r.ID, func(string) string { return good[i] })
+		}
+		b.status(runs[0].ID, run.Queued)
+		for range runs {
+			h := b.claim()
+			got[h.ID()] = true
+			b.finish(h)
+		}
+		if len(got) != n {
+			b.t.Errorf("claimed %d of %d repaired runs", len(got), n)
+		}
 	})
 }
 

@@ -30,17 +30,6 @@ const (
 // waiting returns the runs that wait, in the order in which they will start.
 func (s *slot) waiting() []string { return slices.Concat(s.Queue, s.Others) }
 
-// next removes the first waiting run and returns its id; "" if none waits.
-func (s *slot) next() (id string) {
-	for _, line := range []*[]string{&s.Queue, &s.Others} {
-		if len(*line) > 0 {
-			id, *line = (*line)[0], (*line)[1:]
-			return id
-		}
-	}
-	return ""
-}
-
 // ofOwner reports whether a run that actor asked for waits in Queue: actor is the
 // thread's owner or Thole itself, or the slot serves only this thread.
 func ofOwner(t *thread.Thread, actor string) bool {
@@ -74,39 +63,51 @@ func (s *slot) put(tx *thole.Tx) {
 	tx.Put(s.key, s, nil)
 }
 
-// maxGone bounds how many runs of destroyed threads one commit cancels and skips.
-const maxGone = 2
+// Bounds of one promote, whose reads and writes belong to the caller's commit.
+const (
+	maxGone = 2  // runs of destroyed threads that it cancels and removes
+	maxSick = 16 // runs that it skips because they cannot be read
+)
 
-// promote makes the first waiting run active if no run is. It skips runs that cannot be
-// read, or whose threads cannot, and cancels runs whose threads are destroyed. After
-// maxGone of those it makes even such a run active; whoever tries to begin it ends it.
+// promote makes the first waiting run active if no run is. It removes runs that wait no
+// longer, and cancels those whose threads are destroyed. After maxGone of those it makes
+// even such a run active; whoever tries to begin it ends it. A run that cannot be read, or
+// whose thread cannot, keeps its place, so that it starts once it is repaired. After
+// maxSick of those, they move behind the others, and a later call goes on.
 func (s *slot) promote(tx *thole.Tx) error {
-	for gone := 0; s.Active == ""; {
-		id := s.next()
-		if id == "" {
+	var gone, sick int
+	for _, id := range s.waiting() {
+		if s.Active != "" {
+			break
+		}
+		if sick == maxSick {
+			s.rotate(sick)
 			break
 		}
 		r, err := load(tx, id)
-		if unusable(err) {
-			continue
-		} else if err != nil {
-			return err
+		if err == nil && r.Status == Queued {
+			err = thread.SetActive(tx, r.Thread, r.ID, thread.Busy)
 		}
-		err = thread.SetActive(tx, r.Thread, r.ID, thread.Busy)
-		if errors.Is(err, thole.ErrCorrupt) {
+		switch notFound := errors.Is(err, thole.ErrNotFound); {
+		case r == nil && isNone(err) || err == nil && r.Status != Queued:
+			s.leave(id)
 			continue
-		}
-		notFound := errors.Is(err, thole.ErrNotFound)
-		if gone++; notFound && gone <= maxGone { // its thread is destroyed: nothing is left to do
+		case errors.Is(err, thole.ErrCorrupt) || errors.Is(err, thole.ErrInvalid): // as an admin's raw commit can leave it
+			sick++
+			continue
+		case notFound && gone < maxGone: // its thread is destroyed: nothing is left to do
+			gone++
+			s.leave(id)
 			r.Status, r.Cancel, r.Finished = Cancelled, &Cancel{Cause: BySuperseded, Time: tx.Now()}, tx.Now()
 			tx.Release(key(r.ID))
 			r.own.Slot = ""
 			r.put(tx)
 			r.emit(tx, "run.finished", FinishedData{Run: r.ID, Status: Cancelled, Cause: BySuperseded})
 			continue
-		} else if err != nil && !notFound {
+		case err != nil && !notFound:
 			return err
 		}
+		s.leave(id)
 		s.Active, r.own.Ready = r.ID, true
 		r.put(tx)
 		if !r.own.Reserved {
@@ -115,6 +116,15 @@ func (s *slot) promote(tx *thole.Tx) error {
 	}
 	s.put(tx)
 	return nil
+}
+
+// rotate moves the first n waiting runs to the ends of their lines.
+func (s *slot) rotate(n int) {
+	for _, line := range []*[]string{&s.Queue, &s.Others} {
+		k := min(n, len(*line))
+		*line = slices.Concat((*line)[k:], (*line)[:k])
+		n -= k
+	}
 }
 
 func (s *slot) leave(id string) {

@@ -353,6 +353,9 @@ const maxDead = 8
 func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error) {
 	for range maxDead {
 		s, err := loadSlot(tx, key)
+		if err == nil && s.Active == "" && len(s.waiting()) > 0 { // they could not be read; perhaps one can now
+			err = s.promote(tx)
+		}
 		if err != nil || s.Active == "" {
 			return nil, orphaned, err
 		}
