@@ -112,3 +112,31 @@ func TestAfterAFailedSyncTheNextProcessDoesNotTrustThePageCache(t *testing.T) {
 		}
 	}
 }
+
+// Until a new file has a write-ahead log, SQLite writes it under a rollback journal, which
+// must be found after a power loss.
+func TestAStoreOpensWhereverThePowerWasLostWhileItWasMade(t *testing.T) {
+	for seed := range uint64(8) {
+		for _, kind := range []fault{writeFails, syncFails, deleteFails} {
+			for after, struck := 0, true; struck; after++ {
+				p, err := newPlatter(t.TempDir(), nil, rand.New(rand.NewPCG(seed, 1)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.arm(kind, after)
+				s, err := sqlitestore.Open(t.Context(), filepath.Join(p.dir, "thole.db"), &sqlitestore.Options{VFS: newPlatterFS(p)})
+				if struck = err != nil; !struck {
+					s.Close()
+				}
+				left := filepath.Join(t.TempDir(), "thole.db")
+				for name, data := range p.powerLoss() {
+					write(t, filepath.Join(filepath.Dir(left), name), data)
+				}
+				if s, err = sqlitestore.Open(t.Context(), left, nil); err != nil {
+					t.Fatalf("seed %d, %s after %d operations: %v", seed, faultNames[kind], after, err)
+				}
+				s.Close()
+			}
+		}
+	}
+}

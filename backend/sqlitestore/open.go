@@ -158,18 +158,19 @@ func (f *file) whole(c *conn) error {
 	return err
 }
 
-// syncDir makes the entries of a directory durable: the names of the file and its log,
-// and the removal of an old log, which would revert the file if it were replayed after
-// a power loss. The driver leaves that to the file system: where SQLite asks it to sync
-// the directory of a new log, it syncs the log. With a VFS other than the operating
-// system's (nil), syncDir calls its method SyncDir, if any.
-func syncDir(below vfs.VFS, dir string) error {
-	if below != nil {
-		if fs, ok := below.(interface{ SyncDir(dir string) error }); ok {
-			return fs.SyncDir(dir)
-		}
-		return nil
+// syncDir makes the entries of the store's directory durable: the names of the file and
+// its log, and the removal of an old log, which would revert the file if it were replayed
+// after a power loss. The driver leaves that to the VFS: where SQLite asks it to sync the
+// directory of a new log, it syncs the log. A VFS without a method SyncDir needs no sync.
+func syncDir(below vfs.VFS, path string) error {
+	if fs, ok := below.(interface{ SyncDir(dir string) error }); ok {
+		return fs.SyncDir(filepath.Dir(path))
 	}
+	return nil
+}
+
+// SyncDir makes the entries of a directory durable: see syncDir.
+func (privateFiles) SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil // it cannot sync a directory, and NTFS logs changes of names in order
 	}

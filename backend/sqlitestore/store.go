@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -60,9 +59,10 @@ type Store struct {
 
 // file names a database.
 type file struct {
-	path string
-	vfs  string // name of its VFS while it is mounted
-	stop *failstop.Stop
+	path  string
+	vfs   string // name of its VFS while it is mounted
+	below vfs.VFS
+	stop  *failstop.Stop
 }
 
 // mount registers the VFS through which SQLite accesses f, on top of below; nil is the
@@ -71,6 +71,7 @@ func (f *file) mount(below vfs.VFS) {
 	if below == nil {
 		below = privateFiles{vfs.Find("os").(vfs.VFSFilename)}
 	}
+	f.below = below
 	f.vfs = fmt.Sprintf("thole-%p", f)
 	f.stop = failstop.New(journal.ErrUnavailable, "sqlite store "+f.path)
 	vfs.Register(f.vfs, fileSystem{failStop{below, f.stop}})
@@ -105,7 +106,7 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	}
 	s.readers = newPool(s.file, opts.Readers, opts.CacheBytes*3/4)
 	s.writer = newWriter(db, &s.file, s.readers)
-	if err := syncDir(opts.VFS, filepath.Dir(f.path)); err != nil {
+	if err := syncDir(s.below, f.path); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("sqlite store %s: sync its directory: %w", f.path, err)
 	}

@@ -20,6 +20,8 @@ func (fs fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.F
 		return nil, flags, fullCode(err)
 	case flags&vfs.OPEN_WAL != 0:
 		return &logFile{File: f}, flags, nil
+	case flags&vfs.OPEN_MAIN_JOURNAL != 0:
+		return &rollbackFile{dataFile: dataFile{f.(*failStopFile)}, path: name.String()}, flags, nil
 	}
 	return &dataFile{f.(*failStopFile)}, flags, nil
 }
@@ -52,6 +54,26 @@ func (f *dataFile) Sync(flags vfs.SyncFlag) error {
 		f.copyAgain()
 	}
 	return err
+}
+
+// rollbackFile is the rollback journal, which SQLite uses only until a new file has a
+// write-ahead log. If its name were lost with the power, nothing would undo a first page
+// that was written in part, and the file could never be opened.
+type rollbackFile struct {
+	dataFile
+	path  string
+	named bool // its name is durable
+}
+
+func (f *rollbackFile) Sync(flags vfs.SyncFlag) error {
+	if err := f.dataFile.Sync(flags); err != nil || f.named {
+		return err
+	}
+	if err := syncDir(f.disk.VFS, f.path); err != nil {
+		return f.disk.stop.Because(err)
+	}
+	f.named = true
+	return nil
 }
 
 // backfilled is the offset in the shared index of the log of the number of frames that
