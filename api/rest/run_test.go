@@ -468,8 +468,11 @@ func TestARunWithoutAMessageToAnswerIsRefused(t *testing.T) {
 	for _, body := range []string{`{}`, `{"prompt":"","blocks":[]}`} {
 		s.refuse(409, "conflict", "POST", path+"/runs", body)
 	}
-	s.want(201, nil, "POST", path+"/messages", `{"role":"user","blocks":[{"type":"text","content":"hi"}]}`)
-	s.want(201, nil, "POST", path+"/runs", `{}`)
+	s.refuse(400, "invalid", "POST", path+"/runs", `{"blocks":[{"type":"text"}]}`)
+	var first run.Run
+	s.want(201, &first, "POST", path+"/runs", `{"prompt":"hi"}`)
+	s.refuse(400, "invalid", "PATCH", path+"/queue/"+first.ID, `{"blocks":[]}`)
+	s.want(201, nil, "POST", path+"/runs", `{}`) // behind a run with a message
 }
 
 // runner receives the runs that were started.

@@ -30,7 +30,7 @@ func runOperations() []operation {
 			summary: "Start a run, and with Accept: text/event-stream watch it",
 			about:   "The stream has the thread's events until the event complete. If it breaks, repeat the request under the same Idempotency-Key: it watches the same run, from its beginning or after Last-Event-ID.",
 			does:    does(startRun), streams: streams(streamRun),
-			failures: []failure{{journal.ErrConflict, "another run is active and policy is reject, or the thread has no message to answer"}}},
+			failures: []failure{{journal.ErrConflict, "another run is active and policy is reject, or the thread has no message to answer and no run"}}},
 		{id: "listRuns", method: "GET", path: all, access: read, summary: "List the thread's runs", does: does(listRuns)},
 		{id: "getRun", method: "GET", path: one, access: read, summary: "Read a run", does: does(getRun)},
 		{id: "cancelRun", method: "POST", path: one + "/cancel", access: write,
@@ -60,7 +60,7 @@ func (in ofRun) find(c *call) (*run.Run, error) { return c.runs().Of(c.ctx, in.T
 type NewRun struct {
 	Prompt        string            `json:"prompt,omitempty" doc:"without it the last message is answered" example:"Add a test"`
 	Blocks        []NewBlock        `json:"blocks,omitempty" doc:"of the user's message, after the prompt"`
-	ChatHistory   []json.RawMessage `json:"chat_history,omitempty" doc:"sent to the model instead of the thread's messages"`
+	ChatHistory   []json.RawMessage `json:"chat_history,omitempty" doc:"sent to the model instead of the thread's earlier messages; the run still answers its prompt, its blocks or the thread's last message"`
 	Attachments   []Attachment      `json:"attachments,omitempty"`
 	FileStructure json.RawMessage   `json:"file_structure,omitempty" doc:"text or any JSON; sent to the model unchanged"`
 	Agent         string            `json:"agent,omitempty" doc:"default: the thread's assistant"`
@@ -68,8 +68,8 @@ type NewRun struct {
 	Policy        string            `json:"policy,omitempty" enum:"enqueue|reject|interrupt|rollback" doc:"what happens if another run is active; enqueue if it is left out"`
 	OnDisconnect  string            `json:"on_disconnect,omitempty" enum:"continue|cancel" doc:"what happens to a streaming run when its client disconnects; continue if it is left out"`
 	Parent        string            `json:"parent,omitempty" doc:"the run whose sub-agent this is; the thread must have that run's thread as its parent"`
-	ResumedFrom   string            `json:"resumed_from,omitempty" doc:"the ended run that this one resumes; agent, model, on_disconnect, timeout, and chat_history with file_structure are that run's if they are left out"`
-	Timeout       float64           `json:"timeout,omitempty" min:"0" max:"3162240000" doc:"seconds from its start; 0: none"`
+	ResumedFrom   string            `json:"resumed_from,omitempty" doc:"the ended run that this one resumes; agent, model, on_disconnect, timeout, and chat_history with file_structure are that run's if they are left out, empty or 0"`
+	Timeout       float64           `json:"timeout,omitempty" min:"0" max:"3162240000" doc:"seconds from its start; 0: none, or with resumed_from that run's"`
 }
 
 // Attachment is an image or a file that comes with a prompt.
@@ -368,6 +368,9 @@ func deleteQueued(c *call, in ofRun) (none, error) {
 	r, err := in.find(c)
 	if err != nil {
 		return none{}, err
+	}
+	if r.Ended() && !r.Started.IsZero() {
+		return none{}, fmt.Errorf("run %s: %w: it has ended", r.ID, thole.ErrConflict)
 	}
 	if !r.Started.IsZero() {
 		return none{}, fmt.Errorf("run %s: %w: it has begun; cancel it instead", r.ID, thole.ErrConflict)

@@ -153,7 +153,10 @@ func (h *Handle) begin(ctx context.Context) error {
 			if !r.own.Ready {
 				return nil
 			}
-			if err := r.begin(tx); err != nil {
+			if err := r.begin(tx); sick(err) {
+				gone = err
+				return r.finish(tx, Failed, brief(err.Error()))
+			} else if err != nil {
 				return err
 			}
 			h.turn, h.request = r.Turn, r.asked // the request may have been edited

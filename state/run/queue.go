@@ -38,7 +38,7 @@ func (rs *Runs) Queue(ctx context.Context, threadID string) ([]*Run, error) {
 // Edit is a change to a queued run. Nil fields change nothing.
 type Edit struct {
 	Prompt *string        // becomes the one block of the request
-	Blocks []thread.Block // replaces the request
+	Blocks []thread.Block // replaces the request, if it is not nil; not empty
 	Model  *string
 }
 
@@ -76,8 +76,13 @@ func (rs *Runs) EditQueued(ctx context.Context, id string, e Edit, ifMatch thole
 		if e.Model != nil {
 			r.Model = *e.Model
 		}
-		if err := thread.CheckBlocks(r.Request); err != nil {
-			return nil, err
+		if e.Blocks != nil || e.Prompt != nil {
+			if len(r.Request) == 0 {
+				return nil, fmt.Errorf("%w: a message has blocks; delete the run to take it out of the queue", thole.ErrInvalid)
+			}
+			if err := checkMessage(r.Request); err != nil {
+				return nil, err
+			}
 		}
 		r.emit(tx, "run.updated", UpdatedData{Run: r.ID, Model: r.Model})
 		r.Updated = tx.Now()

@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -185,5 +186,168 @@ func TestARunNeedsAMessageToAnswer(t *testing.T) {
 		b.finish(h)
 		b.finish(b.claim())
 		refused()
+	})
+}
+
+// Records of earlier versions do not say that a run's agent is its worker's.
+func TestAnOldRunThatNamedNoAgentIsResumedWithoutOne(t *testing.T) {
+	each(t, func(b *bench) {
+		plain, err := b.ts.Create(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, agent := range []string{"", "coder"} {
+			old, err := b.rs.Start(t.Context(), plain.ID, run.Request{Prompt: "go", Agent: agent})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := b.rs.Claim(t.Context(), &run.ClaimOptions{Agent: agent, Name: "dealer"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.Finish(t.Context(), run.Failed, "odd"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.sp.Update(t.Context(), func(tx *thole.Tx) error {
+				tx.Delete("run/" + old.ID + "/internal")
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			assistant := "other" // set since
+			if _, err := b.ts.Patch(t.Context(), plain.ID, thread.Patch{Assistant: &assistant}, nil); err != nil {
+				t.Fatal(err)
+			}
+			again, err := b.rs.Resume(t.Context(), old.ID)
+			if err != nil || again.Agent != agent {
+				t.Fatalf("resumed: got %+v, %v; want a run of %q", again, err, agent)
+			}
+			if h, err = b.rs.Claim(t.Context(), &run.ClaimOptions{Agent: agent}); err != nil {
+				t.Fatal(err)
+			}
+			b.finish(h)
+			assistant = ""
+			if _, err := b.ts.Patch(t.Context(), plain.ID, thread.Patch{Assistant: &assistant}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestResumedRunsKeepTheirOrder(t *testing.T) {
+	each(t, func(b *bench) {
+		var failed []*run.Run
+		for _, prompt := range []string{"one", "two"} {
+			failed = append(failed, b.start(prompt, run.Request{}))
+			if _, err := b.claim().Finish(t.Context(), run.Failed, "odd"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.start("three", run.Request{})
+		active := b.claim()
+		four := b.start("four", run.Request{})
+		one, two := b.start("", run.Request{ResumedFrom: failed[0].ID}), b.start("", run.Request{ResumedFrom: failed[1].ID})
+		five := b.start("five", run.Request{})
+		b.finish(active)
+		for _, want := range []*run.Run{one, two, four, five} {
+			h := b.claim()
+			if h.ID() != want.ID {
+				t.Errorf("claimed %s, want %s", h.ID(), want.ID)
+			}
+			b.finish(h)
+		}
+	})
+}
+
+func TestARunWaitsForAMessageOfThoseBeforeIt(t *testing.T) {
+	each(t, func(b *bench) {
+		first := b.start("hi", run.Request{})
+		empty := b.start("", run.Request{})
+		if _, err := b.rs.Cancel(t.Context(), first.ID, run.ByUser); err != nil {
+			t.Fatal(err)
+		}
+		next := b.start("next", run.Request{})
+		h := b.claim()
+		if h.ID() != next.ID {
+			t.Errorf("claimed %s, want %s", h.ID(), next.ID)
+		}
+		b.finish(h)
+		if r := b.status(empty.ID, run.Failed); !strings.Contains(r.Error, "no message") {
+			t.Errorf("it failed because of %q, want the reason", r.Error)
+		}
+		b.start("more", run.Request{})
+		last := b.start("", run.Request{})
+		b.finish(b.claim())
+		b.finish(b.claim())
+		b.status(last.ID, run.Succeeded)
+	})
+}
+
+func TestARunOfDoThatFindsNoMessageFails(t *testing.T) {
+	each(t, func(b *bench) {
+		first := b.start("hi", run.Request{})
+		done := make(chan error, 1)
+		go func() {
+			done <- b.rs.Do(t.Context(), b.id, run.Request{}, func(context.Context, *run.Handle) error { return nil })
+		}()
+		for {
+			if queue, err := b.rs.Queue(t.Context(), b.id); err != nil || len(queue) == 2 {
+				break
+			}
+		}
+		if _, err := b.rs.Cancel(t.Context(), first.ID, run.ByUser); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; !errors.Is(err, thole.ErrInvalid) || !strings.Contains(err.Error(), "no message") {
+			t.Errorf("got %v, want ErrInvalid that says so", err)
+		}
+		if queue, err := b.rs.Queue(t.Context(), b.id); err != nil || len(queue) > 0 || b.head().ActiveRun != "" {
+			t.Errorf("the queue is %v, %v, and %q is active; want none", queue, err, b.head().ActiveRun)
+		}
+	})
+}
+
+// The message of a run that was rolled back is not in the history, but it was asked.
+func TestARolledBackRunIsResumedWithItsMessage(t *testing.T) {
+	each(t, func(b *bench) {
+		post := thread.Message{Role: thread.User, Blocks: []thread.Block{thread.TextBlock("post")}}
+		for _, posted := range []bool{false, true} {
+			var old *run.Run
+			if posted {
+				if _, err := b.ts.Append(t.Context(), b.id, post, nil); err != nil {
+					t.Fatal(err)
+				}
+				old = b.start("", run.Request{})
+			} else {
+				old = b.start("post", run.Request{})
+			}
+			h := b.claim()
+			b.start("instead", run.Request{Policy: run.Rollback})
+			b.status(old.ID, run.Running)
+			b.finish(h)
+			b.status(old.ID, run.Cancelled)
+			b.finish(b.claim())
+			again := b.start("", run.Request{ResumedFrom: old.ID})
+			if len(again.Request) != 1 || again.Request[0].Content != "post" {
+				t.Errorf("posted %v: resumed with %+v, want its message", posted, again.Request)
+			}
+			b.finish(b.claim())
+		}
+	})
+}
+
+func TestAMessageOfARunSaysSomething(t *testing.T) {
+	each(t, func(b *bench) {
+		none, empty := []thread.Block{}, []thread.Block{thread.TextBlock("")}
+		if _, err := b.rs.Start(t.Context(), b.id, run.Request{Blocks: empty}); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("start: got %v, want ErrInvalid", err)
+		}
+		r := b.start("go", run.Request{})
+		prompt := ""
+		for _, e := range []run.Edit{{Blocks: none}, {Blocks: empty}, {Prompt: &prompt}} {
+			if _, err := b.rs.EditQueued(t.Context(), r.ID, e, thole.Position{}); !errors.Is(err, thole.ErrInvalid) {
+				t.Errorf("edit %+v: got %v, want ErrInvalid", e, err)
+			}
+		}
 	})
 }

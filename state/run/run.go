@@ -56,7 +56,7 @@ const (
 const (
 	Enqueue   = "enqueue"   // waits its turn
 	Reject    = "reject"    // fails with ErrConflict
-	Interrupt = "interrupt" // cancels the active one, keeps its output, and is next
+	Interrupt = "interrupt" // cancels the active one, begun or not, keeps its output, and is next
 	Rollback  = "rollback"  // as Interrupt, and removes the active one's turn from the history
 )
 

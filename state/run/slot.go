@@ -150,7 +150,15 @@ func (s *slot) yield(tx *thole.Tx, active *Run) error {
 }
 
 // begin starts a ready run and writes its request into the thread's history.
+// Errors: ErrInvalid if there is no message to answer; those of [thread.BeginTurn].
 func (r *Run) begin(tx *thole.Tx) error {
+	if len(r.Request) == 0 {
+		if t, err := thread.Load(tx, r.Thread); err != nil {
+			return err
+		} else if t.Turns == 0 && t.LastTurn == "" {
+			return noMessage(thole.ErrInvalid, t.ID)
+		}
+	}
 	turn, err := thread.BeginTurn(tx, r.Thread, r.ID, r.Request)
 	if err != nil {
 		return err

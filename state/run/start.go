@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,8 @@ import (
 
 // Request asks for a run. The zero value answers the thread's last message. With a
 // ResumedFrom, an Agent, Model, OnDisconnect, Timeout or Options that is zero is that of
-// the run that this one continues.
+// the run that this one continues, so that run's Timeout cannot be lifted, only changed;
+// and if that run named no agent, the thread's assistant is not the default.
 type Request struct {
 	Prompt       string          // a text block in front of Blocks
 	Blocks       []thread.Block  // of the user's message; with neither Blocks nor Prompt, the run answers the last message
@@ -27,27 +29,6 @@ type Request struct {
 	ResumedFrom  string          // the ended run of this thread that this one continues
 	Timeout      time.Duration   // from its start, in whole seconds rounded up; 0: none
 	Options      json.RawMessage // for the agent; stored with the run
-}
-
-// carryOver sets what q leaves open to what the run that it continues was asked for.
-func (q *Request) carryOver(tx *thole.Tx) error {
-	if q.ResumedFrom == "" {
-		return nil
-	}
-	old, err := load(tx, q.ResumedFrom)
-	if err != nil {
-		return err
-	}
-	if !old.own.Unnamed {
-		setDefault(&q.Agent, old.Agent)
-	}
-	setDefault(&q.Model, old.Model)
-	setDefault(&q.OnDisconnect, old.OnDisconnect)
-	setDefault(&q.Timeout, seconds(old.Timeout))
-	if q.Options == nil {
-		q.Options = old.Options
-	}
-	return nil
 }
 
 func (q *Request) blocks() []thread.Block {
@@ -85,14 +66,16 @@ func (q *Request) check() error {
 // when no other run is active; req.Policy says what happens to an active one. The
 // prompt enters the history when the run starts. With a Parent, the run works in a
 // child of the parent's thread; if threadID is "", Start creates that child, private.
-// With a ResumedFrom, the run waits in front of those that nobody has begun.
+// With a ResumedFrom, the run waits in front of those that resume no run; if the old run
+// was rolled back, its message is asked again. A run that finds no message to answer when
+// its turn comes fails.
 //
 // A repeat under an idempotency key returns the first call's run. Errors:
-// ErrNotFound for a missing thread or run; ErrConflict under policy reject if a run
-// is active, without a prompt if the thread has no message to answer, for a parent that
-// has ended, or for a ResumedFrom that has not ended or was resumed before; ErrCancelled
-// for a cancelled parent; ErrTooLarge when the queue is full; ErrInvalid. It is one
-// commit.
+// ErrNotFound for a missing thread or run; ErrConflict under policy reject if a run is
+// active, without a prompt if the thread has neither a message to answer nor another run
+// that is active or waits, for a parent that has ended, or for a ResumedFrom that has not
+// ended or was resumed before; ErrCancelled for a cancelled parent; ErrTooLarge when the
+// queue is full; ErrInvalid. It is one commit.
 func (rs *Runs) Start(ctx context.Context, threadID string, req Request) (*Run, error) {
 	ctx = thole.Call(ctx, "run.start", threadID)
 	ctx = thole.Reread(ctx, rs.rereadStarted)
@@ -128,7 +111,7 @@ func (rs *Runs) started(ctx context.Context, s started, r thole.Receipt) (*Run, 
 // under a lease and begins at once if no other run is active. The result's Rest
 // names the superseded runs whose cancel did not fit into the commit.
 func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string) (s started, _ error) {
-	if err := req.carryOver(tx); err != nil {
+	if err := req.carryOver(tx, rs.sp); err != nil {
 		return s, err
 	}
 	if err := req.check(); err != nil {
@@ -140,7 +123,7 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 		Options: req.Options, Timeout: int64((req.Timeout + time.Second - 1) / time.Second),
 		Created: tx.Now(), own: internals{Reserved: holder != ""},
 	}
-	if err := thread.CheckBlocks(r.Request); err != nil {
+	if err := checkMessage(r.Request); err != nil {
 		return s, err
 	}
 	if r.Parent != "" {
@@ -154,7 +137,7 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 		return s, err
 	}
 	r.Thread, r.own.Slot = t.ID, slotKey(&t.Head)
-	if r.Agent == "" {
+	if r.Agent == "" && r.ResumedFrom == "" {
 		r.Agent = t.Assistant
 	}
 	if err := thole.AgentName.CheckOptional(r.Agent); err != nil {
@@ -163,11 +146,15 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	if err := r.apart(tx, t); err != nil {
 		return s, err
 	}
-	if err := r.resume(tx, rs.sp); err != nil {
+	continues, err := r.resume(tx, rs.sp)
+	if err != nil {
 		return s, err
 	}
-	if len(r.Request) == 0 && r.ResumedFrom == "" && t.TurnStatus == "" {
-		return s, fmt.Errorf("%w: thread %s has no message to answer", thole.ErrConflict, t.ID)
+	if len(r.Request) == 0 && !continues && t.TurnStatus == "" {
+		// A run that waits may still bring a message. Whether it did, begin finds out.
+		if l, err := loadSlot(tx, r.own.Slot); err != nil || l.Active == "" && len(l.waiting()) == 0 {
+			return s, cmp.Or(err, noMessage(thole.ErrConflict, t.ID))
+		}
 	}
 	if holder != "" {
 		if s.Fence, err = tx.Acquire(key(r.ID), holder, rs.opts.Lease); err != nil {
@@ -245,55 +232,18 @@ func (r *Run) apart(tx *thole.Tx, t *thread.Thread) error {
 	return nil
 }
 
-// resume checks the run that r continues and sets its ResumedBy, so that no other run
-// can continue it. r inherits its signals and, if it never began and r has no request
-// of its own, its request.
-func (r *Run) resume(tx *thole.Tx, sp *thole.Space) error {
-	if r.ResumedFrom == "" {
-		return nil
-	}
-	old, err := load(tx, r.ResumedFrom)
-	switch {
-	case err != nil:
-		return err
-	case old.Thread != r.Thread:
-		return fmt.Errorf("%w: run %s is of another thread", thole.ErrInvalid, old.ID)
-	case !old.Ended():
-		return fmt.Errorf("%w: run %s has not ended", thole.ErrConflict, old.ID)
-	case old.ResumedBy != "":
-		return resumedAlready(tx, old)
-	}
-	old.ResumedBy = r.ID
-	if old.Turn == "" && len(r.Request) == 0 {
-		r.Request = old.Request
-	}
-	return r.inherit(tx, sp, old)
+func noMessage(sentinel error, thread string) error {
+	return fmt.Errorf("%w: thread %s has no message to answer; give a prompt or blocks", sentinel, thread)
 }
 
-// maxResumed bounds how many runs resumedAlready follows.
-const maxResumed = 100
-
-// resumedAlready returns the ErrConflict for a run that was resumed before: a second
-// resume would repeat the work of the first. It names the run to resume instead.
-func resumedAlready(tx *thole.Tx, old *Run) error {
-	last := old
-	for range maxResumed {
-		next, err := load(tx, last.ResumedBy)
-		if errors.Is(err, thole.ErrNotFound) {
-			return fmt.Errorf("%w: run %s was resumed by run %s, which is gone", thole.ErrConflict, old.ID, last.ResumedBy)
-		}
-		if err != nil {
-			return err
-		}
-		if last = next; last.ResumedBy == "" {
-			break
+// checkMessage checks the blocks of a request. A text block in it has text.
+func checkMessage(blocks []thread.Block) error {
+	for i, b := range blocks {
+		if b.Type == thread.Text && b.Content == "" {
+			return fmt.Errorf("block %d: %w: it has no text", i, thole.ErrInvalid)
 		}
 	}
-	advice := ""
-	if last.Ended() && last.Status != Succeeded {
-		advice = "; resume that one"
-	}
-	return fmt.Errorf("%w: run %s was resumed by run %s, which is %s%s", thole.ErrConflict, old.ID, last.ID, last.Status, advice)
+	return thread.CheckBlocks(blocks)
 }
 
 // line queues r as its policy says and makes the first waiting run active if no run
@@ -336,11 +286,13 @@ func (r *Run) line(tx *thole.Tx, t *thread.Thread) (rest []string, _ error) {
 		err := c.start(active, r.Policy == Rollback)
 		return append(rest, c.rest...), err
 	}
-	if r.ResumedFrom != "" { // it was asked for before those that wait
-		*queue = slices.Insert(*queue, 0, r.ID)
-	} else {
-		*queue = append(*queue, r.ID)
+	at := len(*queue)
+	if r.ResumedFrom != "" {
+		if at, err = resumed(tx, *queue); err != nil {
+			return nil, err
+		}
 	}
+	*queue = slices.Insert(*queue, at, r.ID)
 	return rest, s.promote(tx)
 }
 
@@ -388,32 +340,6 @@ func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error
 	}
 	active, err = load(tx, s.Active)
 	return active, orphaned, err
-}
-
-// Resume starts a run that continues an ended one, in the same thread, as the old one
-// was asked for: see [Request]. The new run gets the signals that the old one had not
-// taken, and those after whose taking it did nothing more in its thread: no text, block,
-// tool or sub-agent; its end does not count. The worker finds the interrupted turn in the
-// history. A run is resumed once: if the run that resumed it did not succeed, resume that
-// one. Errors: ErrNotFound; ErrConflict when the run has not ended, succeeded or was
-// resumed before, or when another run is active.
-func (rs *Runs) Resume(ctx context.Context, id string) (*Run, error) {
-	ctx = thole.Call(ctx, "run.resume", id)
-	ctx = thole.Reread(ctx, rs.rereadStarted)
-	s, r, err := thole.Do(ctx, rs.sp, func(ctx context.Context) (started, thole.Receipt, error) {
-		old, err := rs.Get(ctx, id)
-		if err == nil && (!old.Ended() || old.Status == Succeeded) {
-			err = fmt.Errorf("%w: it is %s", thole.ErrConflict, old.Status)
-		}
-		if err != nil {
-			return started{}, thole.Receipt{}, err
-		}
-		return rs.commitStart(ctx, old.Thread, Request{Policy: Reject, ResumedFrom: id})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("resume run %s: %w", id, err)
-	}
-	return rs.started(ctx, s, r)
 }
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
