@@ -112,6 +112,9 @@ func TestAWorkerInAnyLanguageBeginsNothingAfterACancel(t *testing.T) {
 	s.refuse(409, "cancelled", "POST", decisions, intent, fence...)
 	s.want(200, nil, "POST", path+"/runs/"+c.Run.ID+"/finish", `{"status":"succeeded"}`, fence...)
 	s.refuse(409, "conflict", "POST", decisions, intent)
+	if r := s.refuse(409, "conflict", "DELETE", path+"/queue/"+c.Run.ID, nil); !strings.Contains(r.Detail, "it has ended") {
+		t.Errorf("the ended run is taken out of the queue: %s", r.Detail)
+	}
 }
 
 func TestAWorkerInAnyLanguageWaitsForASignal(t *testing.T) {
