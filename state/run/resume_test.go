@@ -165,27 +165,35 @@ func TestAResumedRunComesBeforeThoseThatWait(t *testing.T) {
 
 func TestARunNeedsAMessageToAnswer(t *testing.T) {
 	each(t, func(b *bench) {
-		refused := func() {
-			t.Helper()
+		start := func() error {
 			_, err := b.rs.Start(t.Context(), b.id, run.Request{})
-			if !errors.Is(err, thole.ErrConflict) || !strings.Contains(err.Error(), "no message") {
-				t.Errorf("a run without a message: got %v, want ErrConflict that says so", err)
+			return err
+		}
+		post := func(role, text string) {
+			t.Helper()
+			if _, err := b.ts.Append(t.Context(), b.id, thread.Message{Role: role, Blocks: []thread.Block{thread.TextBlock(text)}}, nil); err != nil {
+				t.Fatal(err)
 			}
 		}
-		refused()
-		if _, err := b.ts.Append(t.Context(), b.id, thread.Message{Role: thread.User, Blocks: []thread.Block{thread.TextBlock("hi")}}, nil); err != nil {
-			t.Fatal(err)
+		if err := start(); !errors.Is(err, thole.ErrConflict) || !strings.Contains(err.Error(), "no message") {
+			t.Errorf("a run without a message: got %v, want ErrConflict that says so", err)
 		}
-		if _, err := b.rs.Start(t.Context(), b.id, run.Request{}); err != nil {
+		post(thread.User, "make it")
+		if err := start(); err != nil {
 			t.Fatal(err)
 		}
 		h := b.claim()
-		if _, err := b.rs.Start(t.Context(), b.id, run.Request{}); err != nil { // a message may join the turn that is being run
-			t.Error(err)
-		}
+		post(thread.User, "and make it blue") // joins the turn, whose worker may not see it
 		b.finish(h)
+		if err := start(); err != nil {
+			t.Errorf("a message that came during a run cannot be answered: %v", err)
+		}
 		b.finish(b.claim())
-		refused()
+		post(thread.User, "where am I?")
+		post(thread.System, "the user is in Berlin")
+		if err := start(); err != nil {
+			t.Errorf("a message before one of the system cannot be answered: %v", err)
+		}
 	})
 }
 

@@ -155,7 +155,7 @@ func (r *Run) begin(tx *thole.Tx) error {
 	if len(r.Request) == 0 {
 		if t, err := thread.Load(tx, r.Thread); err != nil {
 			return err
-		} else if t.Turns == 0 && t.LastTurn == "" {
+		} else if empty(t) {
 			return noMessage(thole.ErrInvalid, t.ID)
 		}
 	}

@@ -150,7 +150,7 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	if err != nil {
 		return s, err
 	}
-	if len(r.Request) == 0 && !continues && t.TurnStatus == "" {
+	if len(r.Request) == 0 && !continues && empty(t) {
 		// A run that waits may still bring a message. Whether it did, begin finds out.
 		if l, err := loadSlot(tx, r.own.Slot); err != nil || l.Active == "" && len(l.waiting()) == 0 {
 			return s, cmp.Or(err, noMessage(thole.ErrConflict, t.ID))
@@ -231,6 +231,10 @@ func (r *Run) apart(tx *thole.Tx, t *thread.Thread) error {
 	}
 	return nil
 }
+
+// empty reports whether a thread has no turn, so that a run has nothing to answer. Whether
+// a run without a message has something to say after an answer is for its agent to decide.
+func empty(t *thread.Thread) bool { return t.Turns == 0 && t.LastTurn == "" }
 
 func noMessage(sentinel error, thread string) error {
 	return fmt.Errorf("%w: thread %s has no message to answer; give a prompt or blocks", sentinel, thread)
