@@ -163,7 +163,7 @@ func TestACommandEndsWithTheLeaseOfARunWhoseStoreIsAway(t *testing.T) {
 		m := s.Mortal()
 		e := newEnv(t, s, nil)
 		a := e.agent("turns:\n  - prompt: Wait\n    steps:\n      - tool_calls: [{name: Bash, input: {command: 'touch started.txt; sleep 300'}}]\n",
-			func(o *Options) { o.Runs = &run.Options{Lease: time.Second, Heartbeat: 200 * time.Millisecond} })
+			func(o *Options) { o.Runs = &run.Options{Lease: 4 * time.Second, Heartbeat: 200 * time.Millisecond} }) // long enough for a busy machine
 		wait := e.background(a, context.Background(), "Wait")
 		until(t, "the command", func() bool { return e.exists("started.txt") })
 		m.DieAt(statetest.Cut{Commit: 1})

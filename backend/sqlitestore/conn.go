@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"runtime"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -66,12 +67,37 @@ func (c *conn) prepare(sql string) *stmt {
 		s.param, s.err = 0, nil
 		return s
 	}
-	compiled, _, err := c.PrepareFlags(sql, sqlite3.PREPARE_PERSISTENT)
+	compiled, err := c.compile(sql)
 	s := &stmt{Stmt: compiled, err: err}
 	if err == nil {
 		c.stmts[sql] = s
 	}
 	return s
+}
+
+func (c *conn) compile(sql string) (compiled *sqlite3.Stmt, err error) {
+	defer damagedSchema(&err)
+	compiled, _, err = c.PrepareFlags(sql, sqlite3.PREPARE_PERSISTENT)
+	return compiled, err
+}
+
+// Exec runs the statements of sql.
+func (c *conn) Exec(sql string) (err error) {
+	defer damagedSchema(&err)
+	return c.Conn.Exec(sql)
+}
+
+// damagedSchema, deferred, sets err instead of a panic of the driver. When SQLite cannot
+// parse a statement of the file's schema, the driver takes the place of that error for one
+// in the statement that it was given, which may be shorter.
+func damagedSchema(err *error) {
+	switch v := recover().(type) {
+	case nil:
+	case runtime.Error:
+		*err = sqlite3.CORRUPT
+	default:
+		panic(v)
+	}
 }
 
 // rolledBack tells the write-ahead log that a transaction of c failed.
