@@ -21,6 +21,7 @@ func FuzzDamagedFile(f *testing.F) {
 	}
 	f.Add(uint32(0), []byte("SQLite format 3"))
 	f.Add(uint32(60), []byte{0, 0, 0, 2})                 // its version
+	f.Add(uint32(60), []byte{0x80, 0, 0, 0})              // below zero
 	f.Add(uint32(100), []byte{13, 0, 0, 0, 200})          // the schema's page
 	f.Add(uint32(3970), []byte("0"))                      // the text of a table
 	f.Add(uint32(4096), []byte{5})                        // a page's kind

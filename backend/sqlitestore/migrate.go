@@ -67,6 +67,8 @@ func (f *file) version(c *conn) (int, error) {
 		return 0, nil
 	case id != applicationID:
 		return 0, fmt.Errorf("%w: sqlite store %s is the database of another program; name another file", journal.ErrInvalid, f.path)
+	case version < 0:
+		return 0, sqlite3.CORRUPT
 	case version > int64(len(migrations)):
 		return 0, fmt.Errorf("%w: sqlite store %s has version %d, this program knows versions up to %d; use a newer program",
 			errors.ErrUnsupported, f.path, version, len(migrations))
