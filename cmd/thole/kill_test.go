@@ -85,12 +85,12 @@ func startOf(r runView) func(servertest.Event) bool {
 func killBeforeEffect(t *testing.T, v *victim) int {
 	return killInEffect(t, v, 0, func(r runView, name string, round int) {
 		if round%2 == 0 {
-			v.rec.Await(10*time.Second, "the intent", 1, func(e servertest.Event) bool {
+			v.rec.Await(30*time.Second, "the intent", 1, func(e servertest.Event) bool {
 				return e.Type == "decision.planned" && strings.Contains(e.Text, r.ID)
 			})
 			return
 		}
-		servertest.Eventually(t, 10*time.Second, "the command", func() bool { return servertest.Exists(v.Project, "started-"+name) })
+		servertest.Eventually(t, 30*time.Second, "the command", func() bool { return servertest.Exists(v.Project, "started-"+name) })
 		pause(200 * time.Millisecond)
 	})
 }
@@ -98,7 +98,7 @@ func killBeforeEffect(t *testing.T, v *victim) int {
 // killBeforeOutcome kills the server while the command runs, after its effect.
 func killBeforeOutcome(t *testing.T, v *victim) int {
 	return killInEffect(t, v, 1, func(_ runView, name string, _ int) {
-		servertest.Eventually(t, 10*time.Second, "the effect", func() bool { return servertest.Exists(v.Project, "effect-"+name) })
+		servertest.Eventually(t, 30*time.Second, "the effect", func() bool { return servertest.Exists(v.Project, "effect-"+name) })
 		pause(200 * time.Millisecond)
 	})
 }
