@@ -41,16 +41,18 @@ race: export GOFLAGS += -race -vet=off -gcflags=github.com/ncruces/go-sqlite3-wa
 SDKS = github.com/openai/openai-go/v3 github.com/anthropics/anthropic-sdk-go
 race full: export THOLE_TEST ?= all
 PACKAGES ?= ./cmd/thole ./... # the one first that waits most
+# More than cores, for they wait for leases and for processes.
+PACKAGES_AT_ONCE = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 # Stores in memory sync in no time. What a disk may do is tested on simulated ones, and
 # a process that is killed loses nothing that it gave to the system, on any.
 IN_MEMORY = $(patsubst %,-exec 'env TMPDIR=%',$(shell scripts/memory.sh))
 
 race: ## The tests of PACKAGES (all) under the race detector, in memory and through a server on SQLite
-	go test $(IN_MEMORY) -timeout 180m -count=1 -parallel 3 $(PACKAGES)
+	go test $(IN_MEMORY) -timeout 180m -count=1 -p $(PACKAGES_AT_ONCE) -parallel 3 $(PACKAGES)
 
 full: ## The tests of PACKAGES (all) on memory, SQLite, files and PostgreSQL, with servers that are killed and cut off
-	go test $(IN_MEMORY) -vet=off -timeout 180m -count=1 -parallel 4 $(PACKAGES)
+	go test $(IN_MEMORY) -vet=off -timeout 180m -count=1 -p $(PACKAGES_AT_ONCE) -parallel 4 $(PACKAGES)
 
 FUZZTIME ?= 10s
 fuzz: ## Run every fuzz target for FUZZTIME (10s)
