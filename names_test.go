@@ -66,7 +66,7 @@ func TestNamesThatAreAppliedOrImportedHoldNoControlCharacters(t *testing.T) {
 func TestANewEventsTypeHoldsNoCharacterThatNobodySees(t *testing.T) {
 	s := open(t, nil)
 	sp := s.Space("user:1")
-	for _, bad := range []string{"ru\u200bn.started", "run.\u202estarted", "run.started\u200f", "\ufeffrun.started", "run.\u00a0started", "run.\u0085x", "r\u034fun.x", "run.\u3164x", "run.x\ufe0f", "run.\U000e0041"} {
+	for _, bad := range []string{"ru\u200bn.started", "run.\u202estarted", "run.started\u200f", "\ufeffrun.started", "run.\u00a0started", "run.\u0085x", "r\u034fun.x", "run.\u3164x", "\u2800run.x", "run\U0001d159.x", "run.x\U00016fe4", "run.x\ufe0f", "run.\U000e0041"} {
 		if _, err := sp.Commit(t.Context(), thole.Commit{Events: []thole.Event{{Stream: "s", Type: bad}}}); !errors.Is(err, thole.ErrInvalid) {
 			t.Errorf("%+q: got %v, want ErrInvalid", bad, err)
 		}

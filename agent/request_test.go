@@ -10,6 +10,7 @@ import (
 	"github.com/thole-dev/thole"
 	"github.com/thole-dev/thole/agent/model"
 	"github.com/thole-dev/thole/state/run"
+	"github.com/thole-dev/thole/state/thread"
 )
 
 func TestDataURLsBecomeImages(t *testing.T) {
@@ -53,6 +54,25 @@ func TestAnOptionThatTheAgentDoesNotKnowFailsTheRunAndIsNamed(t *testing.T) {
 		}
 		if r, err = runs.Get(t.Context(), r.ID); err != nil || r.Status != run.Failed || !strings.Contains(r.Error, `"/temperature"`) {
 			t.Errorf("run %+v, %v; want it failed, with the option named", r, err)
+		}
+	})
+}
+
+// A message that a run has not begun to answer is answered although others came behind it.
+func TestAPendingMessageIsAnsweredThoughOthersFollow(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("turns:\n  - prompt: make it blue\n    steps:\n      - text: it is blue\n", nil)
+		for _, m := range []thread.Message{
+			{Role: thread.User, Blocks: []thread.Block{thread.TextBlock("make it blue")}},
+			{Role: thread.System, Blocks: []thread.Block{thread.TextBlock("the user is in Berlin")}},
+		} {
+			if _, err := thread.In(e.sp).Append(t.Context(), e.thread, m, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := run.In(e.sp, nil).Run(t.Context(), e.thread, run.Request{}, a.Work)
+		if err != nil || r.Status != run.Succeeded {
+			t.Errorf("run %+v, %v", r, err)
 		}
 	})
 }

@@ -184,6 +184,14 @@ func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request
 		}
 		blocks = append(blocks, t.Response...)
 	}
+	if req.Prompt == "" && len(req.Attachments) == 0 { // a message that nobody has begun to answer, with others behind it
+		for i, t := range slices.Backward(earlier) {
+			if t.Status == thread.Pending && len(t.Request) > 0 {
+				req, earlier = asked(t.Request), slices.Delete(earlier, i, i+1)
+				break
+			}
+		}
+	}
 	if req.Prompt == "" && len(req.Attachments) == 0 {
 		return req, nil, nil, fmt.Errorf("%w: turn %s asks for nothing", thole.ErrInvalid, r.Turn)
 	}

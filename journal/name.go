@@ -87,12 +87,15 @@ func CheckType(typ string) error {
 		return err
 	}
 	for _, r := range typ {
-		if !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+		if !unicode.IsPrint(r) || strings.ContainsRune(blank, r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
 			return invalidf("type %q holds %U, which is not printable", typ, r)
 		}
 	}
 	return nil
 }
+
+// blank holds the characters that are blank although they count as letters or symbols.
+const blank = "\u2800\U0001d159\U00016fe4"
 
 // CheckOptionalName is CheckName for a name that may be empty.
 func CheckOptionalName(what, name string) error {

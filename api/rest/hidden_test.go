@@ -334,6 +334,44 @@ func TestTheEventsOfADecisionShowWhatProgramsActOn(t *testing.T) {
 	}
 }
 
+// As GET shows a signal's name and a summary, so do the events.
+func TestTheEventsOfAThreadShowWhatProgramsActOn(t *testing.T) {
+	h := hide(t)
+	worker := h.as("user:1", auth.Grant{Space: "project:*", Access: auth.Work}, auth.Grant{Space: "project:a", Access: auth.Write})
+	path := "/v1/spaces/project:a/threads/" + h.public
+	var c claimed
+	worker.want(201, nil, "POST", path+"/runs", `{"prompt":"x"}`)
+	worker.want(200, &c, "POST", "/v1/runs/claim", `{"spaces":["project:a"]}`)
+	one, fence := path+"/runs/"+c.Run.ID, []string{"Thole-Fence", c.Token}
+	worker.want(200, nil, "POST", one+"/wait", `{"name":"done `+h.run+`","wait_seconds":1}`, fence...)
+	h.owner.want(204, nil, "POST", one+"/signals", `{"name":"done `+h.run+`"}`)
+	worker.want(200, nil, "POST", one+"/finish", `{"status":"succeeded"}`, fence...)
+	var th struct {
+		LastTurn string `json:"last_turn"`
+	}
+	h.stranger.want(200, &th, "GET", path, nil)
+	h.owner.want(204, nil, "POST", path+"/compact", `{"upto":"`+th.LastTurn+`","summary":"of `+h.run+`"}`)
+	var events struct {
+		Items []struct {
+			Type string
+			Data json.RawMessage
+		}
+	}
+	h.stranger.want(200, &events, "GET", path+"/events?limit=1000", nil)
+	seen := 0
+	for _, e := range events.Items {
+		if e.Type != "run.waiting" && e.Type != "run.signalled" && e.Type != "thread.compacted" {
+			continue
+		}
+		if seen++; !strings.Contains(string(e.Data), h.run) {
+			t.Errorf("%s: %s, want %s", e.Type, e.Data, h.run)
+		}
+	}
+	if seen != 3 {
+		t.Errorf("%d events, want 3", seen)
+	}
+}
+
 func TestAnEscapedIDIsMasked(t *testing.T) {
 	h := hide(t)
 	admin := h.as("user:3", auth.Grant{Space: "project:a", Access: auth.Admin})

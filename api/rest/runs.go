@@ -366,16 +366,9 @@ func updateQueued(c *call, in updateQueuedIn) (*run.Run, error) {
 
 func deleteQueued(c *call, in ofRun) (none, error) {
 	r, err := in.find(c)
-	if err != nil {
-		return none{}, err
+	if err == nil {
+		_, err = c.runs().Dequeue(c.ctx, r.ID)
 	}
-	if r.Ended() && !r.Started.IsZero() {
-		return none{}, fmt.Errorf("run %s: %w: it has ended", r.ID, thole.ErrConflict)
-	}
-	if !r.Started.IsZero() {
-		return none{}, fmt.Errorf("run %s: %w: it has begun; cancel it instead", r.ID, thole.ErrConflict)
-	}
-	_, err = c.runs().Cancel(c.ctx, r.ID, run.ByUser)
 	return none{}, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -91,11 +92,10 @@ func (c *conn) Exec(sql string) (err error) {
 // parse a statement of the file's schema, the driver takes the place of that error for one
 // in the statement that it was given, which may be shorter.
 func damagedSchema(err *error) {
-	switch v := recover().(type) {
-	case nil:
-	case runtime.Error:
+	v := recover()
+	if bounds, ok := v.(runtime.Error); ok && strings.Contains(bounds.Error(), "slice bounds") {
 		*err = sqlite3.CORRUPT
-	default:
+	} else if v != nil {
 		panic(v)
 	}
 }

@@ -26,9 +26,12 @@ func newPlatterFS(p *platter) platterFS {
 
 // SyncDir makes the names in the directory durable. The first sync of a new log does
 // not: see syncDir of package sqlitestore.
-func (fs platterFS) SyncDir(string) error {
+func (fs platterFS) SyncDir(dir string) error {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	if dir != fs.dir {
+		return nil // it makes no name of this disk durable
+	}
 	if err := fs.before(syncing, fs.process); err != nil {
 		return err
 	}

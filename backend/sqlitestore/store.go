@@ -106,7 +106,7 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	}
 	s.readers = newPool(s.file, opts.Readers, opts.CacheBytes*3/4)
 	s.writer = newWriter(db, &s.file, s.readers)
-	if err := syncDir(s.below, f.path); err != nil {
+	if err := syncDir(s.below, db.Filename("main").String()); err != nil { // f.path may be a link to it
 		s.Close()
 		return nil, fmt.Errorf("sqlite store %s: sync its directory: %w", f.path, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -91,19 +92,35 @@ func prepare(store string, create bool) (made string, err error) {
 	return path, nil
 }
 
-// makeFolder makes a folder, for its owner alone, if it is missing. A new .thole is
-// hidden from git, so that nobody commits what is in it.
+// makeFolder makes a folder, for its owner alone, if it is missing, and those above it, so
+// that they survive a power loss. A new .thole is hidden from git, so that nobody commits
+// what is in it.
 func makeFolder(dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return err
-	}
-	if os.Mkdir(dir, 0o700) != nil {
+	switch err := os.Mkdir(dir, 0o700); {
+	case errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir:
+		if err := makeFolder(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		return makeFolder(dir)
+	case err != nil:
 		return os.MkdirAll(dir, 0o700) // no error if it is there
 	}
-	if filepath.Base(dir) != ".thole" {
-		return nil
+	if err := syncFolder(filepath.Dir(dir)); err != nil || filepath.Base(dir) != ".thole" {
+		return err
 	}
 	return os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("# Thole's state; never under version control.\n*\n"), 0o600)
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // it cannot sync a folder
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // notOpenedError is a store that its backend could not open, and why.

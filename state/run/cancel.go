@@ -23,7 +23,16 @@ import (
 // ErrNotFound; ErrConflict when the run has ended without a cancel; ErrInvalid for an
 // unknown cause.
 func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
-	ctx = thole.Call(ctx, "run.cancel", id)
+	return rs.cancel(thole.Call(ctx, "run.cancel", id), id, cause, false)
+}
+
+// Dequeue cancels a run that has not begun. Errors: ErrConflict if it has; else those of
+// [Runs.Cancel].
+func (rs *Runs) Dequeue(ctx context.Context, id string) (*Run, error) {
+	return rs.cancel(thole.Call(ctx, "run.dequeue", id), id, ByUser, true)
+}
+
+func (rs *Runs) cancel(ctx context.Context, id, cause string, queued bool) (*Run, error) {
 	if !slices.Contains([]string{ByUser, ByDisconnect, ByCredits, ByTimeout, BySuperseded, ByShutdown}, cause) {
 		return nil, fmt.Errorf("cancel run %s: %w: %.40q is no cause", id, thole.ErrInvalid, cause)
 	}
@@ -43,6 +52,8 @@ func (rs *Runs) Cancel(ctx context.Context, id, cause string) (*Run, error) {
 			r, err := load(tx, id)
 			if err == nil && r.Ended() && r.Cancel == nil {
 				err = fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
+			} else if err == nil && queued && !r.Started.IsZero() {
+				err = fmt.Errorf("%w: it has begun; cancel it instead", thole.ErrConflict)
 			}
 			if err != nil {
 				return a, err

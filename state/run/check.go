@@ -80,6 +80,12 @@ func checkQueued(ctx context.Context, sp *thole.Space, r *thole.Report, rec thol
 	switch waits := slices.Contains(s.waiting(), one.ID); {
 	case !waits && s.Active != one.ID:
 		r.Problem("%s is queued but not in %s, so it never starts; cancel it and resume it", rec.Key, one.own.Slot)
+	case waits && s.Active != "":
+		active, err := sp.Get(ctx, key(s.Active))
+		if err == nil && !active.Exists() {
+			r.Problem("%s waits for %s, which is gone; starting another run of %s starts it", rec.Key, key(s.Active), one.Thread)
+		}
+		return err
 	case waits && s.Active == "":
 		r.Note("%s waits although no run is active, because records could not be read; reading the run or starting another starts it", rec.Key)
 	}

@@ -136,11 +136,11 @@ func (rs *Runs) search(ctx context.Context, o *ClaimOptions) (c claimed, r thole
 // Why take skips a ready run.
 var (
 	errLeftover = errors.New("leftover") // it cannot begin
-	errNotOurs  = errors.New("not ours") // the caller may not work in its thread
+	errNotOurs  = errors.New("not ours") // the caller may not work in its thread, or not now
 )
 
 // take starts the ready run. Its result has no run if another worker was faster, the
-// caller may not work in the run's thread, or the run cannot begin. The commit's
+// caller may not work in the run's thread, or the run cannot begin, or not now. The commit's
 // actor is whoever asked for the run, because it writes their message into the history.
 func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimOptions) (claimed, thole.Receipt, error) {
 	var by ready
@@ -172,6 +172,8 @@ func (rs *Runs) take(ctx context.Context, id string, rec thole.Record, o *ClaimO
 		}
 		if err := r.begin(tx); errors.Is(err, thole.ErrNotFound) { // its thread is destroyed
 			return c, errLeftover
+		} else if errors.Is(err, thole.ErrConflict) { // a turn of its thread is open, which should not happen
+			return c, errNotOurs
 		} else if err != nil {
 			return c, err
 		}

@@ -28,7 +28,7 @@ type StartedData struct {
 type UpdatedData struct {
 	Run    string `json:"run"`
 	Model  string `json:"model,omitempty" doc:"its model from now on"`
-	Signal string `json:"signal,omitempty" doc:"the signal for which it no longer waits"`
+	Signal string `json:"signal,omitempty" names:"shown" doc:"the signal for which it no longer waits"`
 	Status string `json:"status,omitempty" doc:"with signal: its status now"`
 }
 
@@ -36,14 +36,14 @@ type UpdatedData struct {
 // others.
 type WaitingData struct {
 	Run    string `json:"run"`
-	Signal string `json:"signal" doc:"the name of the signal"`
+	Signal string `json:"signal" names:"shown" doc:"the name of the signal"`
 }
 
 // SignalledData is the data of run.signalled: a signal arrived. What it says is for the
 // run alone.
 type SignalledData struct {
 	Run    string `json:"run"`
-	Signal string `json:"signal" doc:"the name of the signal"`
+	Signal string `json:"signal" names:"shown" doc:"the name of the signal"`
 	Status string `json:"status" doc:"the run's status now"`
 }
 

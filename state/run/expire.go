@@ -157,10 +157,12 @@ func (rs *Runs) reap(ctx context.Context, id string) error {
 			_, err := thread.Load(tx, r.Thread)
 			if errors.Is(err, thole.ErrNotFound) {
 				return r.drop(tx)
-			} else if err != nil {
-				return err
+			} else if err == nil {
+				_, rest, err = occupant(tx, r.own.Slot)
 			}
-			_, rest, err = occupant(tx, r.own.Slot)
+			if errors.Is(err, thole.ErrCorrupt) {
+				return nil // the run waits until the thread or the slot is repaired
+			}
 			return err
 		}
 		if dead, err := r.dead(tx); err != nil || !dead {

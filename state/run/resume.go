@@ -170,20 +170,3 @@ func resumedAlready(tx *thole.Tx, old *Run) error {
 	}
 	return fmt.Errorf("%w: run %s was resumed by run %s, which is %s%s", thole.ErrConflict, old.ID, last.ID, last.Status, advice)
 }
-
-// maxAhead bounds how many runs resumed loads.
-const maxAhead = 16
-
-// resumed returns how many runs at the front of a queue resume others. The next one to do
-// so comes behind them, and before the others, because it was asked for before those.
-func resumed(tx *thole.Tx, queue []string) (int, error) {
-	for i, id := range queue[:min(len(queue), maxAhead)] {
-		r, err := load(tx, id)
-		if unusable(err) || err == nil && r.ResumedFrom == "" {
-			return i, nil
-		} else if err != nil {
-			return 0, err
-		}
-	}
-	return min(len(queue), maxAhead), nil
-}

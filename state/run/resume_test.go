@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -356,6 +358,96 @@ func TestAMessageOfARunSaysSomething(t *testing.T) {
 			if _, err := b.rs.EditQueued(t.Context(), r.ID, e, thole.Position{}); !errors.Is(err, thole.ErrInvalid) {
 				t.Errorf("edit %+v: got %v, want ErrInvalid", e, err)
 			}
+		}
+	})
+}
+
+func TestResumedRunsKeepTheirOrderBehindAnInterruptingOne(t *testing.T) {
+	each(t, func(b *bench) {
+		var failed []*run.Run
+		for i := range 18 {
+			failed = append(failed, b.start(fmt.Sprint(i), run.Request{}))
+			if _, err := b.claim().Finish(t.Context(), run.Failed, "odd"); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		b.start("active", run.Request{})
+		active := b.claim()
+		last := b.start("last", run.Request{})
+		var want []string
+		for i, f := range failed {
+			want = append(want, b.start("", run.Request{ResumedFrom: f.ID}).ID)
+			if i == 8 {
+				want = slices.Insert(want, 0, b.start("stop", run.Request{Policy: run.Interrupt}).ID)
+			}
+		}
+		for i, id := range append(want, last.ID) {
+			b.finish(active)
+			if active = b.claim(); active.ID() != id {
+				b.t.Errorf("%d: claimed %s, want %s", i, active.ID(), id)
+			}
+		}
+	})
+}
+
+// A message that has not reached the history is not lost for a run that has none of its own.
+func TestARunWithoutAMessageRemovesNoneThatItCouldAnswer(t *testing.T) {
+	each(t, func(b *bench) {
+		refused := func(what, thread string, q run.Request) {
+			b.t.Helper()
+			if r, err := b.rs.Start(t.Context(), thread, q); !errors.Is(err, thole.ErrConflict) || !strings.Contains(err.Error(), "no message") {
+				b.t.Errorf("%s: %+v, %v; want ErrConflict", what, r, err)
+			}
+		}
+		only := b.start("only", run.Request{})
+		refused("interrupt of what has not begun", b.id, run.Request{Policy: run.Interrupt})
+		refused("rollback of what has not begun", b.id, run.Request{Policy: run.Rollback})
+		b.status(only.ID, run.Queued)
+		h := b.claim()
+		refused("rollback of the first turn", b.id, run.Request{Policy: run.Rollback})
+		b.status(only.ID, run.Running)
+		b.start("", run.Request{Policy: run.Interrupt})
+		b.finish(h)
+		if h := b.claim(); len(b.said()) == 0 {
+			b.t.Errorf("%s finds no message", h.ID())
+		}
+
+		var threads []string
+		for range 2 {
+			th, err := b.ts.Create(t.Context(), &thread.CreateOptions{Owner: "user:1", RunScope: thread.PerUser})
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			threads = append(threads, th.ID)
+		}
+		if _, err := b.rs.Start(t.Context(), threads[0], run.Request{Prompt: "x"}); err != nil {
+			b.t.Fatal(err)
+		}
+		refused("behind the run of another thread", threads[1], run.Request{})
+		if _, err := b.rs.Start(t.Context(), threads[0], run.Request{}); err != nil {
+			b.t.Errorf("behind a run of this thread: %v", err)
+		}
+	})
+}
+
+func TestARunThatHasBegunIsNotTakenOutOfTheQueue(t *testing.T) {
+	each(t, func(b *bench) {
+		first, next := b.start("first", run.Request{}), b.start("next", run.Request{})
+		h := b.claim()
+		if _, err := b.rs.Dequeue(t.Context(), first.ID); !errors.Is(err, thole.ErrConflict) {
+			b.t.Errorf("a run that has begun: %v, want ErrConflict", err)
+		}
+		for range 2 {
+			if r, err := b.rs.Dequeue(t.Context(), next.ID); err != nil || r.Status != run.Cancelled {
+				b.t.Errorf("a queued run: %+v, %v", r, err)
+			}
+		}
+		if r := b.status(first.ID, run.Running); r.Cancel != nil {
+			b.t.Errorf("it is being cancelled: %+v", r.Cancel)
+		}
+		b.finish(h)
+		if _, err := b.rs.Dequeue(t.Context(), first.ID); !errors.Is(err, thole.ErrConflict) {
+			b.t.Errorf("a run that has ended: %v, want ErrConflict", err)
 		}
 	})
 }

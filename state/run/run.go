@@ -297,8 +297,8 @@ func (rs *Runs) waits(ctx context.Context, r *Run) (bool, error) {
 		return rec.Exists(), err
 	}
 	var s slot
-	if rec, err = rs.sp.Get(ctx, r.own.Slot); err == nil && rec.Exists() {
-		err = rec.As(&s)
+	if rec, err = rs.sp.Get(ctx, r.own.Slot); err == nil && rec.Exists() && rec.As(&s) != nil {
+		return true, nil // until the slot is repaired, which doctor asks for
 	}
 	return s.Active != "" || len(s.waiting()) == 0, err
 }

@@ -3,6 +3,7 @@ package run_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -188,5 +189,71 @@ func TestAClaimUnderAUsedKeyFailsNoRun(t *testing.T) {
 		}
 		b.status(r.ID, run.Queued)
 		b.finish(b.claim())
+	})
+}
+
+// A thread that could not be read while its run ended still says that the run works on it.
+func TestARepairedThreadGoesOn(t *testing.T) {
+	each(t, func(b *bench) {
+		first, next := b.start("first", run.Request{}), b.start("next", run.Request{})
+		b.claim()
+		var good string
+		b.spoil(thread.Key(b.id), func(v string) string { good = v; return "1" })
+		b.e.Clock.Advance(time.Hour) // the worker is gone
+		b.status(first.ID, run.Crashed)
+		b.status(next.ID, run.Queued)
+		b.spoil(thread.Key(b.id), func(string) string { return good })
+		b.status(next.ID, run.Queued) // and makes it active
+		h := b.claim()
+		if h.ID() != next.ID {
+			b.t.Errorf("claimed %s, want %s", h.ID(), next.ID)
+		}
+		b.finish(h)
+		page, err := b.ts.Turns(t.Context(), b.id, nil)
+		if err != nil || len(page.Items) != 2 || page.Items[0].Status != thread.Interrupted || page.Items[1].Status != thread.Done {
+			b.t.Errorf("the turns are %+v, %v", page.Items, err)
+		}
+	})
+}
+
+func TestAQueuedRunWhoseThreadOrSlotCannotBeReadIsReadAndCancelled(t *testing.T) {
+	each(t, func(b *bench) {
+		first, next := b.start("first", run.Request{}), b.start("next", run.Request{})
+		b.claim()
+		b.spoil("slot/%/"+b.id, func(string) string { return "1" })
+		b.status(next.ID, run.Queued)
+		b.spoil("slot/%/"+b.id, func(string) string { return `{"active":"` + first.ID + `","queue":["` + next.ID + `"],"ahead":-7}` })
+		b.spoil(thread.Key(b.id), func(string) string { return "1" })
+		b.e.Clock.Advance(time.Hour)
+		b.status(first.ID, run.Crashed)
+		b.status(next.ID, run.Queued)
+		if _, err := b.rs.Cancel(t.Context(), next.ID, run.ByUser); err != nil {
+			b.t.Errorf("cancel: %v", err)
+		}
+		b.status(next.ID, run.Cancelled)
+	})
+}
+
+// As an admin's raw commit can do.
+func TestARunWhoseRecordIsGoneHoldsUpNoOther(t *testing.T) {
+	each(t, func(b *bench) {
+		gone := b.start("gone", run.Request{})
+		b.claim()
+		next := b.start("next", run.Request{})
+		if _, err := b.sp.Update(t.Context(), func(tx *thole.Tx) error {
+			tx.Delete("run/" + gone.ID)
+			return nil
+		}); err != nil {
+			b.t.Fatal(err)
+		}
+		var said []string
+		say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+		if err := run.Concept.Check(t.Context(), b.sp, &thole.Report{Problem: say, Note: say}); err != nil || len(said) != 1 || !strings.Contains(said[0], gone.ID) {
+			b.t.Errorf("doctor says %q, %v; want that %s is gone", said, err, gone.ID)
+		}
+		b.start("last", run.Request{})
+		if h := b.claim(); h.ID() != next.ID {
+			b.t.Errorf("claimed %s, want %s", h.ID(), next.ID)
+		}
 	})
 }

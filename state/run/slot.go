@@ -14,11 +14,43 @@ import (
 // In the slot of an owner's threads, runs that others asked for wait in Others,
 // behind the owner's own in Queue, so that nobody keeps the owner out. Earlier
 // versions had only Queue.
+//
+// The first runs of each line go ahead of the rest: those that interrupted another, the last
+// one first, and then those that resume others, in their order.
 type slot struct {
-	key    string
-	Active string   `json:"active,omitempty"`
-	Queue  []string `json:"queue,omitempty"`
-	Others []string `json:"others,omitempty"`
+	key         string
+	Active      string   `json:"active,omitempty"`
+	Queue       []string `json:"queue,omitempty"`
+	Others      []string `json:"others,omitempty"`
+	Ahead       int      `json:"ahead,omitempty"`        // how many of Queue
+	OthersAhead int      `json:"others_ahead,omitempty"` // how many of Others
+}
+
+// line is one of a slot's lines.
+type line struct {
+	ids   *[]string
+	ahead *int
+}
+
+func (s *slot) lines() [2]line { return [2]line{{&s.Queue, &s.Ahead}, {&s.Others, &s.OthersAhead}} }
+
+// insert puts a run at a place of the line. With first, it goes ahead of the rest.
+func (l line) insert(at int, id string, first bool) {
+	*l.ids = slices.Insert(*l.ids, at, id)
+	if first {
+		*l.ahead++
+	}
+}
+
+func (l line) remove(id string) {
+	i := slices.Index(*l.ids, id)
+	if i < 0 {
+		return
+	}
+	*l.ids = slices.Delete(*l.ids, i, i+1)
+	if i < *l.ahead {
+		*l.ahead--
+	}
 }
 
 // maxQueue and maxOthers bound the runs that wait in Queue and in Others.
@@ -52,6 +84,9 @@ func threadSlot(id string) string { return slotPrefix + "%/" + id } // no escape
 func loadSlot(tx *thole.Tx, key string) (*slot, error) {
 	s := &slot{key: key}
 	_, err := tx.Load(key, s)
+	for _, l := range s.lines() { // as an admin's raw commit can leave them
+		*l.ahead = min(max(*l.ahead, 0), len(*l.ids))
+	}
 	return s, err
 }
 
@@ -120,9 +155,10 @@ func (s *slot) promote(tx *thole.Tx) error {
 
 // rotate moves the first n waiting runs to the ends of their lines.
 func (s *slot) rotate(n int) {
-	for _, line := range []*[]string{&s.Queue, &s.Others} {
-		k := min(n, len(*line))
-		*line = slices.Concat((*line)[k:], (*line)[:k])
+	for _, l := range s.lines() {
+		k := min(n, len(*l.ids))
+		*l.ids = slices.Concat((*l.ids)[k:], (*l.ids)[:k])
+		*l.ahead = max(*l.ahead-k, 0)
 		n -= k
 	}
 }
@@ -131,8 +167,8 @@ func (s *slot) leave(id string) {
 	if s.Active == id {
 		s.Active = ""
 	}
-	for _, line := range []*[]string{&s.Queue, &s.Others} {
-		*line = slices.DeleteFunc(*line, func(q string) bool { return q == id })
+	for _, l := range s.lines() {
+		l.remove(id)
 	}
 }
 
@@ -140,7 +176,7 @@ func (s *slot) leave(id string) {
 // run, and somebody other than the owner asked for it.
 func (s *slot) yield(tx *thole.Tx, active *Run) error {
 	s.Active, active.own.Ready = "", false
-	s.Others = slices.Insert(s.Others, 0, active.ID)
+	s.lines()[1].insert(0, active.ID, true)
 	tx.Delete(active.readyKey())
 	active.put(tx)
 	if err := thread.SetActive(tx, active.Thread, "", thread.Idle); err != nil && !errors.Is(err, thole.ErrNotFound) {

@@ -72,10 +72,10 @@ func (q *Request) check() error {
 //
 // A repeat under an idempotency key returns the first call's run. Errors:
 // ErrNotFound for a missing thread or run; ErrConflict under policy reject if a run is
-// active, without a prompt if the thread has neither a message to answer nor another run
-// that is active or waits, for a parent that has ended, or for a ResumedFrom that has not
-// ended or was resumed before; ErrCancelled for a cancelled parent; ErrTooLarge when the
-// queue is full; ErrInvalid. It is one commit.
+// active, without a prompt if the thread has neither a message to answer nor, under
+// policy enqueue, another run that is active or waits, for a parent that has ended, or
+// for a ResumedFrom that has not ended or was resumed before; ErrCancelled for a
+// cancelled parent; ErrTooLarge when the queue is full; ErrInvalid. It is one commit.
 func (rs *Runs) Start(ctx context.Context, threadID string, req Request) (*Run, error) {
 	ctx = thole.Call(ctx, "run.start", threadID)
 	ctx = thole.Reread(ctx, rs.rereadStarted)
@@ -150,9 +150,8 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	if err != nil {
 		return s, err
 	}
-	if len(r.Request) == 0 && !continues && empty(t) {
-		// A run that waits may still bring a message. Whether it did, begin finds out.
-		if l, err := loadSlot(tx, r.own.Slot); err != nil || l.Active == "" && len(l.waiting()) == 0 {
+	if len(r.Request) == 0 && !continues {
+		if ok, err := r.mayAnswer(tx, t); err != nil || !ok {
 			return s, cmp.Or(err, noMessage(thole.ErrConflict, t.ID))
 		}
 	}
@@ -232,6 +231,28 @@ func (r *Run) apart(tx *thole.Tx, t *thread.Thread) error {
 	return nil
 }
 
+// mayAnswer reports whether r, which has no message, may find one in the thread t when its
+// turn comes: there is one that r does not remove, or another run of t, which r does not go
+// ahead of, may bring one. Whether it did, begin finds out.
+func (r *Run) mayAnswer(tx *thole.Tx, t *thread.Thread) (bool, error) {
+	if r.Policy == Rollback && t.TurnStatus == thread.Streaming && t.Turns == 1 {
+		return false, nil
+	}
+	if !empty(t) || r.Policy == Interrupt || r.Policy == Rollback {
+		return !empty(t), nil
+	}
+	s, err := loadSlot(tx, r.own.Slot)
+	if err != nil {
+		return false, err
+	}
+	before := thread.Key(t.ID) + "/run/"
+	recs, err := tx.List(thole.ListQuery{Prefix: before})
+	return slices.ContainsFunc(recs, func(rec thole.Record) bool {
+		id := rec.Key[len(before):]
+		return id == s.Active || slices.Contains(s.waiting(), id)
+	}), err
+}
+
 // empty reports whether a thread has no turn, so that a run has nothing to answer. Whether
 // a run without a message has something to say after an answer is for its agent to decide.
 func empty(t *thread.Thread) bool { return t.Turns == 0 && t.LastTurn == "" }
@@ -267,9 +288,9 @@ func (r *Run) line(tx *thole.Tx, t *thread.Thread) (rest []string, _ error) {
 		return nil, err
 	}
 	ends := r.Policy == Interrupt || r.Policy == Rollback
-	own, queue, limit := ofOwner(t, r.AskedBy), &s.Queue, maxQueue
+	own, queue, limit := ofOwner(t, r.AskedBy), s.lines()[0], maxQueue
 	if !own {
-		queue, limit = &s.Others, maxOthers
+		queue, limit = s.lines()[1], maxOthers
 	}
 	if own && !ends && active != nil && active.claimable() && !ofOwner(t, active.AskedBy) {
 		if err := s.yield(tx, active); err != nil {
@@ -280,23 +301,21 @@ func (r *Run) line(tx *thole.Tx, t *thread.Thread) (rest []string, _ error) {
 	switch {
 	case active != nil && r.Policy == Reject:
 		return nil, fmt.Errorf("%w: run %s is active", thole.ErrConflict, active.ID)
-	case len(*queue) >= limit:
-		return nil, fmt.Errorf("%w: %d runs are waiting already", thole.ErrTooLarge, len(*queue))
+	case len(*queue.ids) >= limit:
+		return nil, fmt.Errorf("%w: %d runs are waiting already", thole.ErrTooLarge, len(*queue.ids))
 	case ends && active != nil && (own || active.Thread == r.Thread || active.AskedBy == r.AskedBy):
 		// Queue r first: the active run may end at once and promote it.
-		*queue = slices.Insert(*queue, 0, r.ID)
+		queue.insert(0, r.ID, true)
 		s.put(tx)
 		c := canceller{tx: tx, cause: BySuperseded}
 		err := c.start(active, r.Policy == Rollback)
 		return append(rest, c.rest...), err
 	}
-	at := len(*queue)
 	if r.ResumedFrom != "" {
-		if at, err = resumed(tx, *queue); err != nil {
-			return nil, err
-		}
+		queue.insert(*queue.ahead, r.ID, true)
+	} else {
+		queue.insert(len(*queue.ids), r.ID, false)
 	}
-	*queue = slices.Insert(*queue, at, r.ID)
 	return rest, s.promote(tx)
 }
 

@@ -151,8 +151,9 @@ func (s *shop) operations() map[string]func(ctx context.Context) (any, error) {
 		"run.edit": func(ctx context.Context) (any, error) {
 			return runs.EditQueued(ctx, s.queued, run.Edit{Prompt: &title}, thole.Position{})
 		},
-		"run.cancel": func(ctx context.Context) (any, error) { return runs.Cancel(ctx, s.run, run.ByUser) },
-		"run.signal": none(func(ctx context.Context) error { return runs.Signal(ctx, s.run, "other", nil) }),
+		"run.cancel":  func(ctx context.Context) (any, error) { return runs.Cancel(ctx, s.run, run.ByUser) },
+		"run.dequeue": func(ctx context.Context) (any, error) { return runs.Dequeue(ctx, s.queued) },
+		"run.signal":  none(func(ctx context.Context) error { return runs.Signal(ctx, s.run, "other", nil) }),
 		"run.claim": func(ctx context.Context) (any, error) {
 			h, err := runs.Claim(ctx, &run.ClaimOptions{Agent: "free"})
 			if err != nil {

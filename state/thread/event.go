@@ -67,7 +67,7 @@ type Rewound struct {
 // including UpTo.
 type Compacted struct {
 	UpTo    string `json:"upto"`
-	Summary Block  `json:"summary"`
+	Summary Block  `json:"summary" names:"shown"`
 }
 
 // streamThread returns the id of the thread that a stream belongs to.

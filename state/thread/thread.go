@@ -284,11 +284,15 @@ func Load(tx *thole.Tx, id string) (*Thread, error) {
 }
 
 // SetActive records within tx which run is active in the thread ("" for none) and the
-// thread's status. It emits nothing, because the run's own events report it.
+// thread's status. It emits nothing, because the run's own events report it; but an open turn
+// of another run, which ended while the thread could not be read, ends as interrupted.
 func SetActive(tx *thole.Tx, id, run, status string) error {
 	t, err := Load(tx, id)
 	if err != nil {
 		return err
+	}
+	if t.TurnStatus == Streaming && t.ActiveRun != run {
+		t.endTurn(tx, Interrupted, nil)
 	}
 	t.ActiveRun, t.Status = run, status
 	t.put(tx)

@@ -237,13 +237,18 @@ func FinishTurn(tx *thole.Tx, id, run, status string, usage *Usage) error {
 		return fmt.Errorf("thread %s: %w: run %s is not active in it", id, thole.ErrConflict, run)
 	}
 	if t.TurnStatus == Streaming {
-		tx.Delete(turnKey(id))
-		tx.Emit(Key(id), "message.completed", Completed{Turn: t.LastTurn, Status: status, Usage: usage})
-		t.TurnStatus = ""
+		t.endTurn(tx, status, usage)
 	}
 	t.ActiveRun, t.Status = "", Idle
 	t.put(tx)
 	return nil
+}
+
+// endTurn ends the turn that a run works on.
+func (t *Thread) endTurn(tx *thole.Tx, status string, usage *Usage) {
+	tx.Delete(turnKey(t.ID))
+	tx.Emit(Key(t.ID), "message.completed", Completed{Turn: t.LastTurn, Status: status, Usage: usage})
+	t.TurnStatus = ""
 }
 
 // DropTurn removes the last turn, which must have ended, from the thread's history and
