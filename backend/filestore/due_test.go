@@ -109,3 +109,44 @@ func TestWhatExpiresIsDueThoughItsProcessDiedBeforeItCouldTell(t *testing.T) {
 	isSettled(t, living, "user:1", now)
 	isSettled(t, next, "user:1", now)
 }
+
+// A note that is news for one process may lack what its writer, which has died, did next.
+func TestASpaceStaysDueUntilItIsReadWhateverOthersNote(t *testing.T) {
+	now := time.Now()
+	disk := faultfs.New(1)
+	write := func(s *filestore.Store) {
+		t.Helper()
+		if _, err := s.Commit(t.Context(), []journal.Commit{{Space: "user:1", Now: now, Writes: []journal.Write{{Key: "k", Value: []byte(`1`)}}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func() (s *filestore.Store, dying *picky, process *faultfs.Process) {
+		t.Helper()
+		process = disk.Process()
+		dying = &picky{FS: process}
+		s, err := filestore.Open(t.Context(), "/store", &filestore.Options{FS: dying, Log: quiet, Lag: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s, dying, process
+	}
+	first, dying, process := start()
+	write(first)
+	living := open(t, "/store", &filestore.Options{FS: disk, Lag: -1})
+	dying.write = of("manifest", faultfs.ErrKilled)
+	write(first)
+	process.Kill()
+	if err := living.Patrol(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	isDue(t, "after the first death", living, "user:1", now)
+
+	second, dying, process := start()
+	write(second)
+	dying.write = of("manifest", faultfs.ErrKilled)
+	expiring(t, second, "user:1", now)
+	process.Kill()
+	isDue(t, "after the second death", living, "user:1", now)
+	isSettled(t, living, "user:1", now)
+}

@@ -179,10 +179,14 @@ func readHeader(f File) (h manifestHeader, size int64, err error) {
 	return h, int64(len(line) + 1), nil
 }
 
-// applyNote applies a note of another process. The caller holds mu.
+// applyNote applies a note of another process, which may have died before its next one: a
+// space whose note was incomplete still counts as due. The caller holds mu.
 func (s *Store) applyNote(n note) {
 	s.news++
 	s.setNote(n)
+	if n.Gone {
+		delete(s.incomplete, n.Space)
+	}
 	sp := s.spaces[n.Space]
 	switch {
 	case sp == nil:
@@ -196,7 +200,6 @@ func (s *Store) applyNote(n note) {
 // setNote records the newest note of a space. The caller holds mu.
 func (s *Store) setNote(n note) {
 	s.notes.Set(n.Space, n)
-	delete(s.incomplete, n.Space)
 	if n.Began {
 		s.begun[n.Space] = true
 	} else {
@@ -237,6 +240,7 @@ func (s *Store) changeAndTell(change func() []note) error {
 	notes := change()
 	for _, n := range notes {
 		s.setNote(n)
+		delete(s.incomplete, n.Space)
 	}
 	var b []byte
 	var err error
