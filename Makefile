@@ -61,7 +61,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s)
 attack: build ## Attack a server as a tenant would who wants more than is theirs
 	scripts/attack.sh
 
-soak: install-tools ## The long forms of the tests, on every store and under the race detector; some hours; prints a table
+soak: install-tools ## The long forms of the tests, on every store and under the race detector; up to two hours; prints a table
 	scripts/soak.sh $(SUITES)
 
 walk: ## The README's way: dev, the sample's turns beside three other runs, three watchers

@@ -189,27 +189,18 @@ type PostedTurn struct {
 	Version thole.Position `json:"-" header:"ETag"`
 }
 
-// postTurn posts the user's message and the answer to it in one commit. Only a run can
-// write a turn piece by piece.
+// postTurn posts the user's message and the answer to it. Only a run can write a turn piece
+// by piece.
 func postTurn(c *call, in postTurnIn) (PostedTurn, error) {
-	res, err := c.space.Update(c.ctx, func(tx *thole.Tx) error {
-		if err := thread.Require(tx, in.Thread, in.IfMatch.at); err != nil {
-			return err
-		}
-		if _, err := thread.Append(tx, in.Thread, message(thread.User, in.Body.Request)); err != nil || in.Body.Response == nil {
-			return err
-		}
-		_, err := thread.Append(tx, in.Thread, message(thread.Assistant, in.Body.Response))
-		return err
-	})
+	request, response := message(thread.User, in.Body.Request).Blocks, []thread.Block(nil)
+	if in.Body.Response != nil {
+		response = append([]thread.Block{}, message(thread.Assistant, in.Body.Response).Blocks...)
+	}
+	t, version, err := thread.In(c.space).Post(c.ctx, in.Thread, request, response, &thread.AppendOptions{IfMatch: in.IfMatch.at})
 	if err != nil {
 		return PostedTurn{}, err
 	}
-	p, err := thread.In(c.space).Turns(c.ctx, in.Thread, &thread.Query{Last: 1, At: res.Last})
-	if err != nil {
-		return PostedTurn{}, err
-	}
-	return PostedTurn{Turn: *p.Items[len(p.Items)-1], Version: res.Last}, nil
+	return PostedTurn{Turn: *t, Version: version}, nil
 }
 
 func message(role string, blocks []NewBlock) thread.Message {

@@ -50,10 +50,13 @@ func (rs *Runs) cancel(ctx context.Context, id, cause string, queued bool) (*Run
 		}
 		return thole.Update(ctx, rs.sp, func(tx *thole.Tx) (a asked, err error) {
 			r, err := load(tx, id)
-			if err == nil && r.Ended() && r.Cancel == nil {
-				err = fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
-			} else if err == nil && queued && !r.Started.IsZero() {
+			switch begun := err == nil && queued && !r.Started.IsZero(); {
+			case begun && r.Ended():
+				err = fmt.Errorf("%w: it has ended", thole.ErrConflict)
+			case begun:
 				err = fmt.Errorf("%w: it has begun; cancel it instead", thole.ErrConflict)
+			case err == nil && r.Ended() && r.Cancel == nil:
+				err = fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
 			}
 			if err != nil {
 				return a, err

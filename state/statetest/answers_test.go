@@ -103,6 +103,10 @@ func (s *shop) operations() map[string]func(ctx context.Context) (any, error) {
 		"thread.append": func(ctx context.Context) (any, error) {
 			return ts.Append(ctx, s.thread, thread.Message{Role: thread.User, Blocks: []thread.Block{thread.TextBlock("hi")}}, nil)
 		},
+		"thread.post": func(ctx context.Context) (any, error) {
+			t, version, err := ts.Post(ctx, s.thread, []thread.Block{thread.TextBlock("hi")}, []thread.Block{thread.TextBlock("ho")}, nil)
+			return []any{t, version}, err
+		},
 		"thread.compact": none(func(ctx context.Context) error { return ts.Compact(ctx, s.thread, s.turn, "kind") }),
 		"thread.destroy": none(func(ctx context.Context) error { return ts.Destroy(ctx, s.thread, nil) }),
 

@@ -81,6 +81,49 @@ func Append(tx *thole.Tx, id string, m Message) (*Message, error) {
 	return &out, nil
 }
 
+// Post posts a turn in one commit: what the user said and, unless response is nil, the answer
+// to it. While a run works on the last turn, both join that turn; the result then holds only
+// what was posted, and the run. It also returns the version of the head then. A repeat under
+// an idempotency key returns the first call's turn. Errors: those of [Threads.Append].
+func (ts *Threads) Post(ctx context.Context, id string, request, response []Block, opts *AppendOptions) (*Turn, thole.Position, error) {
+	ctx = thole.Call(ctx, "thread.post", id)
+	ctx = thole.Reread(ctx, rereadPosted)
+	t, r, err := thole.Update(ctx, ts.sp, func(tx *thole.Tx) (*Turn, error) {
+		if opts != nil {
+			if err := Require(tx, id, opts.IfMatch); err != nil {
+				return nil, err
+			}
+		}
+		said, err := Append(tx, id, Message{Role: User, Blocks: request})
+		if err != nil {
+			return nil, err
+		}
+		t := said.turn()
+		if response != nil {
+			answer, err := Append(tx, id, Message{Role: Assistant, Blocks: response})
+			if err != nil {
+				return nil, err
+			}
+			t.Status, t.Response = Done, answer.Blocks
+		}
+		head, err := Load(tx, id)
+		if err == nil && head.TurnStatus == Streaming {
+			t.Status, t.Run = Streaming, head.ActiveRun
+		}
+		return t, err
+	})
+	if err != nil {
+		return nil, thole.Position{}, fmt.Errorf("post a turn to thread %s: %w", id, err)
+	}
+	t.Position = r.First
+	return t, r.Last, nil
+}
+
+// turn returns the turn that a user's message opens.
+func (m *Message) turn() *Turn {
+	return &Turn{ID: m.Turn, Status: Pending, Request: m.Blocks, Response: []Block{}, Time: m.Time, Position: m.Position}
+}
+
 // posted returns the blocks as they are stored: without ids.
 func posted(blocks []Block) []Block {
 	out := slices.Clone(blocks)

@@ -21,6 +21,20 @@ func (ts *Threads) rereadCreated(ctx context.Context, events []thole.Event) (*Th
 	return ts.Get(ctx, id)
 }
 
+func rereadPosted(ctx context.Context, events []thole.Event) (*Turn, error) {
+	said, err := rereadAppended(ctx, events)
+	if err != nil {
+		return nil, err
+	}
+	t := said.turn()
+	for i, e := range events {
+		if answer, err := rereadAppended(ctx, events[i:]); err == nil && e.Type == "message.added" && answer.Role == Assistant {
+			t.Status, t.Response = Done, answer.Blocks
+		}
+	}
+	return t, nil
+}
+
 func rereadAppended(_ context.Context, events []thole.Event) (*Message, error) {
 	i := slices.IndexFunc(events, func(e thole.Event) bool { return e.Type == "message.added" })
 	if i < 0 {
