@@ -93,10 +93,7 @@ func (in *NewRun) request() (run.Request, error) {
 	}
 	req := run.Request{
 		Prompt: in.Prompt, Agent: in.Agent, Model: in.Model, Policy: in.Policy, OnDisconnect: in.OnDisconnect,
-		Parent: in.Parent, ResumedFrom: in.ResumedFrom, Timeout: timeout,
-	}
-	for _, b := range in.Blocks {
-		req.Blocks = append(req.Blocks, b.block())
+		Parent: in.Parent, ResumedFrom: in.ResumedFrom, Timeout: timeout, Blocks: blocks(in.Blocks),
 	}
 	for _, at := range in.Attachments {
 		req.Blocks = append(req.Blocks, thread.Attachment(at.Name, at.Type, at.URL))
@@ -354,13 +351,7 @@ func updateQueued(c *call, in updateQueuedIn) (*run.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	edit := run.Edit{Prompt: in.Body.Prompt, Model: in.Body.Model}
-	if in.Body.Blocks != nil {
-		edit.Blocks = []thread.Block{}
-	}
-	for _, b := range in.Body.Blocks {
-		edit.Blocks = append(edit.Blocks, b.block())
-	}
+	edit := run.Edit{Prompt: in.Body.Prompt, Blocks: blocks(in.Body.Blocks), Model: in.Body.Model}
 	return c.runs().EditQueued(c.ctx, r.ID, edit, in.IfMatch.at)
 }
 

@@ -167,7 +167,7 @@ type postMessageIn struct {
 }
 
 func postMessage(c *call, in postMessageIn) (*thread.Appended, error) {
-	m := message(in.Body.Role, in.Body.Blocks)
+	m := thread.Message{Role: in.Body.Role, Blocks: blocks(in.Body.Blocks)}
 	return thread.In(c.space).Append(c.ctx, in.Thread, m, &thread.AppendOptions{IfMatch: in.IfMatch.at})
 }
 
@@ -192,23 +192,22 @@ type PostedTurn struct {
 // postTurn posts the user's message and the answer to it. Only a run can write a turn piece
 // by piece.
 func postTurn(c *call, in postTurnIn) (PostedTurn, error) {
-	request, response := message(thread.User, in.Body.Request).Blocks, []thread.Block(nil)
-	if in.Body.Response != nil {
-		response = append([]thread.Block{}, message(thread.Assistant, in.Body.Response).Blocks...)
-	}
-	t, version, err := thread.In(c.space).Post(c.ctx, in.Thread, request, response, &thread.AppendOptions{IfMatch: in.IfMatch.at})
+	t, version, err := thread.In(c.space).Post(c.ctx, in.Thread, blocks(in.Body.Request), blocks(in.Body.Response), &thread.AppendOptions{IfMatch: in.IfMatch.at})
 	if err != nil {
 		return PostedTurn{}, err
 	}
 	return PostedTurn{Turn: *t, Version: version}, nil
 }
 
-func message(role string, blocks []NewBlock) thread.Message {
-	m := thread.Message{Role: role}
-	for _, b := range blocks {
-		m.Blocks = append(m.Blocks, b.block())
+// blocks returns the blocks of a body; nil if it has none, not even an empty list.
+func blocks(list []NewBlock) (out []thread.Block) {
+	if list != nil {
+		out = make([]thread.Block, len(list))
 	}
-	return m
+	for i, b := range list {
+		out[i] = b.block()
+	}
+	return out
 }
 
 type history struct {

@@ -32,7 +32,9 @@ type line struct {
 	ahead *int
 }
 
-func (s *slot) lines() [2]line { return [2]line{{&s.Queue, &s.Ahead}, {&s.Others, &s.OthersAhead}} }
+func (s *slot) queue() line    { return line{&s.Queue, &s.Ahead} }
+func (s *slot) others() line   { return line{&s.Others, &s.OthersAhead} }
+func (s *slot) lines() [2]line { return [2]line{s.queue(), s.others()} }
 
 // insert puts a run at a place of the line. With first, it goes ahead of the rest.
 func (l line) insert(at int, id string, first bool) {
@@ -176,7 +178,7 @@ func (s *slot) leave(id string) {
 // run, and somebody other than the owner asked for it.
 func (s *slot) yield(tx *thole.Tx, active *Run) error {
 	s.Active, active.own.Ready = "", false
-	s.lines()[1].insert(0, active.ID, true)
+	s.others().insert(0, active.ID, true)
 	tx.Delete(active.readyKey())
 	active.put(tx)
 	if err := thread.SetActive(tx, active.Thread, "", thread.Idle); err != nil && !errors.Is(err, thole.ErrNotFound) {

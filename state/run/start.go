@@ -288,9 +288,9 @@ func (r *Run) line(tx *thole.Tx, t *thread.Thread) (rest []string, _ error) {
 		return nil, err
 	}
 	ends := r.Policy == Interrupt || r.Policy == Rollback
-	own, queue, limit := ofOwner(t, r.AskedBy), s.lines()[0], maxQueue
+	own, queue, limit := ofOwner(t, r.AskedBy), s.queue(), maxQueue
 	if !own {
-		queue, limit = s.lines()[1], maxOthers
+		queue, limit = s.others(), maxOthers
 	}
 	if own && !ends && active != nil && active.claimable() && !ofOwner(t, active.AskedBy) {
 		if err := s.yield(tx, active); err != nil {
