@@ -194,9 +194,10 @@ func news(ctx context.Context, w *thole.Watch) error {
 // timed_out) whatever fn returns, and keeps what it streamed. A fn that returns a
 // *CancelledError for its own run, or for none, cancels the run.
 //
-// Errors: fn's; *CancelledError; ErrFenced; those of the commit that ends the run;
-// ErrInvalid, before any work, for an idempotency key on ctx: give it to the call that
-// starts or claims the run.
+// Errors: *CancelledError; ErrFenced, without fn's, when the run has ended or another
+// worker has it, even if fn returned before its context ended; fn's and those of the
+// commit that ends the run; ErrInvalid, before any work, for an idempotency key on ctx:
+// give it to the call that starts or claims the run.
 func (h *Handle) Do(ctx context.Context, fn func(context.Context, *Handle) error) error {
 	if err := thole.RefuseIdempotencyKey(ctx, "work on a run", "give it to the call that starts or claims the run"); err != nil {
 		return fmt.Errorf("run %s: %w", h.id, err)
@@ -257,10 +258,11 @@ func (h *Handle) do(ctx context.Context, fn func(context.Context, *Handle) error
 	enough()
 	wg.Wait()
 	h.text.setDriven(false)
-	lost := errors.Is(context.Cause(work), thole.ErrFenced)
+	lost := fmt.Errorf("run %s: %w", h.id, thole.ErrFenced)
+	replaced := errors.Is(context.Cause(work), thole.ErrFenced)
 	stop(nil)
-	if lost {
-		return fmt.Errorf("run %s: %w", h.id, thole.ErrFenced)
+	if replaced {
+		return lost
 	}
 	var self *CancelledError
 	if errors.As(err, &self) && (self.Run == "" || self.Run == h.id) {
@@ -268,6 +270,8 @@ func (h *Handle) do(ctx context.Context, fn func(context.Context, *Handle) error
 	}
 	r, endErr := h.end(ctx, err)
 	switch {
+	case errors.Is(endErr, thole.ErrConflict): // it had ended before the work could notice
+		return lost
 	case endErr != nil:
 		return errors.Join(err, endErr)
 	case errors.Is(context.Cause(work), thole.ErrNotFound): // goneError

@@ -375,23 +375,30 @@ func TestARunWaitsForASignal(t *testing.T) {
 }
 
 func TestAReplacedWorkerIsStopped(t *testing.T) {
-	each(t, func(b *bench) {
-		err := b.rs.Do(t.Context(), b.id, run.Request{Prompt: "go"}, func(ctx context.Context, h *run.Handle) error {
-			b.e.Clock.Advance(time.Minute) // it was paused, and the others take it for dead
-			if err := b.e.Sweep(ctx); err != nil {
-				return err
-			}
-			<-ctx.Done()
-			return nil
+	for name, work := range map[string]func(ctx context.Context) error{
+		"it works on":             func(ctx context.Context) error { <-ctx.Done(); return nil },
+		"it returns before it is": func(context.Context) error { return nil },
+		"it fails before it is":   func(context.Context) error { return errors.New("no more") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(b *bench) {
+				err := b.rs.Do(t.Context(), b.id, run.Request{Prompt: "go"}, func(ctx context.Context, h *run.Handle) error {
+					b.e.Clock.Advance(time.Minute) // it was paused, and the others take it for dead
+					if err := b.e.Sweep(ctx); err != nil {
+						return err
+					}
+					return work(ctx)
+				})
+				if !errors.Is(err, thole.ErrFenced) || errors.Is(err, thole.ErrConflict) {
+					t.Errorf("got %v, want ErrFenced", err)
+				}
+				list, err := b.rs.List(t.Context(), b.id, nil)
+				if err != nil || list.Items[0].Status != run.Crashed {
+					t.Errorf("run: got %+v (%v), want crashed", list.Items, err)
+				}
+			})
 		})
-		if !errors.Is(err, thole.ErrFenced) {
-			t.Errorf("got %v, want ErrFenced", err)
-		}
-		list, err := b.rs.List(t.Context(), b.id, nil)
-		if err != nil || list.Items[0].Status != run.Crashed {
-			t.Errorf("run: got %+v (%v), want crashed", list.Items, err)
-		}
-	})
+	}
 }
 
 func TestAWorkerWhoseThreadIsDestroyedEnds(t *testing.T) {
