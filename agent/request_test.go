@@ -70,9 +70,13 @@ func TestAPendingMessageIsAnsweredThoughOthersFollow(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, err := run.In(e.sp, nil).Run(t.Context(), e.thread, run.Request{}, a.Work)
+		runs := run.In(e.sp, nil)
+		r, err := runs.Run(t.Context(), e.thread, run.Request{}, a.Work)
 		if err != nil || r.Status != run.Succeeded {
 			t.Errorf("run %+v, %v", r, err)
+		}
+		if r, err := runs.Run(t.Context(), e.thread, run.Request{}, a.Work); !errors.Is(err, thole.ErrInvalid) {
+			t.Errorf("run %+v answered the message again: %v", r, err)
 		}
 	})
 }

@@ -184,8 +184,11 @@ func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request
 		}
 		blocks = append(blocks, t.Response...)
 	}
-	if req.Prompt == "" && len(req.Attachments) == 0 { // a message that nobody has begun to answer, with others behind it
+	if req.Prompt == "" && len(req.Attachments) == 0 { // a message after the last run, with others behind it
 		for i, t := range slices.Backward(earlier) {
+			if t.Run != "" {
+				break
+			}
 			if t.Status == thread.Pending && len(t.Request) > 0 {
 				req, earlier = asked(t.Request), slices.Delete(earlier, i, i+1)
 				break

@@ -106,7 +106,7 @@ func (w *writer) copyLog(mode sqlite3.CheckpointMode) {
 // startCopy starts a checkpoint in parallel with commits; settleLog waits for it.
 func (w *writer) startCopy() {
 	if w.log.copier == nil {
-		c, err := dial(context.Background(), w.file.path, w.file.vfs, sqlite3.OPEN_READWRITE, 0)
+		c, err := dial(context.Background(), w.file.real, w.file.vfs, sqlite3.OPEN_READWRITE, 0)
 		if err != nil {
 			w.copyLog(sqlite3.CHECKPOINT_PASSIVE)
 			return

@@ -1,6 +1,7 @@
 package sqlitestore_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -9,6 +10,26 @@ import (
 	"github.com/thole-dev/thole/backend/sqlitestore"
 	"github.com/thole-dev/thole/journal"
 )
+
+// All connections stay with the file that the link named when the store was opened.
+func TestALinkMayChangeWhileAStoreIsOpen(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link.db")
+	for _, name := range []string{"one.db", "two.db"} {
+		open(t, filepath.Join(dir, name), nil).Close()
+	}
+	if err := os.Symlink("one.db", link); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, link, nil)
+	if err := errors.Join(os.Remove(link), os.Symlink("two.db", link)); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, s, "user:1", "a", `1`)
+	if page, err := s.Read(t.Context(), "user:1", journal.ReadQuery{}); err != nil || len(page.Events) != 1 {
+		t.Errorf("read back %d events, %v; want 1", len(page.Events), err)
+	}
+}
 
 func TestAnAcknowledgedCommitThroughALinkSurvivesAPowerLoss(t *testing.T) {
 	for _, made := range []bool{true, false} { // whether the store was made before, by its own name

@@ -73,6 +73,7 @@ func (f *file) tryOpen(ctx context.Context, cache int64) (_ *conn, err error) {
 			c.close()
 		}
 	}()
+	f.real = c.Filename("main").String()
 	c.SetInterrupt(ctx)
 	defer c.SetInterrupt(context.Background())
 	if readOnly, _ := c.ReadOnly("main"); readOnly {

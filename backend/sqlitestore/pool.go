@@ -101,7 +101,7 @@ func (p *pool) pop() *conn {
 }
 
 func (p *pool) dial(ctx context.Context) (*conn, error) {
-	c, err := dial(ctx, p.file.path, p.file.vfs, sqlite3.OPEN_READWRITE, p.cache)
+	c, err := dial(ctx, p.file.real, p.file.vfs, sqlite3.OPEN_READWRITE, p.cache)
 	if err != nil {
 		return nil, err
 	}

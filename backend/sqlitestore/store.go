@@ -60,6 +60,7 @@ type Store struct {
 // file names a database.
 type file struct {
 	path  string
+	real  string // path without symbolic links, set when it is first opened
 	vfs   string // name of its VFS while it is mounted
 	below vfs.VFS
 	stop  *failstop.Stop
@@ -106,7 +107,7 @@ func Open(ctx context.Context, path string, o *Options) (*Store, error) {
 	}
 	s.readers = newPool(s.file, opts.Readers, opts.CacheBytes*3/4)
 	s.writer = newWriter(db, &s.file, s.readers)
-	if err := syncDir(s.below, db.Filename("main").String()); err != nil { // f.path may be a link to it
+	if err := syncDir(s.below, s.real); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("sqlite store %s: sync its directory: %w", f.path, err)
 	}

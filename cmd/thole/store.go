@@ -97,7 +97,7 @@ func prepare(store string, create bool) (made string, err error) {
 // what is in it.
 func makeFolder(dir string) error {
 	switch err := os.Mkdir(dir, 0o700); {
-	case errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir:
+	case errors.Is(err, fs.ErrNotExist) && isMissing(filepath.Dir(dir)):
 		if err := makeFolder(filepath.Dir(dir)); err != nil {
 			return err
 		}
@@ -105,10 +105,18 @@ func makeFolder(dir string) error {
 	case err != nil:
 		return os.MkdirAll(dir, 0o700) // no error if it is there
 	}
-	if err := syncFolder(filepath.Dir(dir)); err != nil || filepath.Base(dir) != ".thole" {
-		return err
+	if err := syncFolder(filepath.Dir(dir)); err != nil {
+		return errors.Join(err, os.Remove(dir))
+	}
+	if filepath.Base(dir) != ".thole" {
+		return nil
 	}
 	return os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("# Thole's state; never under version control.\n*\n"), 0o600)
+}
+
+func isMissing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // syncFolder makes the names in a folder durable.

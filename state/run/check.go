@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -82,7 +83,8 @@ func checkQueued(ctx context.Context, sp *thole.Space, r *thole.Report, rec thol
 		r.Problem("%s is queued but not in %s, so it never starts; cancel it and resume it", rec.Key, one.own.Slot)
 	case waits && s.Active != "":
 		active, err := sp.Get(ctx, key(s.Active))
-		if err == nil && !active.Exists() {
+		if errors.Is(err, thole.ErrInvalid) || err == nil && !active.Exists() {
+			err = nil
 			r.Problem("%s waits for %s, which is gone; starting another run of %s starts it", rec.Key, key(s.Active), one.Thread)
 		}
 		return err

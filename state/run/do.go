@@ -258,11 +258,10 @@ func (h *Handle) do(ctx context.Context, fn func(context.Context, *Handle) error
 	enough()
 	wg.Wait()
 	h.text.setDriven(false)
-	lost := fmt.Errorf("run %s: %w", h.id, thole.ErrFenced)
-	replaced := errors.Is(context.Cause(work), thole.ErrFenced)
+	lost := errors.Is(context.Cause(work), thole.ErrFenced)
 	stop(nil)
-	if replaced {
-		return lost
+	if lost {
+		return h.lost()
 	}
 	var self *CancelledError
 	if errors.As(err, &self) && (self.Run == "" || self.Run == h.id) {
@@ -270,8 +269,8 @@ func (h *Handle) do(ctx context.Context, fn func(context.Context, *Handle) error
 	}
 	r, endErr := h.end(ctx, err)
 	switch {
-	case errors.Is(endErr, thole.ErrConflict): // it had ended before the work could notice
-		return lost
+	case errors.Is(endErr, thole.ErrFenced): // before the work could notice
+		return endErr
 	case endErr != nil:
 		return errors.Join(err, endErr)
 	case errors.Is(context.Cause(work), thole.ErrNotFound): // goneError
@@ -329,14 +328,19 @@ func (h *Handle) end(ctx context.Context, err error) (*Run, error) {
 		r, err = h.Finish(ctx, status, reason)
 		return err
 	})
-	if tries > 1 && (errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced)) {
-		// An earlier attempt that failed may have been committed.
-		if r, getErr := h.rs.Peek(ctx, h.id); getErr == nil && r.Ended() && (r.Status == status || r.Cancel != nil) {
-			return r, nil
+	if errors.Is(err, thole.ErrConflict) || errors.Is(err, thole.ErrFenced) {
+		now, peekErr := h.rs.Peek(ctx, h.id)
+		switch ended := peekErr == nil && now.Ended(); {
+		case ended && tries > 1 && (now.Status == status || now.Cancel != nil):
+			return now, nil // an earlier attempt that failed may have been committed
+		case ended || errors.Is(err, thole.ErrFenced):
+			return nil, h.lost()
 		}
 	}
 	return r, err
 }
+
+func (h *Handle) lost() error { return fmt.Errorf("run %s: %w", h.id, thole.ErrFenced) }
 
 // retry calls do until it succeeds, returns an error that a retry cannot cure, or ctx
 // ends.

@@ -401,6 +401,23 @@ func TestAReplacedWorkerIsStopped(t *testing.T) {
 	}
 }
 
+// Whoever removes a slot lets another run take the turn, but nobody else has this one.
+func TestARunThatLostItsTurnReturnsWhatItsWorkSays(t *testing.T) {
+	each(t, func(b *bench) {
+		mine := errors.New("mine")
+		err := b.rs.Do(t.Context(), b.id, run.Request{Prompt: "go"}, func(ctx context.Context, h *run.Handle) error {
+			if _, err := b.sp.Update(ctx, func(tx *thole.Tx) error { tx.Delete("slot/%/" + b.id); return nil }); err != nil {
+				return err
+			}
+			b.start("second", run.Request{})
+			return mine
+		})
+		if !errors.Is(err, mine) || errors.Is(err, thole.ErrFenced) {
+			t.Errorf("got %v, want the work's own error", err)
+		}
+	})
+}
+
 func TestAWorkerWhoseThreadIsDestroyedEnds(t *testing.T) {
 	each(t, func(b *bench) {
 		var id string

@@ -293,6 +293,47 @@ func TestARunWaitsForAMessageOfThoseBeforeIt(t *testing.T) {
 	})
 }
 
+// The owner's runs go ahead of others', so those bring no message for them.
+func TestARunOfTheOwnerWaitsForNoMessageOfOthers(t *testing.T) {
+	each(t, func(b *bench) {
+		th, err := b.ts.Create(t.Context(), &thread.CreateOptions{Owner: "user:1", RunScope: thread.PerUser, Assistant: "coder"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, own := run.In(b.sp.As("user:2"), nil), run.In(b.sp.As("user:1"), nil)
+		if _, err := other.Start(t.Context(), th.ID, run.Request{Prompt: "hi"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := own.Start(t.Context(), th.ID, run.Request{}); !errors.Is(err, thole.ErrConflict) {
+			t.Errorf("the owner's run without a message: got %v, want ErrConflict", err)
+		}
+		b.claim()
+		if _, err := own.Start(t.Context(), th.ID, run.Request{}); err != nil {
+			t.Errorf("behind a run that has begun: %v", err)
+		}
+	})
+}
+
+// However many runs came before it.
+func TestARunWaitsForTheMessageOfTheLastOfMany(t *testing.T) {
+	each(t, func(b *bench) {
+		blocker := b.start("blocker", run.Request{})
+		for range thole.MaxPage {
+			r := b.start("x", run.Request{})
+			if _, err := b.rs.Dequeue(t.Context(), r.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.start("last", run.Request{})
+		if _, err := b.rs.Dequeue(t.Context(), blocker.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.rs.Start(t.Context(), b.id, run.Request{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestARunOfDoThatFindsNoMessageFails(t *testing.T) {
 	each(t, func(b *bench) {
 		first := b.start("hi", run.Request{})

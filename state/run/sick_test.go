@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,6 +215,52 @@ func TestARepairedThreadGoesOn(t *testing.T) {
 			b.t.Errorf("the turns are %+v, %v", page.Items, err)
 		}
 	})
+}
+
+// An earlier copy of a thread does not know what its runs have done since.
+func TestAThreadRepairedFromAnEarlierCopyGoesOn(t *testing.T) {
+	each(t, func(b *bench) {
+		copied := func() (head string) {
+			b.spoil(thread.Key(b.id), func(v string) string { head = v; return v })
+			return head
+		}
+		repair := func(head string) { b.spoil(thread.Key(b.id), func(string) string { return head }) }
+		idle := copied()
+		first, next := b.start("first", run.Request{}), b.start("next", run.Request{})
+		h := b.claim()
+		open := copied()
+		repair(idle)
+		if _, err := h.Finish(t.Context(), run.Succeeded, ""); err != nil {
+			b.t.Errorf("finish a run that its thread does not know: %v", err)
+		}
+		b.status(first.ID, run.Succeeded)
+		repair(open) // which says that first works
+		if h = b.claim(); h.ID() != next.ID {
+			b.t.Errorf("claimed %s, want %s", h.ID(), next.ID)
+		}
+		b.finish(h)
+		if th := b.head(); th.Status != thread.Idle || th.ActiveRun != "" {
+			b.t.Errorf("the thread is %s with run %q, want idle without one", th.Status, th.ActiveRun)
+		}
+	})
+}
+
+func TestDoctorGoesOnAfterAMalformedActiveRun(t *testing.T) {
+	for _, active := range []string{`run_x\u0000`, `\u0001`, `a//b`, `run_`} {
+		each(t, func(b *bench) {
+			b.start("first", run.Request{})
+			next := b.start("next", run.Request{})
+			b.spoil("slot/%/"+b.id, func(string) string { return `{"active":"` + active + `","queue":["` + next.ID + `"]}` })
+			var problems []string
+			report := &thole.Report{Note: func(string, ...any) {}, Problem: func(format string, args ...any) {
+				problems = append(problems, fmt.Sprintf(format, args...))
+			}}
+			err := run.Concept.Check(t.Context(), b.sp, report)
+			if err != nil || !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, next.ID) }) {
+				b.t.Errorf("%s: doctor says %q, %v; want that %s waits", active, problems, err, next.ID)
+			}
+		})
+	}
 }
 
 func TestAQueuedRunWhoseThreadOrSlotCannotBeReadIsReadAndCancelled(t *testing.T) {

@@ -190,11 +190,15 @@ func (s *slot) yield(tx *thole.Tx, active *Run) error {
 // begin starts a ready run and writes its request into the thread's history.
 // Errors: ErrInvalid if there is no message to answer; those of [thread.BeginTurn].
 func (r *Run) begin(tx *thole.Tx) error {
-	if len(r.Request) == 0 {
-		if t, err := thread.Load(tx, r.Thread); err != nil {
+	t, err := thread.Load(tx, r.Thread)
+	switch {
+	case err != nil:
+		return err
+	case len(r.Request) == 0 && empty(t):
+		return noMessage(thole.ErrInvalid, t.ID)
+	case t.ActiveRun != r.ID: // the thread was repaired from an earlier copy
+		if err := thread.SetActive(tx, r.Thread, r.ID, thread.Busy); err != nil {
 			return err
-		} else if empty(t) {
-			return noMessage(thole.ErrInvalid, t.ID)
 		}
 	}
 	turn, err := thread.BeginTurn(tx, r.Thread, r.ID, r.Request)
@@ -248,12 +252,16 @@ func (r *Run) finish(tx *thole.Tx, status, reason string) error {
 		usage = &sum
 	}
 	if s.Active == r.ID {
-		err := thread.FinishTurn(tx, r.Thread, r.ID, turnStatus(status), usage)
-		if err == nil && r.Cancel != nil && r.Cancel.Rollback && r.Turn != "" {
-			err = thread.DropTurn(tx, r.Thread, r.Turn, r.ID)
-		}
-		if err != nil && !errors.Is(err, thole.ErrNotFound) && !errors.Is(err, thole.ErrCorrupt) {
-			return err // a thread that cannot be read keeps no slot that it shares with others
+		switch err := thread.FinishTurn(tx, r.Thread, r.ID, turnStatus(status), usage); {
+		case errors.Is(err, thole.ErrNotFound), errors.Is(err, thole.ErrCorrupt), errors.Is(err, thole.ErrConflict):
+			// The slot goes on: its thread is gone, cannot be read, or was repaired from
+			// an earlier copy, in which the run is not active.
+		case err != nil:
+			return err
+		case r.Cancel != nil && r.Cancel.Rollback && r.Turn != "":
+			if err := thread.DropTurn(tx, r.Thread, r.Turn, r.ID); err != nil {
+				return err
+			}
 		}
 	}
 	s.leave(r.ID)

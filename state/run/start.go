@@ -245,12 +245,24 @@ func (r *Run) mayAnswer(tx *thole.Tx, t *thread.Thread) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	before := thread.Key(t.ID) + "/run/"
-	recs, err := tx.List(thole.ListQuery{Prefix: before})
-	return slices.ContainsFunc(recs, func(rec thole.Record) bool {
-		id := rec.Key[len(before):]
-		return id == s.Active || slices.Contains(s.waiting(), id)
-	}), err
+	before := s.waiting()
+	if ofOwner(t, r.AskedBy) {
+		before = s.Queue
+	}
+	for _, id := range append([]string{s.Active}, before...) {
+		other, err := load(tx, id)
+		switch {
+		case isNone(err) || errors.Is(err, thole.ErrCorrupt):
+			continue
+		case err != nil:
+			return false, err
+		}
+		behind := ofOwner(t, r.AskedBy) && other.claimable() && !ofOwner(t, other.AskedBy)
+		if other.Thread == t.ID && !behind {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // empty reports whether a thread has no turn, so that a run has nothing to answer. Whether
