@@ -38,14 +38,14 @@ func TestAFolderThatIsThereStaysAsItIs(t *testing.T) {
 	}
 }
 
-// makeToken makes a token, and with it the store at path in dir.
 func TestAFolderThatCannotBeMadeIsNamed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // it has no /proc, in which nobody can make a folder
 	}
-	servertest.MustFail(t, t.TempDir(), nil, []string{"token", "create", "first", "--grant", "*=admin", "--store", "sqlite:/proc/none/at/all.db"}, "none could be made", "/proc/none")
+	servertest.MustFail(t, t.TempDir(), nil, []string{"token", "create", "first", "--grant", "*=admin", "--store", "sqlite:/proc/none/at/all.db"}, "none could be made: mkdir /proc/none")
 }
 
+// makeToken makes a token, and with it the store at path in dir.
 func makeToken(t *testing.T, dir, path string) {
 	t.Helper()
 	got := servertest.Command(t, dir, nil, "token", "create", "first", "--grant", "*=admin", "--store", "sqlite:"+path)

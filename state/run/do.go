@@ -79,6 +79,9 @@ func (rs *Runs) do(ctx context.Context, threadID string, req Request, fn func(co
 	if err := cancelTree(ctx, rs.sp, s.Rest, BySuperseded); err != nil {
 		h.persist(ctx, ByShutdown)
 		_, endErr := h.end(ctx, nil)
+		if errors.Is(endErr, thole.ErrFenced) { // it was queued, and is cancelled
+			endErr = nil
+		}
 		return r.ID, fmt.Errorf("run %s: cancel what it supersedes: %w", r.ID, errors.Join(err, endErr))
 	}
 	if r.Status == Queued {

@@ -245,10 +245,49 @@ func TestAThreadRepairedFromAnEarlierCopyGoesOn(t *testing.T) {
 	})
 }
 
+// A copy of a thread that knows neither of a run's turn nor of the run that is to remove it.
+func TestARunRolledBackInARepairedThreadEnds(t *testing.T) {
+	each(t, func(b *bench) {
+		first := b.start("first", run.Request{})
+		var ready string
+		b.spoil(thread.Key(b.id), func(v string) string { ready = v; return v })
+		h := b.claim()
+		b.spoil(thread.Key(b.id), func(string) string { return ready })
+		next := b.start("next", run.Request{Policy: run.Rollback})
+		if _, err := h.Finish(t.Context(), run.Succeeded, ""); err != nil {
+			b.t.Error(err)
+		}
+		b.status(first.ID, run.Cancelled)
+		if h := b.claim(); h.ID() != next.ID {
+			b.t.Errorf("claimed %s, want %s", h.ID(), next.ID)
+		}
+	})
+}
+
+// A run whose slot was lost waits for the turn of the one that works.
+func TestARunWithoutASlotInterruptsNoOther(t *testing.T) {
+	each(t, func(b *bench) {
+		b.start("lost", run.Request{Agent: "other"})
+		if _, err := b.sp.Update(t.Context(), func(tx *thole.Tx) error { tx.Delete("slot/%/" + b.id); return nil }); err != nil {
+			b.t.Fatal(err)
+		}
+		b.start("works", run.Request{})
+		h := b.claim()
+		if _, err := b.rs.Claim(t.Context(), &run.ClaimOptions{Agent: "other"}); !errors.Is(err, thole.ErrNotFound) {
+			b.t.Errorf("a claim of the run without a slot: %v, want ErrNotFound", err)
+		}
+		if err := errors.Join(h.Text(t.Context(), "goes on"), h.Flush(t.Context())); err != nil {
+			b.t.Error(err)
+		}
+		b.finish(h)
+	})
+}
+
 func TestDoctorGoesOnAfterAMalformedActiveRun(t *testing.T) {
 	for _, active := range []string{`run_x\u0000`, `\u0001`, `a//b`, `run_`} {
 		each(t, func(b *bench) {
 			b.start("first", run.Request{})
+			b.claim()
 			next := b.start("next", run.Request{})
 			b.spoil("slot/%/"+b.id, func(string) string { return `{"active":"` + active + `","queue":["` + next.ID + `"]}` })
 			var problems []string
@@ -258,6 +297,10 @@ func TestDoctorGoesOnAfterAMalformedActiveRun(t *testing.T) {
 			err := run.Concept.Check(t.Context(), b.sp, report)
 			if err != nil || !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, next.ID) }) {
 				b.t.Errorf("%s: doctor says %q, %v; want that %s waits", active, problems, err, next.ID)
+			}
+			b.start("another", run.Request{}) // as doctor says
+			if h := b.claim(); h.ID() != next.ID {
+				b.t.Errorf("%s: claimed %s, want %s", active, h.ID(), next.ID)
 			}
 		})
 	}

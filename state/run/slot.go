@@ -196,8 +196,12 @@ func (r *Run) begin(tx *thole.Tx) error {
 		return err
 	case len(r.Request) == 0 && empty(t):
 		return noMessage(thole.ErrInvalid, t.ID)
-	case t.ActiveRun != r.ID: // the thread was repaired from an earlier copy
-		if err := thread.SetActive(tx, r.Thread, r.ID, thread.Busy); err != nil {
+	case t.ActiveRun != r.ID: // the thread was repaired from an earlier copy, or the slot was lost
+		s, err := loadSlot(tx, r.own.Slot)
+		if err == nil && s.Active == r.ID {
+			err = thread.SetActive(tx, r.Thread, r.ID, thread.Busy)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -252,16 +256,16 @@ func (r *Run) finish(tx *thole.Tx, status, reason string) error {
 		usage = &sum
 	}
 	if s.Active == r.ID {
-		switch err := thread.FinishTurn(tx, r.Thread, r.ID, turnStatus(status), usage); {
+		err := thread.FinishTurn(tx, r.Thread, r.ID, turnStatus(status), usage)
+		if err == nil && r.Cancel != nil && r.Cancel.Rollback && r.Turn != "" {
+			err = thread.DropTurn(tx, r.Thread, r.Turn, r.ID)
+		}
+		switch {
 		case errors.Is(err, thole.ErrNotFound), errors.Is(err, thole.ErrCorrupt), errors.Is(err, thole.ErrConflict):
 			// The slot goes on: its thread is gone, cannot be read, or was repaired from
-			// an earlier copy, in which the run is not active.
+			// an earlier copy, which does not know of the run or of its turn.
 		case err != nil:
 			return err
-		case r.Cancel != nil && r.Cancel.Rollback && r.Turn != "":
-			if err := thread.DropTurn(tx, r.Thread, r.Turn, r.ID); err != nil {
-				return err
-			}
 		}
 	}
 	s.leave(r.ID)

@@ -249,20 +249,29 @@ func (r *Run) mayAnswer(tx *thole.Tx, t *thread.Thread) (bool, error) {
 	if ofOwner(t, r.AskedBy) {
 		before = s.Queue
 	}
-	for _, id := range append([]string{s.Active}, before...) {
-		other, err := load(tx, id)
-		switch {
-		case isNone(err) || errors.Is(err, thole.ErrCorrupt):
-			continue
-		case err != nil:
+	switch active, err := load(tx, s.Active); {
+	case isNone(err) || errors.Is(err, thole.ErrCorrupt):
+	case err != nil:
+		return false, err
+	case !ofOwner(t, r.AskedBy) || !active.claimable() || ofOwner(t, active.AskedBy): // else it yields to r
+		before = append(before, s.Active)
+	}
+	runs := thread.Key(t.ID) + "/run/"
+	for q := (thole.ListQuery{Prefix: runs}); ; {
+		recs, err := tx.List(q)
+		if err != nil {
 			return false, err
 		}
-		behind := ofOwner(t, r.AskedBy) && other.claimable() && !ofOwner(t, other.AskedBy)
-		if other.Thread == t.ID && !behind {
-			return true, nil
+		for _, rec := range recs {
+			if slices.Contains(before, rec.Key[len(runs):]) {
+				return true, nil
+			}
 		}
+		if len(recs) < thole.MaxPage {
+			return false, nil
+		}
+		q.After = recs[len(recs)-1].Key
 	}
-	return false, nil
 }
 
 // empty reports whether a thread has no turn, so that a run has nothing to answer. Whether
@@ -347,7 +356,7 @@ func occupant(tx *thole.Tx, key string) (active *Run, orphaned []string, _ error
 			return nil, orphaned, err
 		}
 		active, err = load(tx, s.Active)
-		if errors.Is(err, thole.ErrNotFound) || err == nil && active.Ended() {
+		if isNone(err) || err == nil && active.Ended() {
 			s.leave(s.Active) // should not happen, but must not block the slot for ever
 			if err := s.promote(tx); err != nil {
 				return nil, nil, err
