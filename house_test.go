@@ -23,17 +23,16 @@ const module = "github.com/thole-dev/thole"
 // mayImport says which folders of the project a package may import, by the first folder
 // of the package (design, section 1: imports point down only). The root package is ".".
 var mayImport = map[string][]string{
-	"journal":   {},
-	"internal":  {},
-	"backend":   {"journal", "internal"},
-	".":         {"journal", "internal"},
-	"state":     {"journal", "internal", "."},
-	"agent":     {"journal", "internal", "."},
-	"api":       {"journal", "internal", ".", "state", "api"},
-	"inspector": {"journal", "internal", ".", "state"},
-	"cmd":       {"journal", "internal", ".", "state", "api", "agent", "inspector", "backend", "examples"},
-	"examples":  {"journal", "internal", ".", "state", "api", "agent", "backend"},
-	"bench":     {"journal", "internal", ".", "state", "api", "agent", "backend"},
+	"journal":  {},
+	"internal": {},
+	"backend":  {"journal", "internal"},
+	".":        {"journal", "internal"},
+	"state":    {"journal", "internal", "."},
+	"agent":    {"journal", "internal", "."},
+	"api":      {"journal", "internal", ".", "state", "api"},
+	"cmd":      {"journal", "internal", ".", "state", "api", "agent", "backend", "examples"},
+	"examples": {"journal", "internal", ".", "state", "api", "agent", "backend"},
+	"bench":    {"journal", "internal", ".", "state", "api", "agent", "backend"},
 }
 
 // rooms are the packages of the engine. They import journal and no other package of the

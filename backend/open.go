@@ -4,6 +4,7 @@ package backend
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,7 +20,10 @@ import (
 type engine struct {
 	form    string   // of its DSN: scheme, colon, and what follows
 	schemes []string // of its DSN
-	local   bool     // what follows is the path of its files on this machine
+
+	// files returns the files of a store at path on this machine, first the one that is
+	// there if the store is. Nil: what follows the colon is no path.
+	files func(path string) []string
 
 	open    func(ctx context.Context, dsn, path string) (journal.Backend, error)
 	migrate func(ctx context.Context, dsn, path string, dryRun bool) ([]string, error) // nil: it has no format of its own
@@ -30,14 +34,14 @@ func engines() []engine {
 	return []engine{
 		{form: "mem:", schemes: []string{"mem"},
 			open: func(context.Context, string, string) (journal.Backend, error) { return memstore.New(), nil }},
-		{form: "sqlite:PATH", schemes: []string{"sqlite"}, local: true,
+		{form: "sqlite:PATH", schemes: []string{"sqlite"}, files: sqlitestore.Files,
 			open: func(ctx context.Context, _, path string) (journal.Backend, error) {
 				return sqlitestore.Open(ctx, path, nil)
 			},
 			migrate: func(ctx context.Context, _, path string, dryRun bool) ([]string, error) {
 				return sqlitestore.Migrate(ctx, path, dryRun)
 			}},
-		{form: "file:DIR", schemes: []string{"file"}, local: true,
+		{form: "file:DIR", schemes: []string{"file"}, files: filestore.Files,
 			open: func(ctx context.Context, _, path string) (journal.Backend, error) {
 				return filestore.Open(ctx, path, nil)
 			},
@@ -112,12 +116,26 @@ func forms(which func(engine) bool) string {
 	return strings.Join(all, ", ")
 }
 
-// Local returns the scheme and the path of a store that keeps its files on this machine;
-// ok is false for any other.
-func Local(dsn string) (scheme, path string, ok bool) {
+// Local is a store that keeps its files on this machine. Paths are absolute.
+type Local struct {
+	Scheme string
+	Path   string   // the file or folder that the DSN names
+	Files  []string // first the one that is there if the store is; of a folder of its own: that one
+}
+
+// IsFolder reports whether the store is a folder of its own.
+func (l *Local) IsFolder() bool { return l.Files[0] != l.Path }
+
+// LocalStore returns the store of dsn, nil if it keeps no files on this machine. It has an
+// error only if the working directory is gone.
+func LocalStore(dsn string) (*Local, error) {
 	e, path, err := find(dsn)
-	if err != nil || !e.local {
-		return "", "", false
+	if err != nil || e.files == nil {
+		return nil, nil
 	}
-	return e.schemes[0], path, true
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Local{Scheme: e.schemes[0], Path: path, Files: e.files(path)}, nil
 }

@@ -15,6 +15,9 @@ import (
 // that checking out an old state also restores its version.
 const formatFile = "thole.json"
 
+// Files returns the file without which dir is no store.
+func Files(dir string) []string { return []string{filepath.Join(dir, formatFile)} }
+
 // migrations returns the steps between formats: step n turns format n into n+1.
 func migrations() []migration {
 	return []migration{

@@ -8,6 +8,12 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
+// Files returns the files of the store at path: the database, the log, its index and a
+// rollback journal.
+func Files(path string) []string {
+	return []string{path, path + "-wal", path + "-shm", path + "-journal"}
+}
+
 // privateFiles is the operating system's VFS, except for the permissions of new files.
 // Only its owner can access a new database. The log, its index and a rollback journal
 // get the permissions and the owner of their database, as with SQLite's own VFS. An

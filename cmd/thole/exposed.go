@@ -20,25 +20,24 @@ func (a *app) exposed() (lines []string) {
 	}
 	for _, store := range a.stores {
 		_, dsn, _ := backend.CutRule(store)
-		kind, path, ok := backend.Local(dsn)
-		path, err := filepath.Abs(path)
-		if !ok || err != nil || !reachable(filepath.Dir(path)) {
+		at, err := backend.LocalStore(dsn)
+		if at == nil || err != nil || !reachable(filepath.Dir(at.Path)) {
 			continue
 		}
 		var open []string
 		command := "chmod o= "
-		if kind == "file" {
+		if at.IsFolder() {
 			command = "chmod -R o= "
-			if othersMay(path, 0o006) {
-				open = append(open, path)
+			if othersMay(at.Path, 0o006) {
+				open = append(open, at.Path)
 			}
 		} else {
-			for _, name := range []string{path, path + "-wal", path + "-shm", path + "-journal"} {
+			for _, name := range at.Files {
 				if othersMay(name, 0o006) {
 					open = append(open, name)
 				}
 			}
-			if dir := filepath.Dir(path); othersMay(dir, 0o002) { // and put another file in its place
+			if dir := filepath.Dir(at.Path); othersMay(dir, 0o002) { // and put another file in its place
 				open = append(open, dir)
 			}
 		}

@@ -36,8 +36,8 @@ would be done first.`,
 // migrate brings one store up to date and prints what was done.
 func migrate(ctx context.Context, p printer, dsn string, dryRun bool) error {
 	name, _, _ := strings.Cut(dsn, ":") // a DSN may hold a password
-	if _, path, ok := backend.Local(dsn); ok {
-		name = path
+	if at, err := backend.LocalStore(dsn); at != nil && err == nil {
+		name = at.Path
 	}
 	steps, err := backend.Migrate(ctx, dsn, dryRun)
 	if err != nil {

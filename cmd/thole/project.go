@@ -74,20 +74,16 @@ func (a *app) keptIn() ([]string, error) {
 	var all []string
 	for _, store := range a.stores {
 		_, dsn, _ := backend.CutRule(store)
-		kind, path, ok := backend.Local(dsn)
-		if !ok {
+		at, err := backend.LocalStore(dsn)
+		switch {
+		case err != nil:
+			return nil, err
+		case at == nil:
 			continue
 		}
-		path, err := filepath.Abs(path)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, path)
-		if kind == "sqlite" {
-			all = append(all, path+"-wal", path+"-shm", path+"-journal")
-			if dir := filepath.Dir(path); filepath.Base(dir) == ".thole" {
-				all = append(all, dir)
-			}
+		all = append(append(all, at.Path), at.Files...)
+		if dir := filepath.Dir(at.Path); filepath.Base(dir) == ".thole" {
+			all = append(all, dir)
 		}
 	}
 	return all, nil

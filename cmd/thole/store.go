@@ -69,27 +69,20 @@ func (a *app) openWith(ctx context.Context, create bool, opts *thole.Options, ar
 // returns the path of a store that will be new.
 func prepare(store string, create bool) (made string, err error) {
 	_, dsn, _ := backend.CutRule(store)
-	kind, path, ok := backend.Local(dsn)
-	if !ok {
-		return "", nil
+	at, err := backend.LocalStore(dsn)
+	if at == nil || err != nil {
+		return "", err
 	}
-	keptIn := path // what must be there to be read
-	if kind == "file" {
-		keptIn = filepath.Join(path, "thole.json") // an empty directory is no store
-	}
-	if _, err := os.Stat(keptIn); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(at.Files[0]); !errors.Is(err, fs.ErrNotExist) {
 		return "", nil // opening it says what else is wrong
 	}
 	if !create {
-		return "", fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store %s:PATH", path, kind)
+		return "", fmt.Errorf("there is no store at %s: start one with `thole dev`, or name another with --store %s:PATH", at.Path, at.Scheme)
 	}
-	if err := makeFolder(filepath.Dir(path)); err != nil {
-		return "", fmt.Errorf("%s store %s has no folder and none could be made: %w; name another with --store", kind, path, err)
+	if err := makeFolder(filepath.Dir(at.Path)); err != nil {
+		return "", fmt.Errorf("%s store %s has no folder and none could be made: %w; name another with --store", at.Scheme, at.Path, err)
 	}
-	if abs, err := filepath.Abs(path); err == nil {
-		path = abs
-	}
-	return path, nil
+	return at.Path, nil
 }
 
 // makeFolder makes a folder, for its owner alone, if it is missing, and those above it, so

@@ -97,6 +97,24 @@ func TestSubAgentsThreadsNestSoDeepAndNoDeeper(t *testing.T) {
 	})
 }
 
+func TestASubAgentsThreadBeginsAsPrivateAndIsOfTheSameOwner(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		sp := e.Space("project:shop")
+		parent := create(t, thread.In(sp.As("user:ann")), nil)
+		ts := thread.In(sp.As("agent:helper"))
+		below, err := ts.Create(t.Context(), &thread.CreateOptions{Parent: parent})
+		if err != nil || below.Visibility != thread.Private || below.Owner != "user:ann" {
+			t.Errorf("got %+v, %v; want a private thread of user:ann", below, err)
+		}
+		for _, o := range []thread.CreateOptions{{Visibility: thread.ForSpace}, {Owner: "user:eve"}} {
+			o.Parent = parent
+			if below, err := ts.Create(t.Context(), &o); !errors.Is(err, thole.ErrInvalid) {
+				t.Errorf("%+v: got %+v, %v; want ErrInvalid", o, below, err)
+			}
+		}
+	})
+}
+
 func TestListIsLightAndSkipsWhatLiesBelow(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp := e.Space("project:shop")

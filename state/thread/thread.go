@@ -105,8 +105,8 @@ type CreateOptions struct {
 	Visibility string                     `json:"visibility,omitempty" enum:"space|private" doc:"who sees it: all readers of the space, or its owner and admins; absent: space"`
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
 	RunScope   string                     `json:"run_scope,omitempty" enum:"thread|user" doc:"thread (default): one active run in this thread; user: one active run in all threads of the owner that have user"`
-	Parent     string                     `json:"parent,omitempty" doc:"the thread of the run whose sub-agent works in it: it is private and of the same owner, and is destroyed with that thread"`
-	Owner      string                     `json:"-"` // default: the actor
+	Parent     string                     `json:"parent,omitempty" doc:"the thread of the run whose sub-agent works in it: it begins as private, is of the same owner, and is destroyed with that thread"`
+	Owner      string                     `json:"-"` // default: the actor, or the owner of Parent
 	TTL        time.Duration              `json:"-"` // from the last change to the thread or what belongs to it (expires up to a tenth later); whole seconds, rounded up; 0: it does not expire
 }
 
@@ -130,7 +130,7 @@ func (ts *Threads) Create(ctx context.Context, opts *CreateOptions) (*Thread, er
 	if opts != nil {
 		o = *opts
 	}
-	if o.Owner == "" {
+	if o.Owner == "" && o.Parent == "" {
 		o.Owner = ts.sp.Actor()
 	}
 	made, r, err := thole.Update(ctx, ts.sp, func(tx *thole.Tx) (*Thread, error) { return Create(tx, o) })
@@ -149,6 +149,9 @@ func Create(tx *thole.Tx, o CreateOptions) (*Thread, error) {
 	}}
 	if t.Visibility == "" {
 		t.Visibility = ForSpace
+		if t.Parent != "" {
+			t.Visibility = Private
+		}
 	}
 	err := errors.Join(thole.AgentName.CheckOptional(o.Assistant), ownerName.CheckOptional(o.Owner), checkTitle(o.Title), t.check())
 	if err != nil {
@@ -164,10 +167,12 @@ func Create(tx *thole.Tx, o CreateOptions) (*Thread, error) {
 			return nil, err
 		case above.Depth >= MaxDepth:
 			return nil, fmt.Errorf("%w: thread %s is %d deep, and none may be deeper", thole.ErrTooLarge, above.ID, MaxDepth)
+		case t.Visibility != Private || t.Owner != "" && t.Owner != above.Owner:
+			return nil, fmt.Errorf("%w: a sub-agent's thread begins as private and is of %q, the owner of %s", thole.ErrInvalid, above.Owner, above.ID)
 		case t.RunScope == PerUser: // a run above may hold the owner's slot and wait for a run here
 			return nil, fmt.Errorf("%w: a sub-agent's thread has a line of runs of its own, not run scope user", thole.ErrInvalid)
 		}
-		t.Depth = above.Depth + 1
+		t.Owner, t.Depth = above.Owner, above.Depth+1
 		tx.Put(Key(t.Parent)+"/child/"+t.ID, struct{}{}, nil)
 		above.put(tx) // so that a concurrent Destroy of it sees this child
 	}
