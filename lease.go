@@ -111,7 +111,7 @@ func (tx *Tx) Release(base string) {
 }
 
 func (tx *Tx) beat(base string, ttl time.Duration) {
-	tx.Put(base+"/beat", leaseBeat{TTL: ttl.Milliseconds()}, &WriteOptions{Expires: tx.now.Add(ttl)})
+	tx.Put(base+"/beat", leaseBeat{TTL: ttl.Milliseconds()}, &WriteOptions{Expires: tx.Expiry(ttl)})
 }
 
 // Renew extends the lease of f to ttl from now. ErrFenced: the lease has another

@@ -239,24 +239,17 @@ func expiredStream(key string) string {
 	return strings.Join(parts[:min(n, len(parts))], "/")
 }
 
-// DeleteBelow deletes all records under key + "/", without events and in as many
-// commits as necessary. It is for what is left after the record under key was deleted,
-// and stops if that record exists again.
-func (sp *Space) DeleteBelow(ctx context.Context, key string) error {
-	gone := Check{Key: key}
-	err := sp.deleteSeen(ctx, key+"/", Position{}, nil, gone)
-	var conflict *ConflictError
-	if errors.As(err, &conflict) && conflict.Check == gone {
-		return nil
-	}
-	return err
+// DeleteBelow deletes the records under key + "/" that were last written at upTo or before,
+// without events and in as many commits as necessary. It is for what is left after the
+// record under key was deleted.
+func (sp *Space) DeleteBelow(ctx context.Context, key string, upTo Position) error {
+	return sp.deleteSeen(ctx, key+"/", upTo, nil)
 }
 
 // deleteSeen deletes the records under prefix that pick selects (nil: all). It deletes
 // a record only at the version that it has listed; if that has changed, it lists again.
-// If upTo is set, it deletes only records written up to that position. Each commit
-// includes the checks.
-func (sp *Space) deleteSeen(ctx context.Context, prefix string, upTo Position, pick func(Record) bool, checks ...Check) error {
+// If upTo is set, it deletes only records written up to that position.
+func (sp *Space) deleteSeen(ctx context.Context, prefix string, upTo Position, pick func(Record) bool) error {
 	ctx = WithoutIdempotencyKey(ctx) // repeating it is harmless
 	for q := (ListQuery{Prefix: prefix, Limit: maxBelow}); ; {
 		recs, err := sp.List(ctx, q)
@@ -274,7 +267,7 @@ func (sp *Space) deleteSeen(ctx context.Context, prefix string, upTo Position, p
 			}
 			recs = slices.DeleteFunc(recs, func(r Record) bool { return r.Version.Seq > upTo.Seq })
 		}
-		c := Commit{Checks: slices.Clone(checks)}
+		var c Commit
 		for _, r := range recs {
 			if pick == nil || pick(r) {
 				c.Checks = append(c.Checks, Check{Key: r.Key, At: r.Version})
@@ -286,7 +279,7 @@ func (sp *Space) deleteSeen(ctx context.Context, prefix string, upTo Position, p
 		}
 		var conflict *ConflictError
 		switch {
-		case errors.As(err, &conflict) && !slices.Contains(checks, conflict.Check) && ctx.Err() == nil:
+		case errors.As(err, &conflict) && ctx.Err() == nil:
 		case err != nil || !full:
 			return err
 		default:

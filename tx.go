@@ -244,9 +244,20 @@ func (tx *Tx) changed() (key string, err error) {
 // Context returns the context that Update was called with.
 func (tx *Tx) Context() context.Context { return tx.ctx }
 
-// Now returns the time of this Tx. Its commit, events and records have this time, and
-// deadlines count from it.
+// Now returns the time of this Tx. Its commit, events and records have this time. That of
+// an Expirer's is when its record expired, which may be long ago.
 func (tx *Tx) Now() time.Time { return tx.now }
+
+// Expiry returns the time at which something expires that lives for ttl from now on. It
+// counts from the present also in an Expirer: what others wrote since the record expired
+// must not end with it.
+func (tx *Tx) Expiry(ttl time.Duration) time.Time {
+	now := tx.now
+	if present := tx.sp.store.Now(); tx.sp.ends && present.After(now) {
+		now = present
+	}
+	return now.Add(ttl)
+}
 
 // Get returns the record under key; the zero Record if it is absent or has expired. If
 // it has changed by the time of the commit, fn runs again. A record that this Tx has

@@ -152,7 +152,7 @@ func (s *Store) Set(ctx context.Context, namespace, key string, data any, opts *
 	e, r, err := thole.Update(ctx, s.sp, func(tx *thole.Tx) (Entry, error) {
 		rec := thole.Record{Value: raw, Updated: tx.Now()}
 		if o.TTL > 0 {
-			rec.Expires = tx.Now().Add(o.TTL)
+			rec.Expires = tx.Expiry(o.TTL)
 		}
 		was, err := tx.Require(k, thole.Condition{At: o.IfMatch, Exists: o.IfExists, Absent: o.IfAbsent})
 		if err == nil && !was.Exists() {

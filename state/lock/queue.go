@@ -94,7 +94,7 @@ func (a *attempt) enqueue(ctx context.Context) error {
 			return err
 		}
 		me := waiter{Ticket: ticket, party: a.me(), Since: tx.Now()}
-		tx.Put(signKey(a.base, ticket), sign{Lock: a.base, party: me.party}, &thole.WriteOptions{Expires: tx.Now().Add(waiterTTL)})
+		tx.Put(signKey(a.base, ticket), sign{Lock: a.base, party: me.party}, &thole.WriteOptions{Expires: tx.Expiry(waiterTTL)})
 		var queue []waiter
 		if _, err := tx.Load(queueKey(a.base), &queue); err != nil {
 			return err

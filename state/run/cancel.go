@@ -151,7 +151,7 @@ type cancelNote struct {
 }
 
 func noteCancel(tx *thole.Tx, root, cause string) {
-	tx.Put(key(root)+"/"+cancelling, cancelNote{Cause: cause}, &thole.WriteOptions{Expires: tx.Now().Add(cancelTTL)})
+	tx.Put(key(root)+"/"+cancelling, cancelNote{Cause: cause}, &thole.WriteOptions{Expires: tx.Expiry(cancelTTL)})
 }
 
 // finishCancel cancels the runs below root that a crashed process may have left. It

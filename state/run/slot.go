@@ -213,7 +213,7 @@ func (r *Run) begin(tx *thole.Tx) error {
 	r.Status, r.Started, r.Turn, r.Request, r.own.Ready = Running, tx.Now(), turn, nil, false
 	r.put(tx)
 	if r.Timeout > 0 {
-		tx.Put(deadlineKey(r.ID), struct{}{}, &thole.WriteOptions{Expires: tx.Now().Add(seconds(r.Timeout))})
+		tx.Put(deadlineKey(r.ID), struct{}{}, &thole.WriteOptions{Expires: tx.Expiry(seconds(r.Timeout))})
 	}
 	r.emit(tx, "run.started", StartedData{r.queuedData(), turn})
 	return nil

@@ -158,7 +158,7 @@ func end(tx *thole.Tx, id string) (final thole.Expired, err error) {
 	final = thole.FinalState(head, below)
 	tx.Delete(Key(id))
 	tx.Delete(apps(id))
-	tx.Put(goneKind+"/"+id, Gone{Owner: t.Owner, RunScope: t.RunScope}, &thole.WriteOptions{Expires: tx.Now().Add(cleanupTTL)})
+	tx.Put(goneKind+"/"+id, Gone{Owner: t.Owner, RunScope: t.RunScope}, &thole.WriteOptions{Expires: tx.Expiry(cleanupTTL)})
 	return final, nil
 }
 
@@ -196,7 +196,7 @@ func (b cleanup) of(ctx context.Context, id string) error {
 	if err != nil || !gone[0].Exists() { // the cleanup is done
 		return err
 	}
-	if err := errors.Join(sp.DeleteSnapshots(ctx, Key(id)), sp.DeleteBelow(ctx, apps(id))); err != nil {
+	if err := errors.Join(sp.DeleteSnapshots(ctx, Key(id)), sp.DeleteBelow(ctx, apps(id), gone[0].Version)); err != nil {
 		return err
 	}
 	for more := true; more; {

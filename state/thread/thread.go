@@ -240,7 +240,7 @@ func (t *Thread) put(tx *thole.Tx) {
 	}
 	opts := thole.WriteOptions{Schema: thole.Schema}
 	if t.TTL > 0 && t.ActiveRun == "" {
-		opts.Expires, opts.Notify = tx.Now().Add(time.Duration(t.TTL)*time.Second), true
+		opts.Expires, opts.Notify = tx.Expiry(time.Duration(t.TTL)*time.Second), true
 	}
 	tx.Put(Key(t.ID), &stored, &opts)
 }
