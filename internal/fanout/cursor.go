@@ -50,6 +50,9 @@ type Cursor struct {
 	since uint64 // the number of the hub's broadcasts before this cursor
 	fresh []item // the items last taken from the ring
 	out   []*journal.Delivery
+
+	place int           // in the crowd, from 1; 0: it is not there
+	wake  chan struct{} // capacity 1
 }
 
 // Watch returns a cursor into a space, or *TrimmedError if opts.After cannot be
@@ -60,7 +63,7 @@ func (f *Fanout) Watch(ctx context.Context, space string, opts Options) (*Cursor
 	if err != nil {
 		return nil, err
 	}
-	c := &Cursor{hub: h, opts: opts}
+	c := &Cursor{hub: h, opts: opts, wake: make(chan struct{}, 1)}
 	if err := h.checkErased(ctx); err != nil {
 		c.Close()
 		return nil, err
@@ -128,6 +131,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*journal.Delivery, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			c.hub.leave(c)
 			return nil, context.Cause(ctx)
 		}
 	}

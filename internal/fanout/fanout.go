@@ -136,7 +136,7 @@ func (f *Fanout) attach(space string) (*hub, error) {
 	}
 	h := f.hubs[space]
 	if h == nil {
-		h = &hub{fanout: f, space: space, limit: f.limit, changed: make(chan struct{})}
+		h = &hub{fanout: f, space: space, limit: f.limit}
 		f.hubs[space] = h
 	}
 	h.watchers++

@@ -39,8 +39,7 @@ type hub struct {
 	pendingBytes  int
 	batch         uint64 // the batch whose end CatchUp waits for before it releases pending; 0: none
 	broadcasts    uint64 // the number of broadcasts so far
-	changed       chan struct{}
-	waiting       bool // a cursor waits for changed
+	waiting       crowd  // the cursors that have everything
 }
 
 // item is an event or a broadcast in a hub.

@@ -22,18 +22,13 @@ func (h *hub) push(d item) {
 func (d item) weight() int { return d.Size() + 16*len(d.Refs) + 256 }
 
 // announce wakes the waiting cursors. The caller holds mu.
-func (h *hub) announce() {
-	if h.waiting {
-		close(h.changed)
-		h.changed = make(chan struct{})
-		h.waiting = false
-	}
-}
+func (h *hub) announce() { h.waiting.wakeAll() }
 
 // take returns the deliveries that the cursor has not seen, or a channel to wait on. If
 // it returns neither, the cursor must call again or has to read from the journal.
 func (h *hub) take(c *Cursor) ([]*journal.Delivery, <-chan struct{}, error) {
 	h.mu.Lock()
+	h.waiting.wakeOne()
 	if h.closed {
 		h.mu.Unlock()
 		return nil, nil, journal.ErrClosed
@@ -45,8 +40,7 @@ func (h *hub) take(c *Cursor) ([]*journal.Delivery, <-chan struct{}, error) {
 	}
 	fresh := h.ring[c.next-h.start:]
 	if len(fresh) == 0 {
-		changed := h.changed
-		h.waiting = true
+		changed := h.waiting.join(c)
 		clear(c.fresh) // so that an idle cursor keeps no items in memory
 		clear(c.out)
 		if h.head.Compare(c.pos) > 0 {

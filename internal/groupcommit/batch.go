@@ -96,7 +96,9 @@ func (b *batcher) run() {
 			b.write(batch, commits)
 			clear(batch)
 			clear(commits)
-			runtime.Gosched() // callers that are ready to run join the next batch
+			if len(batch) > 1 {
+				runtime.Gosched() // callers that are ready to run join the next batch
+			}
 		}
 	}
 }
