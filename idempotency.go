@@ -40,15 +40,23 @@ func (op *operation) enter() string { return op.prefix + strconv.Itoa(int(op.n.A
 // commits.
 type call struct {
 	number string
-	name   string // the operation and a hash of its target, kept in the receipt
-	made   atomic.Int32
+	name   string       // the operation and a hash of its target, kept in the receipt
+	made   atomic.Int32 // its commits
+	begun  atomic.Int32 // the operations within it
 }
 
-func (c *call) next() string {
-	if n := c.made.Load(); n > 0 {
-		return c.number + "." + strconv.Itoa(int(n))
+// next returns the number of the call's next commit.
+func (c *call) next() string { return c.nth(c.made.Load()) }
+
+// enter begins an operation within the call and returns the prefix of its numbers, which
+// no commit of the call itself has.
+func (c *call) enter() string { return c.nth(c.begun.Add(1)-1) + "-" }
+
+func (c *call) nth(n int32) string {
+	if n == 0 {
+		return c.number
 	}
-	return c.number
+	return c.number + "." + strconv.Itoa(int(n))
 }
 
 // rawCall is the name of a Commit or Update outside of a [Call].
@@ -87,9 +95,11 @@ func WithKeySecret(ctx context.Context, secret string) context.Context {
 // earlier calls changed nothing or failed. To repeat the operation, begin it again:
 // each call that committed before returns its first result. The calls must be made one
 // after the other, in the same order each time. An operation within another counts as
-// one call of the outer one. One within a [Call] has receipts of its own; a call has room
-// for one, so a second is a repeat of the first. If ctx has no idempotency key, Operation
-// returns ctx.
+// one call of the outer one. Operations within a [Call] are numbered, too, in the order in
+// which they begin, and each has receipts of its own; to repeat one, begin the Call again.
+// Concurrent operations share no receipts, but a repeat may begin them in another order
+// and give one the receipts of another. If ctx has no idempotency key, Operation returns
+// ctx.
 func Operation(ctx context.Context) context.Context {
 	o := onceFrom(ctx)
 	if o == nil {
@@ -100,7 +110,7 @@ func Operation(ctx context.Context) context.Context {
 	case o.operation != nil:
 		op.prefix = o.operation.enter() + "."
 	case o.call != nil:
-		op.prefix = o.call.number + "-" // not the receipts of the call itself: see call.next
+		op.prefix = o.call.enter()
 	}
 	inner := *o
 	inner.operation, inner.call = op, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -241,6 +242,54 @@ func TestAnOperationWithinACallHasReceiptsOfItsOwn(t *testing.T) {
 			t.Errorf("call %d: got %q, want %q", try+1, got, want)
 		}
 	}
+}
+
+// The first operation's receipts keep the keys that earlier versions gave them.
+func TestOperationsWithinACallShareNoReceipts(t *testing.T) {
+	sp := open(t, nil).Space("user:1")
+	commit := func(ctx context.Context) {
+		t.Helper()
+		if res, err := sp.Commit(ctx, event(7)); err != nil || res.Repeated {
+			t.Errorf("got %+v, %v; want a commit", res, err)
+		}
+	}
+	ctx := thole.Call(thole.WithIdempotencyKey(t.Context(), "k", "f"), "outer")
+	commit(ctx)
+	for range 2 {
+		op := thole.Operation(ctx)
+		commit(op)
+		call := thole.Call(op, "inner")
+		commit(call)
+		commit(call)
+		commit(thole.Operation(call))
+	}
+	commit(ctx)
+	recs, err := sp.List(t.Context(), thole.ListQuery{Prefix: "idem/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var numbers []string
+	for _, rec := range recs {
+		numbers = append(numbers, path.Base(rec.Key))
+	}
+	want := "0 0-0 0-1 0-1.1 0-2.0 0.1 0.1-0 0.1-1 0.1-1.1 0.1-2.0"
+	if got := strings.Join(numbers, " "); got != want {
+		t.Errorf("got the receipts %s, want %s", got, want)
+	}
+}
+
+func TestConcurrentOperationsWithinACallShareNoReceipts(t *testing.T) {
+	sp := open(t, nil).Space("user:1")
+	ctx := thole.Call(thole.WithIdempotencyKey(t.Context(), "k", "f"), "outer")
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			if res, err := sp.Commit(thole.Operation(ctx), event(7)); err != nil || res.Repeated {
+				t.Errorf("got %+v, %v; want a commit", res, err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // Without a name, the second of two operations would return without having done

@@ -39,7 +39,8 @@ func keyOf(key string) string {
 //
 // Under an idempotency key on ctx, Do acts at most once: the plan is durable before the act
 // begins. A repeat within 24 h, through any context in any process, returns what
-// [Decisions.Once] without a Verify returns for a repeat. Keys of different actors are
+// [Decisions.Once] without a Verify returns for a repeat. Within one [thole.Operation] or
+// [thole.Call] the n-th Do repeats the n-th of the first time. Keys of different actors are
 // different keys.
 func (d *Decisions) Do(ctx context.Context, p Plan, act Act) (Decision, error) {
 	ctx = thole.Operation(ctx)

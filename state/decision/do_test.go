@@ -160,3 +160,46 @@ func TestEachDecisionOfARequestIsActedOnOnce(t *testing.T) {
 		}
 	})
 }
+
+// One call of a concept makes several decisions that differ only in their input.
+func TestEachDecisionOfACallIsActedOnOnceWhereverTheProcessDies(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		n := 0
+		statetest.AtEachCut(func(cut statetest.Cut) bool {
+			n++
+			space := fmt.Sprintf("project:shop%d", n)
+			mails := map[string]int{}
+			notify := func(again bool) error {
+				ctx := thole.Call(thole.WithIdempotencyKey(t.Context(), "k", "f"), "order.notify", "42")
+				for _, to := range []string{"bob", "alice"} {
+					p := decision.Plan{Action: "mail", Input: fmt.Appendf(nil, "%q", to)}
+					dec, err := decision.In(e.Space(space)).Do(ctx, p, func(context.Context) (any, error) { mails[to]++; return to, nil })
+					switch {
+					case err != nil && !again:
+						return err
+					case string(dec.Input) == string(p.Input) && dec.Status == decision.Done && string(dec.Result) == string(p.Input):
+					case string(dec.Input) == string(p.Input) && dec.Status == decision.Unknown && errors.Is(err, thole.ErrConflict) && again:
+					default:
+						t.Errorf("%+v: the mail to %s: got %+v, %v", cut, to, dec, err)
+					}
+				}
+				return nil
+			}
+			died := e.DieAt(cut)
+			err := notify(false)
+			dead := died()
+			if dead != (err != nil) {
+				t.Errorf("%+v: dead %v, got %v", cut, dead, err)
+			}
+			e.Reopen()
+			e.Clock.Advance(deadLease)
+			for range 2 {
+				_ = notify(true)
+			}
+			if mails["bob"] > 1 || mails["alice"] > 1 || !dead && len(mails) != 2 {
+				t.Errorf("%+v: the mails sent are %v, want one to each", cut, mails)
+			}
+			return dead
+		})
+	})
+}
