@@ -38,6 +38,6 @@ func TestTheListOfEventsIsCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s is stale: run what the comment in it says", path)
+		t.Errorf("%s is stale: make it anew with `go test ./api/rest -run TestTheListOfEventsIsCurrent -update`", path)
 	}
 }

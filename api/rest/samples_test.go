@@ -35,7 +35,7 @@ func TestTheCurlCommandOfEveryOperationIsAccepted(t *testing.T) {
 				shop := s.openShop(method, path)
 				status, answer := s.runCurl(shop.replace(sample), shop.token)
 				if op.Responses.Status(status) == nil || status >= 300 || strings.Contains(sample, "…") {
-					t.Errorf("%s\ngot %d %s", sample, status, answer)
+					t.Errorf("%s\ngot %d %s; what it needs is made in openShop", sample, status, answer)
 				}
 			})
 		}

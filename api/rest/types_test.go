@@ -184,7 +184,7 @@ func TestEventsOfOneDataTypeHoldTheSame(t *testing.T) {
 	}
 	for data, of := range types {
 		if slices.Sort(of); len(of) > 1 && !slices.Equal(of, same[data]) {
-			t.Errorf("%s is the data of %q", data, of)
+			t.Errorf("%s is the data of %q, and a client cannot tell their members apart: give each a type of its own, or list them above if all members are the same", data, of)
 		}
 	}
 }

@@ -124,13 +124,21 @@ func (rs *Reminders) Clear(ctx context.Context, id string) error {
 			return struct{}{}, err
 		}
 		tx.Delete(key(id))
-		tx.Emit(thread.Key(r.Thread), TypeCleared, Cleared{ID: id})
-		return struct{}{}, nil
+		return struct{}{}, r.tell(tx, TypeCleared, Cleared{ID: id})
 	})
 	return err
 }
 
-// expire ends a reminder whose time has come. It tells the thread, unless that is gone.
+// tell emits an event in r's thread, unless that has ended.
+func (r *Reminder) tell(tx *thole.Tx, typ string, data any) error {
+	head, err := tx.Get(thread.Key(r.Thread))
+	if err == nil && head.Exists() {
+		tx.Emit(thread.Key(r.Thread), typ, data)
+	}
+	return err
+}
+
+// expire ends a reminder whose time has come.
 func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	var r Reminder
 	if err := rec.As(&r); err != nil {
@@ -139,11 +147,7 @@ func expire(ctx context.Context, sp *thole.Space, rec thole.Record) error {
 	_, err := sp.Update(ctx, func(tx *thole.Tx) error {
 		tx.Check(thole.Check{Key: rec.Key, At: rec.Version})
 		tx.Delete(rec.Key)
-		head, err := tx.Get(thread.Key(r.Thread))
-		if err == nil && head.Exists() {
-			tx.Emit(thread.Key(r.Thread), TypeDue, Due{ID: r.ID, Text: r.Text})
-		}
-		return err
+		return r.tell(tx, TypeDue, Due{ID: r.ID, Text: r.Text})
 	})
 	return err
 }

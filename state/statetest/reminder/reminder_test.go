@@ -52,8 +52,18 @@ func TestAReminderComesUpOnceAlsoWhereAProcessSweepsThatDoesNotKnowOfIt(t *testi
 		if _, err := reminder.In(sp).Set(t.Context(), gone.ID, "too late", s.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
+		cleared, err := reminder.In(sp).Set(t.Context(), gone.ID, "in vain", s.Now().Add(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := thread.In(sp).Destroy(t.Context(), gone.ID, nil); err != nil {
 			t.Fatal(err)
+		}
+		if err := reminder.In(sp).Clear(t.Context(), cleared.ID); err != nil {
+			t.Fatal(err)
+		}
+		for e, err := range sp.Events(t.Context(), thole.ReadQuery{Stream: thread.Key(gone.ID), Types: []string{reminder.TypeCleared}}) {
+			t.Errorf("a thread that has ended was told %v, %v", e, err)
 		}
 		time.Sleep(50 * time.Second)
 		if got := due(t, sp); len(got) != 0 {
