@@ -267,6 +267,9 @@ func TestTodosAreKeptInOrder(t *testing.T) {
 		t.Errorf("todos: %+v", v.Items)
 	}
 	s.want(200, &v, "PUT", path, `{"items":[{"id":"b","content":"b"},{"content":"c"}]}`)
+	var read struct{ Items []map[string]any }
+	s.want(200, &read, "GET", path, nil)
+	s.want(200, nil, "PUT", path, map[string]any{"items": read.Items})
 	s.want(200, &v, "PUT", path, `{"items":[]}`)
 	if v.Items == nil || len(v.Items) != 0 {
 		t.Errorf("an empty list is %+v", v.Items)

@@ -126,6 +126,9 @@ func TestARefusalNamesWhatIsKnown(t *testing.T) {
 		{"POST", thread + "/messages", `{"role":"user","text":"hi"}`, "`text` is not known here; known are `role`, `blocks`"},
 		{"POST", thread + "/messages", `{"role":"user","blocks":[{"type":"text","text":"hi"}]}`, "known are `type`, `content`, `meta`"},
 		{"POST", thread + "/messages", `{"role":"boss","blocks":[]}`, "\"boss\" is not one of user, assistant, system"},
+		{"POST", thread + "/todos", `{"content":"x","actor":"user:1"}`, "`actor` is not known here; known are `id`, `content`, `status`, `priority`"},
+		{"POST", thread + "/todos", `{"content":"x","created_at":"2020-01-01T00:00:00Z"}`, "`created_at` is not known here"},
+		{"POST", thread + "/todos", `{"content":"x","updated_at":"2020-01-01T00:00:00Z"}`, "`updated_at` is not known here"},
 		{"GET", at + "/threads?size=3", "", "`size` is not known here; known are `limit`, `cursor`, `assistant`, `children`"},
 		{"DELETE", thread + "?force=true", "", "`force` is not known here; nothing is"},
 	} {

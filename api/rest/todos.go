@@ -51,13 +51,22 @@ func listTodos(c *call, in listTodosIn) (Todos, error) {
 	return list, err
 }
 
+// NewTodo is a todo without what Thole sets.
+type NewTodo struct {
+	ID       string        `json:"id,omitempty" doc:"unique in its thread; without it, the todo gets a new one"`
+	Content  string        `json:"content" example:"Write the tests"`
+	Status   todo.Status   `json:"status" default:"pending" enum:"pending|in_progress|completed|cancelled"`
+	Priority todo.Priority `json:"priority" default:"medium" enum:"high|medium|low"`
+}
+
 type addTodoIn struct {
 	ofThread
-	Body todo.Todo
+	Body NewTodo
 }
 
 func addTodo(c *call, in addTodoIn) (todo.Todo, error) {
-	added, err := todo.In(c.space).Add(c.ctx, in.Thread, in.Body)
+	b := in.Body
+	added, err := todo.In(c.space).Add(c.ctx, in.Thread, todo.Todo{ID: b.ID, Content: b.Content, Status: b.Status, Priority: b.Priority})
 	if err != nil {
 		return todo.Todo{}, err
 	}

@@ -45,9 +45,9 @@ type Todo struct {
 	Content  string    `json:"content" example:"Write the tests"`
 	Status   Status    `json:"status" default:"pending" enum:"pending|in_progress|completed|cancelled"`
 	Priority Priority  `json:"priority" default:"medium" enum:"high|medium|low"`
-	Created  time.Time `json:"created_at,omitzero" doc:"set by Thole, whatever a request says"`
-	Updated  time.Time `json:"updated_at,omitzero" doc:"set by Thole, whatever a request says"`
-	Actor    string    `json:"actor,omitempty" doc:"who changed it last; set by Thole, whatever a request says"`
+	Created  time.Time `json:"created_at,omitzero" doc:"set by Thole, whatever a PUT says"`
+	Updated  time.Time `json:"updated_at,omitzero" doc:"set by Thole, whatever a PUT says"`
+	Actor    string    `json:"actor,omitempty" doc:"who changed it last; set by Thole, whatever a PUT says"`
 }
 
 // List is a thread's todos in the order in which they were added.
