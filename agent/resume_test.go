@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"sync"
@@ -296,6 +297,24 @@ func TestAResumedRunDoesNotWaitForTheLocksOfTheDeadOne(t *testing.T) {
 		}
 		if got := e.file("poem.txt"); !strings.Contains(got, "TWO") {
 			t.Errorf("poem.txt = %q, want the second edit", got)
+		}
+	})
+}
+
+func TestARunIsResumedHoweverManyTurnsFollowed(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("turns:\n  - prompt: first\n    steps: [{text: The first answer.}]\n  - prompt: other\n    steps: [{text: Another.}]\n", nil)
+		broken := func(context.Context, *run.Handle) error { return errors.New("its model was down") }
+		old, err := run.In(e.sp, nil).Run(t.Context(), e.thread, run.Request{Prompt: "first", Agent: DefaultName}, broken)
+		if err == nil {
+			t.Fatal("the run ended well, want it failed")
+		}
+		for range 2*a.opts.History + 1 {
+			e.ask(a, "other", run.Succeeded)
+		}
+		e.resume(a, old)
+		if said := e.last(thread.Text); len(said) != 1 || said[0].Content != "The first answer." {
+			t.Errorf("the resumed run said %v, want the first answer", said)
 		}
 	})
 }

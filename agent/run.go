@@ -154,7 +154,7 @@ func (a *Agent) carryOut(ctx context.Context, c *Context) (err error) {
 // recall reads from the thread what is asked, what was said before, and, for a
 // run that goes on from others, what came of it so far.
 func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request, before []history.Message, since []model.Message, err error) {
-	mine := []string{r.Turn}
+	mine := map[string]bool{r.Turn: true} // not yet found
 	fates := map[string]fate{}
 	for id := r.ResumedFrom; id != ""; {
 		old, err := c.Runs.Get(ctx, id)
@@ -166,24 +166,35 @@ func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request
 			return req, nil, nil, err
 		}
 		maps.Copy(fates, found)
-		mine, id = append(mine, old.Turn), old.ResumedFrom
-	}
-	page, err := c.Threads.Turns(ctx, c.Thread, &thread.Query{Last: a.opts.History + len(mine)})
-	if err != nil {
-		return req, nil, nil, err
-	}
-	var earlier []*thread.Turn
-	var blocks []thread.Block
-	for _, t := range page.Items {
-		if !slices.Contains(mine, t.ID) {
-			earlier = append(earlier, t)
-			continue
+		if hasTurn(old) {
+			mine[old.Turn] = true
 		}
-		if len(t.Request) > 0 {
-			req = asked(t.Request)
-		}
-		blocks = append(blocks, t.Response...)
+		id = old.ResumedFrom
 	}
+	var earlier []*thread.Turn // the newest
+	var request, blocks []thread.Block
+	for q := (&thread.Query{Last: a.opts.History + len(mine)}); ; {
+		page, err := c.Threads.Turns(ctx, c.Thread, q)
+		if err != nil {
+			return req, nil, nil, err
+		}
+		for _, t := range slices.Backward(page.Items) {
+			if mine[t.ID] {
+				delete(mine, t.ID)
+				if len(request) == 0 {
+					request = t.Request
+				}
+				blocks = slices.Concat(t.Response, blocks)
+			} else if q.Cursor == "" && len(earlier) < a.opts.History { // older pages may hold what a summary replaces
+				earlier = append(earlier, t)
+			}
+		}
+		if q.Cursor = page.Next; q.Cursor == "" || len(mine) == 0 {
+			break
+		}
+	}
+	slices.Reverse(earlier)
+	req = asked(request)
 	if req.Prompt == "" && len(req.Attachments) == 0 { // a message after the last run, with others behind it
 		for i, t := range slices.Backward(earlier) {
 			if t.Run != "" {
@@ -199,4 +210,9 @@ func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request
 		return req, nil, nil, fmt.Errorf("%w: turn %s asks for nothing", thole.ErrInvalid, r.Turn)
 	}
 	return req, history.Of(earlier), replay(blocks, fates), nil
+}
+
+// hasTurn reports whether r has a turn in its thread's history.
+func hasTurn(r *run.Run) bool {
+	return r.Turn != "" && (r.Cancel == nil || !r.Cancel.Rollback)
 }
