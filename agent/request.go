@@ -74,7 +74,7 @@ func (o *RunOptions) check() error {
 
 // run returns the request as package run takes it.
 func (r *Request) run(agent string) (run.Request, error) {
-	if r.Prompt == "" && len(r.Attachments) == 0 {
+	if r.empty() {
 		return run.Request{}, fmt.Errorf("%w: the prompt is empty", thole.ErrInvalid)
 	}
 	if err := r.check(); err != nil {
@@ -88,6 +88,8 @@ func (r *Request) run(agent string) (run.Request, error) {
 	out.Options, err = json.Marshal(r.RunOptions)
 	return out, err
 }
+
+func (r *Request) empty() bool { return r.Prompt == "" && len(r.Attachments) == 0 }
 
 // asked reads the request back from the blocks of a user's message.
 func asked(blocks []thread.Block) Request {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,8 +77,111 @@ func TestAPendingMessageIsAnsweredThoughOthersFollow(t *testing.T) {
 		if err != nil || r.Status != run.Succeeded {
 			t.Errorf("run %+v, %v", r, err)
 		}
-		if r, err := runs.Run(t.Context(), e.thread, run.Request{}, a.Work); !errors.Is(err, thole.ErrInvalid) {
-			t.Errorf("run %+v answered the message again: %v", r, err)
+		again, err := runs.Run(t.Context(), e.thread, run.Request{}, a.Work)
+		if said := e.last(thread.Text); err != nil || again.Status != run.Succeeded || len(said) != 0 {
+			t.Errorf("run %+v answered the message again, with %v: %v", again, said, err)
+		}
+	})
+}
+
+func (e *env) post(text string) {
+	e.t.Helper()
+	m := thread.Message{Role: thread.User, Blocks: []thread.Block{thread.TextBlock(text)}}
+	if _, err := thread.In(e.sp).Append(e.t.Context(), e.thread, m, nil); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// answer starts a run without a prompt.
+func (e *env) answer() *run.Run {
+	e.t.Helper()
+	r, err := run.In(e.sp, nil).Start(e.t.Context(), e.thread, run.Request{Agent: DefaultName})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return r
+}
+
+// next works on the run that comes next, and returns the texts that it said.
+func (e *env) next(a *Agent) (said []string) {
+	e.t.Helper()
+	h, err := run.In(e.sp, nil).Claim(e.t.Context(), &run.ClaimOptions{Agent: DefaultName})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if err := h.Do(e.t.Context(), a.Work); err != nil {
+		e.t.Error(err)
+	}
+	for _, b := range e.last(thread.Text) {
+		said = append(said, b.Content)
+	}
+	return said
+}
+
+// Each of those who talk in a thread posts a message and starts a run without a prompt.
+func TestMessagesPostedBeforeARunBeginsAreAnsweredOnceByIt(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("turns:\n  - prompt: '/(?s)\\Amessage 1$.*message 12\\z/'\n    steps: [{text: All of it.}]\n", nil)
+		for i := range 12 { // more than the agent shows the model of the past
+			e.post(fmt.Sprint("message ", i+1))
+			e.answer()
+		}
+		if said := e.next(a); !slices.Equal(said, []string{"All of it."}) {
+			t.Errorf("the first run said %q", said)
+		}
+		for range 11 {
+			if said := e.next(a); said != nil {
+				t.Errorf("a later run said %q", said)
+			}
+		}
+	})
+}
+
+func TestAMessagePostedDuringARunIsAnsweredByTheNext(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("turns:\n  - prompt: '/\\Aposted\\z/'\n    steps: [{text: Seen.}]\n  - prompt: '/\\Afirst\\z/'\n    steps: [{text: Well.}]\n", nil)
+		r, err := run.In(e.sp, nil).Run(t.Context(), e.thread, run.Request{Prompt: "first", Agent: DefaultName}, func(ctx context.Context, h *run.Handle) error {
+			e.post("posted") // after the run began, and before its agent reads the thread
+			e.answer()
+			return a.Work(ctx, h)
+		})
+		if err != nil || r.Status != run.Succeeded {
+			t.Fatal(r, err)
+		}
+		if said := e.last(thread.Text); len(said) != 1 || said[0].Content != "Well." {
+			t.Errorf("the run that the message joined said %v", said)
+		}
+		e.answer()
+		if said := e.next(a); !slices.Equal(said, []string{"Seen."}) {
+			t.Errorf("the run of the message said %q", said)
+		}
+		if said := e.next(a); said != nil {
+			t.Errorf("another run said %q", said)
+		}
+	})
+}
+
+func TestARunWithAPromptAnswersWhatWasPostedBeforeIt(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("turns:\n  - prompt: '/(?s)\\Aposted\\s+prompt\\z/'\n    steps: [{text: Both.}]\n", nil)
+		e.post("posted")
+		e.ask(a, "prompt", run.Succeeded)
+		e.answer()
+		if said := e.next(a); said != nil {
+			t.Errorf("the run of the message that is answered said %q", said)
+		}
+	})
+}
+
+func TestARunWithoutAPromptFailsBehindOneThatFailedToAnswer(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("turns:\n  - prompt: another\n    steps: [{text: Never.}]\n", nil)
+		e.post("posted")
+		runs := run.In(e.sp, nil)
+		for range 2 {
+			if r, err := runs.Run(t.Context(), e.thread, run.Request{}, a.Work); err == nil || r.Status != run.Failed {
+				t.Errorf("run %+v, %v; want it failed: the message is not answered", r, err)
+			}
 		}
 	})
 }

@@ -113,6 +113,9 @@ func (a *Agent) carryOut(ctx context.Context, c *Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if req.empty() {
+		return nil // another run has answered what it was started for
+	}
 	req.RunOptions, req.Model = o, r.Model
 	if o.ChatHistory != nil {
 		before = o.ChatHistory
@@ -151,68 +154,107 @@ func (a *Agent) carryOut(ctx context.Context, c *Context) (err error) {
 	return errors.Join(err, c.MarkFileOperationsDone(end))
 }
 
+// maxPosted bounds how many posted messages one run answers: as many as runs can wait.
+const maxPosted = 256
+
 // recall reads from the thread what is asked, what was said before, and, for a
 // run that goes on from others, what came of it so far.
+//
+// A run is asked what was posted since the run before it began, and its own prompt: every
+// message is in the request of the first run that begins after it. A run that goes on from
+// others is asked what the first of them was. The request is empty if there is nothing to
+// answer because the run before has succeeded.
 func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request, before []history.Message, since []model.Message, err error) {
-	mine := map[string]bool{r.Turn: true} // not yet found
-	fates := map[string]fate{}
-	for id := r.ResumedFrom; id != ""; {
-		old, err := c.Runs.Get(ctx, id)
-		if err != nil {
-			return req, nil, nil, err
-		}
-		found, err := a.reconcile(ctx, c.Space, old)
-		if err != nil {
-			return req, nil, nil, err
-		}
-		maps.Copy(fates, found)
-		if hasTurn(old) {
-			mine[old.Turn] = true
-		}
-		id = old.ResumedFrom
+	mine, fates, err := a.settled(ctx, c, r)
+	if err != nil {
+		return req, nil, nil, err
 	}
 	var earlier []*thread.Turn // the newest
+	var last *thread.Turn      // of the run before
 	var request, blocks []thread.Block
+	posted := 0
 	for q := (&thread.Query{Last: a.opts.History + len(mine)}); ; {
 		page, err := c.Threads.Turns(ctx, c.Thread, q)
 		if err != nil {
 			return req, nil, nil, err
 		}
 		for _, t := range slices.Backward(page.Items) {
-			if mine[t.ID] {
+			opening, joined := t.Asked()
+			switch {
+			case mine[t.ID] && t.Run != "": // a summary has the id of a turn
 				delete(mine, t.ID)
 				if len(request) == 0 {
-					request = t.Request
+					request = opening
 				}
 				blocks = slices.Concat(t.Response, blocks)
-			} else if q.Cursor == "" && len(earlier) < a.opts.History { // older pages may hold what a summary replaces
+				continue
+			case len(mine) > 0 || last != nil:
+			case t.Run == "" && t.Status == thread.Pending && posted < maxPosted:
+				request = slices.Concat(t.Request, request)
+				posted++
+				continue
+			case t.Run != "":
+				request = slices.Concat(joined, request)
+				if on, err := c.goesOn(ctx, t.Run); err != nil {
+					return req, nil, nil, err
+				} else if !on {
+					last = t
+				}
+			}
+			if q.Cursor == "" && len(earlier) < a.opts.History { // older pages may hold what a summary replaces
 				earlier = append(earlier, t)
 			}
 		}
-		if q.Cursor = page.Next; q.Cursor == "" || len(mine) == 0 {
+		q.Cursor = page.Next
+		if q.Cursor == "" || len(mine) == 0 && (last != nil || posted == maxPosted) {
 			break
 		}
 	}
 	slices.Reverse(earlier)
 	req = asked(request)
-	if req.Prompt == "" && len(req.Attachments) == 0 { // a message after the last run, with others behind it
-		for i, t := range slices.Backward(earlier) {
-			if t.Run != "" {
-				break
-			}
-			if t.Status == thread.Pending && len(t.Request) > 0 {
-				req, earlier = asked(t.Request), slices.Delete(earlier, i, i+1)
-				break
-			}
-		}
-	}
-	if req.Prompt == "" && len(req.Attachments) == 0 {
+	if req.empty() && (last == nil || last.Status != thread.Done) {
 		return req, nil, nil, fmt.Errorf("%w: turn %s asks for nothing", thole.ErrInvalid, r.Turn)
 	}
 	return req, history.Of(earlier), replay(blocks, fates), nil
 }
 
+// settled settles what the runs that r goes on from left open. It returns r's turn and
+// theirs, and what came of their effects.
+func (a *Agent) settled(ctx context.Context, c *Context, r *run.Run) (turns map[string]bool, fates map[string]fate, _ error) {
+	turns, fates = map[string]bool{r.Turn: true}, map[string]fate{}
+	for id := r.ResumedFrom; id != ""; {
+		old, err := c.Runs.Get(ctx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		found, err := a.reconcile(ctx, c.Space, old)
+		if err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(fates, found)
+		if hasTurn(old) {
+			turns[old.Turn] = true
+		}
+		id = old.ResumedFrom
+	}
+	return turns, fates, nil
+}
+
 // hasTurn reports whether r has a turn in its thread's history.
 func hasTurn(r *run.Run) bool {
 	return r.Turn != "" && (r.Cancel == nil || !r.Cancel.Rollback)
+}
+
+// goesOn reports whether a run goes on from one that has a turn in the thread's history.
+func (c *Context) goesOn(ctx context.Context, id string) (bool, error) {
+	r, err := c.Runs.Peek(ctx, id)
+	for err == nil && r.ResumedFrom != "" {
+		if r, err = c.Runs.Peek(ctx, r.ResumedFrom); err == nil && hasTurn(r) {
+			return true, nil
+		}
+	}
+	if errors.Is(err, thole.ErrNotFound) {
+		err = nil
+	}
+	return false, err
 }

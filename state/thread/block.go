@@ -108,6 +108,20 @@ type Turn struct {
 	reply    *Message   // the message that Run writes; in messages once it has a block
 }
 
+// Asked returns the part of t.Request that opened the turn, and what users posted while
+// t.Run worked, so that it may not have seen it. t is one that [Threads.Turns] returned.
+func (t *Turn) Asked() (opening, joined []Block) {
+	for _, m := range t.messages {
+		switch {
+		case m.Role != Assistant && m.Position == t.Position:
+			opening = append(opening, m.Blocks...)
+		case m.Role == User:
+			joined = append(joined, m.Blocks...)
+		}
+	}
+	return opening, joined
+}
+
 // Usage counts the tokens of calls to a model.
 type Usage struct {
 	InputTokens  int64 `json:"input_tokens" optional:"it is 0"`

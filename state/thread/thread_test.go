@@ -105,6 +105,37 @@ func TestMessagesMakeTurns(t *testing.T) {
 	})
 }
 
+func TestATurnTellsWhatOpenedItFromWhatJoinedIt(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		sp := e.Space("project:shop")
+		ts := thread.In(sp)
+		id := create(t, ts, nil)
+		for _, first := range []string{"posted", "prompt", ""} {
+			var request []thread.Block
+			switch first {
+			case "posted":
+				say(t, ts, id, thread.User, first)
+			case "prompt":
+				request = append(request, thread.TextBlock(first))
+			}
+			run := thole.NewID("run")
+			do(t, sp, func(tx *thole.Tx) error { _, err := thread.BeginTurn(tx, id, run, request); return err })
+			say(t, ts, id, thread.System, "note")
+			say(t, ts, id, thread.User, "joined")
+			do(t, sp, func(tx *thole.Tx) error { return thread.FinishTurn(tx, id, run, thread.Done, nil) })
+			page := turns(t, ts, id, nil)
+			opening, joined := page.Items[len(page.Items)-1].Asked()
+			var got string
+			for _, b := range opening {
+				got += b.Content
+			}
+			if got != first || len(joined) != 1 || joined[0].Content != "joined" {
+				t.Errorf("%q: opened by %q, joined by %v", first, got, joined)
+			}
+		}
+	})
+}
+
 func TestToolCallAndResultAreOneBlock(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		sp := e.Space("project:shop")
