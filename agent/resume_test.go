@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -315,6 +316,26 @@ func TestARunIsResumedHoweverManyTurnsFollowed(t *testing.T) {
 		e.resume(a, old)
 		if said := e.last(thread.Text); len(said) != 1 || said[0].Content != "The first answer." {
 			t.Errorf("the resumed run said %v, want the first answer", said)
+		}
+	})
+}
+
+func TestAResumedRunLeavesPostedMessagesToTheirOwn(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("turns:\n  - prompt: '/\\Afirst\\z/'\n    steps: [{text: The first answer.}]\n  - prompt: '/\\Aposted\\z/'\n    steps: [{text: Seen.}]\n", nil)
+		broken := func(context.Context, *run.Handle) error { return errors.New("its model was down") }
+		old, err := run.In(e.sp, nil).Run(t.Context(), e.thread, run.Request{Prompt: "first", Agent: DefaultName}, broken)
+		if err == nil {
+			t.Fatal("the run ended well, want it failed")
+		}
+		e.post("posted")
+		e.resume(a, old)
+		if said := e.last(thread.Text); len(said) != 1 || said[0].Content != "The first answer." {
+			t.Errorf("the resumed run said %v, want the first answer", said)
+		}
+		e.answer()
+		if said := e.next(a); !slices.Equal(said, []string{"Seen."}) {
+			t.Errorf("the run of the message said %q", said)
 		}
 	})
 }

@@ -17,6 +17,7 @@ type internals struct {
 	Ready    bool   `json:"ready,omitempty"`    // queued, and its turn has come
 	Reserved bool   `json:"reserved,omitempty"` // for the worker that already holds its lease
 	Unnamed  bool   `json:"unnamed,omitempty"`  // asked for without an agent: the run's is its worker's
+	Resumes  bool   `json:"resumes,omitempty"`  // it goes on from a run that has a turn in the history, so it takes no posted message
 	Children int    `json:"children,omitempty"` // how many sub-agents' runs it has started
 	Inbox    string `json:"inbox,omitempty"`    // id of the run whose keys hold its signals; "": its own
 	Takings  int    `json:"takings,omitempty"`  // how many taking notes it has

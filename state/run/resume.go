@@ -86,21 +86,21 @@ func (r *Run) namedAgent(tx *thole.Tx, sp *thole.Space) (string, error) {
 
 // resume checks the run that r continues and sets its ResumedBy, so that no other run
 // can continue it. r inherits its signals and, if its request is not in the history and r
-// has none of its own, its request. It reports whether the history has a turn to continue.
-func (r *Run) resume(tx *thole.Tx, sp *thole.Space) (bool, error) {
+// has none of its own, its request.
+func (r *Run) resume(tx *thole.Tx, sp *thole.Space) error {
 	if r.ResumedFrom == "" {
-		return false, nil
+		return nil
 	}
 	old, err := load(tx, r.ResumedFrom)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case old.Thread != r.Thread:
-		return false, fmt.Errorf("%w: run %s is of another thread", thole.ErrInvalid, old.ID)
+		return fmt.Errorf("%w: run %s is of another thread", thole.ErrInvalid, old.ID)
 	case !old.Ended():
-		return false, fmt.Errorf("%w: run %s has not ended", thole.ErrConflict, old.ID)
+		return fmt.Errorf("%w: run %s has not ended", thole.ErrConflict, old.ID)
 	case old.ResumedBy != "":
-		return false, resumedAlready(tx, old)
+		return resumedAlready(tx, old)
 	}
 	old.ResumedBy = r.ID
 	removed := old.Turn != "" && old.Cancel != nil && old.Cancel.Rollback
@@ -108,11 +108,12 @@ func (r *Run) resume(tx *thole.Tx, sp *thole.Space) (bool, error) {
 		r.Request = old.Request // nil if it began
 		if removed {
 			if r.Request, err = old.removedRequest(tx, sp); err != nil {
-				return false, err
+				return err
 			}
 		}
 	}
-	return old.Turn != "" && !removed, r.inherit(tx, sp, old)
+	r.own.Resumes = old.Turn != "" && !removed || old.own.Resumes
+	return r.inherit(tx, sp, old)
 }
 
 // removedRequest returns what the user said in r's turn, which a rollback removed from the

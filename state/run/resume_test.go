@@ -165,6 +165,40 @@ func TestAResumedRunComesBeforeThoseThatWait(t *testing.T) {
 	})
 }
 
+// Also one that resumes a run which resumed another and never began.
+func TestAResumedRunTakesNoPostedMessage(t *testing.T) {
+	each(t, func(b *bench) {
+		old := b.start("one", run.Request{})
+		if _, err := b.claim().Finish(t.Context(), run.Failed, "odd"); err != nil {
+			t.Fatal(err)
+		}
+		posted := thread.Message{Role: thread.User, Blocks: []thread.Block{thread.TextBlock("posted")}}
+		m, err := b.ts.Append(t.Context(), b.id, posted, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unbegun, err := b.rs.Resume(t.Context(), old.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.rs.Cancel(t.Context(), unbegun.ID, run.ByUser); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.rs.Resume(t.Context(), unbegun.ID); err != nil {
+			t.Fatal(err)
+		}
+		h := b.claim()
+		if h.Turn() == m.Turn {
+			t.Error("the resumed run has the turn of the message")
+		}
+		b.finish(h)
+		page, err := b.ts.Turns(t.Context(), b.id, nil)
+		if err != nil || len(page.Items) != 3 || page.Items[1].ID != m.Turn || page.Items[1].Status != thread.Pending {
+			t.Errorf("turns %+v, %v; want the second of three pending", page.Items, err)
+		}
+	})
+}
+
 func TestARunNeedsAMessageToAnswer(t *testing.T) {
 	each(t, func(b *bench) {
 		start := func() error {

@@ -205,7 +205,11 @@ func (r *Run) begin(tx *thole.Tx) error {
 			return err
 		}
 	}
-	turn, err := thread.BeginTurn(tx, r.Thread, r.ID, r.Request)
+	begin := thread.BeginTurn
+	if r.own.Resumes {
+		begin = thread.OpenTurn
+	}
+	turn, err := begin(tx, r.Thread, r.ID, r.Request)
 	if err != nil {
 		return err
 	}

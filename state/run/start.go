@@ -146,11 +146,10 @@ func (rs *Runs) start(tx *thole.Tx, threadID string, req Request, holder string)
 	if err := r.apart(tx, t); err != nil {
 		return s, err
 	}
-	continues, err := r.resume(tx, rs.sp)
-	if err != nil {
+	if err := r.resume(tx, rs.sp); err != nil {
 		return s, err
 	}
-	if len(r.Request) == 0 && !continues {
+	if len(r.Request) == 0 && !r.own.Resumes {
 		if ok, err := r.mayAnswer(tx, t); err != nil || !ok {
 			return s, cmp.Or(err, noMessage(thole.ErrConflict, t.ID))
 		}

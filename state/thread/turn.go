@@ -54,6 +54,16 @@ func (e *OffsetError) Unwrap() error { return thole.ErrConflict }
 // turn's id. Errors: ErrNotFound; ErrConflict while a run works on another turn;
 // ErrInvalid.
 func BeginTurn(tx *thole.Tx, id, run string, request []Block) (string, error) {
+	return beginTurn(tx, id, run, request, true)
+}
+
+// OpenTurn is [BeginTurn] for a run that leaves the last turn to others: it opens a turn
+// of its own also without a request.
+func OpenTurn(tx *thole.Tx, id, run string, request []Block) (string, error) {
+	return beginTurn(tx, id, run, request, false)
+}
+
+func beginTurn(tx *thole.Tx, id, run string, request []Block, answers bool) (string, error) {
 	if err := errors.Join(thole.CheckID("run", run), CheckBlocks(request)); err != nil {
 		return "", err
 	}
@@ -71,7 +81,7 @@ func BeginTurn(tx *thole.Tx, id, run string, request []Block) (string, error) {
 		added.Turn, added.Reply = "turn_"+suffix(added.Message.ID), thole.NewID("msg")
 		t.Messages++
 		t.Turns++
-	case t.TurnStatus == Pending:
+	case t.TurnStatus == Pending && answers:
 		added.Turn, added.Reply = t.LastTurn, thole.NewID("msg")
 	default:
 		added.Reply = thole.NewID("msg")
