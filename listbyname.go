@@ -18,25 +18,32 @@ type NamedRecord struct {
 // ListByName lists records like [Space.List], by the names that their keys contain: at
 // most limit (0: MaxPage) of those under prefix whose names come after the name after
 // ("": from the first), in the byte order of the escaped names. To continue, pass next
-// as after; "": there are no more. A key that is not escaped is ErrCorrupt.
+// as after; "": there are no more. It leaves out keys that are not escaped: see
+// [Space.LeavesOut].
 func (sp *Space) ListByName(ctx context.Context, prefix, after string, limit int) (list []NamedRecord, next string, err error) {
 	q := ListQuery{Prefix: prefix, Limit: journal.PageLimit(limit)}
 	if after != "" {
 		q.After = prefix + url.PathEscape(after)
 	}
-	recs, err := sp.List(ctx, q)
-	if err != nil {
-		return nil, "", err
-	}
-	for _, rec := range recs {
-		name, err := url.PathUnescape(rec.Key[len(prefix):])
+	for {
+		recs, err := sp.List(ctx, q)
 		if err != nil {
-			return nil, "", fmt.Errorf("%w: record key %q: %v", ErrCorrupt, rec.Key, err)
+			return nil, "", err
 		}
-		list = append(list, NamedRecord{name, rec})
+		for _, rec := range recs {
+			name, err := url.PathUnescape(rec.Key[len(prefix):])
+			if err != nil {
+				sp.LeavesOut(rec, fmt.Errorf("%w: record key %q: %v", ErrCorrupt, rec.Key, err))
+				continue
+			}
+			list = append(list, NamedRecord{name, rec})
+		}
+		switch {
+		case len(recs) < q.Limit:
+			return list, "", nil
+		case len(list) > 0:
+			return list, list[len(list)-1].Name, nil
+		}
+		q.After = recs[len(recs)-1].Key
 	}
-	if len(recs) == q.Limit {
-		next = list[len(list)-1].Name
-	}
-	return list, next, nil
 }

@@ -1,7 +1,8 @@
 package thole
 
-// PageOf is a part of a list. With a filter a page may hold fewer items than were asked
-// for although there are more; only an empty Next means the end.
+// PageOf is a part of a list. With a filter, or where records cannot be read, a page may
+// hold fewer items than were asked for although there are more; only an empty Next means
+// the end.
 type PageOf[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next_cursor" doc:"pass it as cursor to get the next page; empty: this is the last one for now"`

@@ -52,6 +52,7 @@ type Store struct {
 	records     *cache.Records
 	projections *cache.Projections
 	contention  contention
+	leftOut     leftOut
 	concepts    *Concepts
 
 	fanout   *fanout.Fanout

@@ -107,7 +107,7 @@ func seconds(field string, n float64) (time.Duration, error) {
 // LockHolder is the holder of a lock, or one that announced an intent. It does not
 // show the lease's token.
 type LockHolder struct {
-	Owner   string    `json:"owner" names:"masked"`
+	Owner   string    `json:"owner" names:"masked" doc:"empty: the lock is held, and its holder's record cannot be read"`
 	Since   time.Time `json:"acquired_at"`
 	Expires time.Time `json:"expires_at,omitzero" doc:"absent: it has expired"`
 }

@@ -32,3 +32,15 @@ func TestAnExpiredRecordThatCannotBeReadFailsNoLaterWrite(t *testing.T) {
 		s.want(201, nil, "POST", "/v1/spaces/project:a/commits", fmt.Sprintf(`{"writes":[{"key":%q,"value":{}}]}`, key))
 	}
 }
+
+func TestARecordThatCannotBeReadIsLeftOutOfItsListOnly(t *testing.T) {
+	s := serve(t, nil)
+	good, bad := s.createThread("project:a", nil), s.createThread("project:a", nil)
+	s.want(201, nil, "POST", "/v1/spaces/project:a/commits", fmt.Sprintf(`{"writes":[{"key":"thread/%s","value":"bad"}]}`, bad))
+	var list thole.PageOf[struct{ ID string }]
+	s.want(200, &list, "GET", "/v1/spaces/project:a/threads", nil)
+	if len(list.Items) != 1 || list.Items[0].ID != good {
+		t.Errorf("the threads are %v, want %s alone", list.Items, good)
+	}
+	s.refuse(500, "corrupt", "GET", "/v1/spaces/project:a/threads/"+bad, nil)
+}

@@ -166,6 +166,45 @@ func TestTheIndexShowsOrdersAlwaysAndTheLastDecisions(t *testing.T) {
 	})
 }
 
+func TestADecisionThatCannotBeReadIsNotTakenForAbsent(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		sp, ctx := e.Space("project:shop"), t.Context()
+		d := decision.In(sp)
+		order, err := d.Order(ctx, decision.Plan{Action: "never push to main"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan(t, d, decision.Plan{Action: "a"})
+		bad := plan(t, d, decision.Plan{Action: "b"})
+		damage := func(id string) {
+			t.Helper()
+			if _, err := sp.Update(ctx, func(tx *thole.Tx) error { tx.Put("decision/"+id, "bad", nil); return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		damage(bad.ID)
+		if got := incomplete(t, d); got != "[a]" {
+			t.Errorf("the list shows %s, want [a]", got)
+		}
+		index, err := d.Index(ctx, nil)
+		if err != nil || actions(index.Standing) != "[never push to main]" || actions(index.Recent) != "[a]" {
+			t.Errorf("the index shows %+v, %v", index, err)
+		}
+		if _, err := d.Reconcile(ctx, nil, nil); !errors.Is(err, thole.ErrCorrupt) {
+			t.Errorf("reconcile: %v, want ErrCorrupt", err)
+		}
+		for _, err = range d.All(ctx, decision.ListOptions{}) {
+		}
+		if !errors.Is(err, thole.ErrCorrupt) {
+			t.Errorf("all: %v, want ErrCorrupt", err)
+		}
+		damage(order.ID)
+		if _, err := d.Index(ctx, nil); !errors.Is(err, thole.ErrCorrupt) {
+			t.Errorf("an index without an order in force: %v, want ErrCorrupt", err)
+		}
+	})
+}
+
 func TestAnActIsPlannedBeforeAndResolvedAfter(t *testing.T) {
 	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
 		d := decision.In(e.Space("project:shop"))

@@ -23,8 +23,17 @@ type ListOptions struct {
 // List returns decisions in the order of their ids, which is about the order of their
 // creation. Incomplete ones have an index; those of a thread or a run are filtered from
 // all. A page reads at most about 4,096 decisions and 16 MiB, so it may hold fewer than
-// Limit although there are more; only an empty Next means the end.
+// Limit although there are more; only an empty Next means the end. List leaves out those
+// that cannot be read: see [thole.Space.LeavesOut]. [Decisions.All] does not.
 func (d *Decisions) List(ctx context.Context, opts *ListOptions) (thole.PageOf[Decision], error) {
+	return d.list(ctx, opts, d.sp.LeavesOut)
+}
+
+// none leaves out nothing. It is for callers that act on what they find: one that misses a
+// decision may do again what it did.
+func none(thole.Record, error) bool { return false }
+
+func (d *Decisions) list(ctx context.Context, opts *ListOptions, leavesOut func(thole.Record, error) bool) (thole.PageOf[Decision], error) {
 	var o ListOptions
 	if opts != nil {
 		o = *opts
@@ -45,7 +54,7 @@ func (d *Decisions) List(ctx context.Context, opts *ListOptions) (thole.PageOf[D
 		if err != nil {
 			return thole.PageOf[Decision]{}, err
 		}
-		decisions, bytes, err := d.load(ctx, q.Prefix, recs)
+		decisions, bytes, err := d.load(ctx, q.Prefix, recs, leavesOut)
 		if err != nil {
 			return thole.PageOf[Decision]{}, err
 		}
@@ -72,9 +81,9 @@ func (d *Decisions) List(ctx context.Context, opts *ListOptions) (thole.PageOf[D
 	}
 }
 
-// load returns the decisions that records under prefix hold or index, and the size of
-// their records.
-func (d *Decisions) load(ctx context.Context, prefix string, recs []thole.Record) (out []Decision, bytes int, err error) {
+// load returns the decisions that records under prefix hold or index, without those that
+// leavesOut leaves out, and the size of all their records.
+func (d *Decisions) load(ctx context.Context, prefix string, recs []thole.Record, leavesOut func(thole.Record, error) bool) (out []Decision, bytes int, err error) {
 	if prefix != all && len(recs) > 0 {
 		keys := make([]string, len(recs))
 		for i, rec := range recs {
@@ -88,11 +97,14 @@ func (d *Decisions) load(ctx context.Context, prefix string, recs []thole.Record
 		if !rec.Exists() {
 			continue // deleted between the two reads
 		}
+		bytes += len(rec.Value)
 		dec, err := read(rec.Key, rec)
-		if err != nil {
+		switch {
+		case err == nil:
+			out = append(out, dec)
+		case !leavesOut(rec, err):
 			return nil, 0, err
 		}
-		out, bytes = append(out, dec), bytes+len(rec.Value)
 	}
 	return out, bytes, nil
 }
@@ -114,7 +126,9 @@ type IndexOptions struct {
 }
 
 // Index returns all standing orders and the last other decisions. It searches about the
-// last 4,096 decisions and 16 MiB for these; [Decisions.List] has all.
+// last 4,096 decisions and 16 MiB for these; [Decisions.List] has all. It leaves out the
+// latter if they cannot be read. A standing order that cannot be read is ErrCorrupt: nobody
+// would follow it.
 func (d *Decisions) Index(ctx context.Context, opts *IndexOptions) (Index, error) {
 	var o IndexOptions
 	if opts != nil {
@@ -134,7 +148,7 @@ func (d *Decisions) Index(ctx context.Context, opts *IndexOptions) (Index, error
 		recs = append(recs, rec)
 	}
 	for some := range slices.Chunk(recs, look.MaxPage) {
-		orders, _, err := d.load(ctx, standing, some)
+		orders, _, err := d.load(ctx, standing, some, none)
 		if err != nil {
 			return Index{}, err
 		}
@@ -147,7 +161,7 @@ func (d *Decisions) Index(ctx context.Context, opts *IndexOptions) (Index, error
 	if recs, err = d.sp.GetAll(ctx, keys...); err != nil {
 		return Index{}, err
 	}
-	index.Recent, _, err = d.load(ctx, all, recs)
+	index.Recent, _, err = d.load(ctx, all, recs, d.sp.LeavesOut)
 	return index, err
 }
 
@@ -199,12 +213,13 @@ type Reconciled struct {
 // verify fails or is nil, the decision becomes unknown, with verify's error as its result.
 // It verifies unknown decisions again. It does not touch decisions whose act is in progress
 // or that another process resolves meanwhile. It is safe to repeat and needs no idempotency
-// key. Errors: those of the store; ctx's cause.
+// key. Errors: ErrCorrupt for an incomplete decision that cannot be read; those of the
+// store; ctx's cause.
 func (d *Decisions) Reconcile(ctx context.Context, verify Verify, opts *ReconcileOptions) (Reconciled, error) {
 	var r Reconciled
 	list := ListOptions{Incomplete: true}
 	for {
-		page, err := d.List(ctx, &list)
+		page, err := d.list(ctx, &list, none)
 		if err != nil {
 			return r, err
 		}

@@ -95,7 +95,8 @@ type ListOptions struct {
 }
 
 // List returns the known files in the byte order of their escaped paths. Deleted ones
-// have an empty hash.
+// have an empty hash. It leaves out records that cannot be read: see
+// [thole.Space.LeavesOut].
 func (f *Files) List(ctx context.Context, opts *ListOptions) (thole.PageOf[File], error) {
 	var o ListOptions
 	if opts != nil {
@@ -108,7 +109,10 @@ func (f *Files) List(ctx context.Context, opts *ListOptions) (thole.PageOf[File]
 	page := thole.PageOf[File]{Next: next}
 	for _, rec := range list {
 		file, err := read(rec.Name, rec.Record)
-		if err != nil {
+		switch {
+		case f.sp.LeavesOut(rec.Record, err):
+			continue
+		case err != nil:
 			return thole.PageOf[File]{}, err
 		}
 		page.Items = append(page.Items, file)

@@ -30,28 +30,24 @@ func (s *Store) List(ctx context.Context, namespace string, opts *ListOptions) (
 	base := below(namespace)
 	prefix := base + url.PathEscape(o.Prefix)
 	limit := journal.PageLimit(o.Limit)
-	// One more than asked for tells whether there is a next page.
-	q := thole.ListQuery{Prefix: base, Limit: min(limit+1, thole.MaxPage)}
-	var recs []thole.Record
-	switch {
-	case o.After != "":
-		q.After = base + url.PathEscape(o.After)
-	case o.Prefix != "":
+	var recs []thole.NamedRecord
+	after := o.After
+	if after == "" && o.Prefix != "" {
 		// Lists go on after a key, so the first one is looked up by itself.
-		q.After = prefix
+		after = o.Prefix
 		first, err := s.sp.Get(ctx, prefix)
 		if err != nil {
 			return thole.PageOf[Entry]{}, err
 		}
 		if first.Exists() {
-			recs = append(recs, first)
+			recs = append(recs, thole.NamedRecord{Name: o.Prefix, Record: first})
 		}
 	}
-	rest, err := s.sp.List(ctx, q)
+	// One more than asked for tells whether there is a next page.
+	rest, next, err := s.sp.ListByName(ctx, base, after, min(limit+1, thole.MaxPage))
 	if err != nil {
 		return thole.PageOf[Entry]{}, err
 	}
-	full := len(rest) == q.Limit
 	var page thole.PageOf[Entry]
 	for _, rec := range append(recs, rest...) {
 		if !strings.HasPrefix(rec.Key, prefix) {
@@ -61,14 +57,8 @@ func (s *Store) List(ctx context.Context, namespace string, opts *ListOptions) (
 			page.Next = page.Items[limit-1].Key
 			return page, nil
 		}
-		ns, key, err := parse(rec.Key)
-		if err != nil {
-			return thole.PageOf[Entry]{}, err
-		}
-		page.Items = append(page.Items, entry(ns, key, rec))
+		page.Items = append(page.Items, entry(namespace, rec.Name, rec.Record))
 	}
-	if full {
-		page.Next = page.Items[len(page.Items)-1].Key
-	}
+	page.Next = next
 	return page, nil
 }

@@ -21,7 +21,7 @@ type Info struct {
 
 // Holder describes the holder of a lock.
 type Holder struct {
-	Owner   string         `json:"owner"`
+	Owner   string         `json:"owner"` // "": it cannot be read; only in a list
 	Since   time.Time      `json:"acquired_at"`
 	Expires time.Time      `json:"expires_at,omitzero"` // zero: it has expired
 	Token   thole.Position `json:"-"`                   // the fencing token
@@ -40,7 +40,8 @@ type ListOptions struct {
 }
 
 // List returns the locks that have a holder, an intent or a waiter, in the byte order of
-// their escaped names.
+// their escaped names. It leaves out what cannot be read (see [thole.Space.LeavesOut]), but
+// a lock whose holder cannot be read is not free: its Holder has no Owner.
 func (ls *Locks) List(ctx context.Context, opts *ListOptions) (thole.PageOf[Info], error) {
 	var o ListOptions
 	if opts != nil {
@@ -54,7 +55,10 @@ func (ls *Locks) List(ctx context.Context, opts *ListOptions) (thole.PageOf[Info
 	var page thole.PageOf[Info]
 	var current []thole.Record // of one lock
 	end := func() error {
-		info, err := describe(current)
+		info, err := describe(current, ls.sp.LeavesOut)
+		if ls.sp.LeavesOut(current[0], err) { // its name
+			info, err = Info{}, nil
+		}
 		if current = nil; err == nil && (info.Holder != nil || info.Intents != nil || info.Waiters != nil) {
 			page.Items = append(page.Items, info)
 		}
@@ -104,7 +108,7 @@ func (ls *Locks) Get(ctx context.Context, name string) (Info, error) {
 	if len(recs) == 0 {
 		return Info{Name: name}, nil
 	}
-	return describe(recs)
+	return describe(recs, func(thole.Record, error) bool { return false })
 }
 
 func escapedName(key string) string {
@@ -112,8 +116,9 @@ func escapedName(key string) string {
 	return name
 }
 
-// describe reads the records of one lock, which are in key order.
-func describe(recs []thole.Record) (Info, error) {
+// describe reads the records of one lock, which are in key order. It leaves out what
+// leavesOut leaves out, but not that there is a holder.
+func describe(recs []thole.Record, leavesOut func(thole.Record, error) bool) (Info, error) {
 	name := escapedName(recs[0].Key)
 	base := "lock/" + name
 	var info Info
@@ -134,7 +139,7 @@ func describe(recs []thole.Record) (Info, error) {
 			var v struct {
 				Holder string `json:"holder"`
 			}
-			if err := rec.As(&v); err != nil {
+			if err := rec.As(&v); err != nil && !leavesOut(rec, err) {
 				return info, err
 			}
 			h.Owner = v.Holder
@@ -144,7 +149,7 @@ func describe(recs []thole.Record) (Info, error) {
 				info.Intents = append(info.Intents, h)
 			}
 		case rec.Key == queueKey(base):
-			if err := rec.As(&queue); err != nil {
+			if err := rec.As(&queue); err != nil && !leavesOut(rec, err) {
 				return info, err
 			}
 		}

@@ -31,7 +31,7 @@ func (rs *Runs) Queue(ctx context.Context, threadID string) ([]*Run, error) {
 	if s.Active != "" {
 		ids = append([]string{s.Active}, ids...)
 	}
-	runs, err := rs.all(ctx, ids, unusable)
+	runs, err := rs.all(ctx, ids)
 	return slices.DeleteFunc(runs, func(r *Run) bool { return r.Status != Queued }), err
 }
 

@@ -337,7 +337,8 @@ type ListOptions struct {
 }
 
 // List returns a page of the thread's runs in the order of their ids, which is the
-// order of their creation.
+// order of their creation. It leaves out those that cannot be read: see
+// [thole.Space.LeavesOut].
 func (rs *Runs) List(ctx context.Context, threadID string, opts *ListOptions) (thole.PageOf[*Run], error) {
 	var o ListOptions
 	if opts != nil {
@@ -363,7 +364,7 @@ func (rs *Runs) List(ctx context.Context, threadID string, opts *ListOptions) (t
 	for i, rec := range recs {
 		ids[i] = rec.Key[len(prefix):]
 	}
-	if page.Items, err = rs.all(ctx, ids, isNone); err != nil {
+	if page.Items, err = rs.all(ctx, ids); err != nil {
 		return page, err
 	}
 	if len(recs) == q.Limit {
@@ -372,9 +373,9 @@ func (rs *Runs) List(ctx context.Context, threadID string, opts *ListOptions) (t
 	return page, nil
 }
 
-// all returns the runs with the given ids, in that order. It leaves out those that
-// cannot be loaded because of an error that leaveOut reports.
-func (rs *Runs) all(ctx context.Context, ids []string, leaveOut func(error) bool) ([]*Run, error) {
+// all returns the runs with the given ids, in that order, without those that do not exist
+// or cannot be read.
+func (rs *Runs) all(ctx context.Context, ids []string) ([]*Run, error) {
 	runs := make([]*Run, 0, len(ids))
 	if len(ids) == 0 {
 		return runs, nil
@@ -391,7 +392,7 @@ func (rs *Runs) all(ctx context.Context, ids []string, leaveOut func(error) bool
 		switch r, err := decode(ids[i], rec); {
 		case err == nil:
 			runs = append(runs, r)
-		case !leaveOut(err):
+		case !isNone(err) && !rs.sp.LeavesOut(rec, err):
 			return nil, err
 		}
 	}

@@ -36,9 +36,9 @@ type ListOptions struct {
 const afterAll = "/\U0010FFFF"
 
 // List returns threads in the order of their ids, which is the order of their
-// creation. With a filter, or after 16 MiB of records, a page may hold fewer threads
-// than Limit although there are more; only an empty Next means the end. Errors:
-// ErrInvalid for a bad cursor.
+// creation. It leaves out those that cannot be read: see [thole.Space.LeavesOut]. With a
+// filter, or after 16 MiB of records, a page may hold fewer threads than Limit although
+// there are more; only an empty Next means the end. Errors: ErrInvalid for a bad cursor.
 func (ts *Threads) List(ctx context.Context, opts *ListOptions) (thole.PageOf[Entry], error) {
 	var o ListOptions
 	if opts != nil {
@@ -71,12 +71,15 @@ func (ts *Threads) List(ctx context.Context, opts *ListOptions) (thole.PageOf[En
 			case page.Looked == o.Limit:
 				return page, nil
 			}
-			t, err := decode(id, r)
-			if err != nil {
-				return thole.PageOf[Entry]{}, err
-			}
 			page.Looked++
 			page.Next = id
+			t, err := decode(id, r)
+			switch {
+			case ts.sp.LeavesOut(r, err):
+				continue
+			case err != nil:
+				return thole.PageOf[Entry]{}, err
+			}
 			if (t.Parent == "" || o.Children) && (o.Assistant == "" || o.Assistant == t.Assistant) {
 				page.Items = append(page.Items, t.entry())
 			}

@@ -84,7 +84,8 @@ func (rs *Reminders) Get(ctx context.Context, id string) (Reminder, error) {
 	return r, rec.As(&r)
 }
 
-// List returns reminders in the order of their ids, after the given one.
+// List returns reminders in the order of their ids, after the given one. It
+// leaves out those that cannot be read.
 func (rs *Reminders) List(ctx context.Context, after string, limit int) (thole.PageOf[Reminder], error) {
 	q := thole.ListQuery{Prefix: key(""), Limit: journal.PageLimit(limit)}
 	if after != "" {
@@ -97,7 +98,10 @@ func (rs *Reminders) List(ctx context.Context, after string, limit int) (thole.P
 	var page thole.PageOf[Reminder]
 	for _, rec := range recs {
 		var r Reminder
-		if err := rec.As(&r); err != nil {
+		switch err := rec.As(&r); {
+		case rs.sp.LeavesOut(rec, err):
+			continue
+		case err != nil:
 			return thole.PageOf[Reminder]{}, err
 		}
 		page.Items = append(page.Items, r)
