@@ -7,7 +7,8 @@ import "context"
 var kernelRecords = []RecordType{
 	{Key: "outbox/{message}", About: "a commit to another space that is not delivered yet", Value: message{}},
 	{Key: "sent/{message}", About: "the verdict of this space on a commit sent from another", Value: verdict{}},
-	{Key: "idem/**", About: "receipt of an idempotency key", Value: receipt{}},
+	{Key: "idem/{hash}/{number}", About: "receipt of an idempotency key", Value: receipt{}},
+	{Key: "idem/{hash}/{number}/{part}", About: "a part of a long answer", Value: []byte{}},
 	{Key: "snap/**", About: "snapshot of a stream"},
 	{Key: "erased", About: "its version changes with every purge"},
 	{Key: "erased/{erasure}", About: "a purge in progress", Value: erasure{}},

@@ -106,6 +106,25 @@ func TestDoctorComparesNumbersDigitForDigit(t *testing.T) {
 	}
 }
 
+// A receipt keeps an answer of more than 16 KiB in parts.
+func TestDoctorKnowsTheReceiptOfALongAnswer(t *testing.T) {
+	s, file := openSQLite(t)
+	ctx := thole.WithIdempotencyKey(t.Context(), "k", "")
+	if _, err := document.In(s.Space("project:shop")).Put(ctx, "d", strings.Repeat("x", 17_000), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file); got.Code != 0 {
+		t.Errorf("a healthy receipt: got %+v", got)
+	}
+	sql(t, file, `UPDATE record SET value = '5' WHERE key LIKE 'idem/%/%/%'`)
+	if got := servertest.Command(t, t.TempDir(), nil, "doctor", "--store", "sqlite:"+file); got.Code == 0 || !strings.Contains(got.Out, "record idem/") {
+		t.Errorf("a part that is a number: got %+v", got)
+	}
+}
+
 func TestDoctorCountsChunksThatBelongToNoBlob(t *testing.T) {
 	ctx := t.Context()
 	s, file := openSQLite(t)

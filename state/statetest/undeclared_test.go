@@ -76,7 +76,7 @@ func TestAConceptEndsAsItShouldAlthoughAProcessSweepsThatDoesNotKnowIt(t *testin
 // another one finds them and sweeps.
 func TestWhatNeverExpiresByItselfEndsWhenAWriterGaveItATime(t *testing.T) {
 	keys := []string{
-		"blob/x", "chunk/x", "upload/x", "erased/x", "idem/x", "sent/x", "snap/x", "sweeper/x/owner",
+		"blob/x", "chunk/x", "upload/x", "erased/x", "idem/x/0", "sent/x", "snap/x", "sweeper/x/owner",
 		"decision/x", "decision-act/x/beat", "decision-act/x/owner", "decision-key/x", "decision-open/x", "decision-standing/x",
 		"document/x", "file/x", "kv/n/x", "lock/x/queue", "lockwaits/x", "ready/%/x", "run/x", "run/x/child/y", "slot/x",
 		"thread/x/todos", "app/x",
