@@ -34,6 +34,7 @@ type call struct {
 	fences []thole.Fence // from Thole-Fence
 	proven []thole.Fence // the fences whose leases the caller holds, or may have held: see [call.prove]
 	hidden *privacy      // see [call.private]
+	addsTo string        // the thread that [call.mayAddTo] found last
 	query  url.Values    // see [call.checkQuery]
 	raw    []byte        // the body
 }

@@ -41,7 +41,7 @@ type planDecisionIn struct {
 func planDecision(c *call, in planDecisionIn) (decision.Decision, error) {
 	plan := in.Body.Plan
 	if plan.Thread != "" {
-		if err := c.mayEnter(plan.Thread); err != nil {
+		if err := c.mayAddTo(plan.Thread); err != nil {
 			return decision.Decision{}, err
 		}
 	}

@@ -274,7 +274,7 @@ func (c *call) ownGround(body any, member *string) error {
 	}
 	if strings.HasPrefix(name, "app/") {
 		if id, known := c.api.store.Concepts().StreamThread(name); !known || id != "" {
-			return c.mayEnter(id)
+			return c.mayAddTo(id)
 		}
 		return nil
 	}

@@ -132,6 +132,24 @@ func (c *call) mayEnter(id string) error {
 	return nil
 }
 
+// mayAddTo is mayEnter for a request that adds to the thread, which therefore must not
+// have ended: those who could know of a thread still may, afterwards. A repeat under an
+// idempotency key adds nothing.
+func (c *call) mayAddTo(id string) error {
+	if err := c.mayEnter(id); err != nil || id == c.addsTo {
+		return err
+	}
+	if _, repeated, err := c.space.Earlier(c.ctx); repeated || err != nil {
+		return err
+	}
+	rec, err := c.space.Get(c.ctx, threadStream(id))
+	if err == nil && !rec.Exists() {
+		return absent("thread", id)
+	}
+	c.addsTo = id
+	return err
+}
+
 // visible returns the patterns of the streams that the call reads or watches: the given
 // ones, or if there are none, all that its scope has. A token that is narrowed to threads
 // hears the streams of these threads only; it gets ErrForbidden for others.
