@@ -81,6 +81,9 @@ type listThreadEventsIn struct {
 }
 
 func listThreadEvents(c *call, in listThreadEventsIn) (page[event], error) {
+	if err := c.everWas(in.Thread); err != nil {
+		return page[event]{}, err
+	}
 	return c.readEvents(in.query(), threadStream(in.Thread))
 }
 

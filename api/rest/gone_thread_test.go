@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/thole-dev/thole"
@@ -43,4 +44,20 @@ func TestNobodyButAnAdminWritesForAThreadThatHasEnded(t *testing.T) {
 		}
 	}
 	admin.refuse(404, "not_found", "POST", space+"/decisions", `{"action":"x","thread":"`+thole.NewID("thrd")+`"}`)
+}
+
+// The events of a thread that has ended stay readable; a mistyped id must not look the same.
+func TestNobodyReadsOfAThreadThatNeverWas(t *testing.T) {
+	s := serve(t, nil) // without tokens everyone is an admin
+	const threads = "/v1/spaces/project:a/threads/"
+	ended := s.createThread("project:a", nil)
+	s.want(204, nil, "DELETE", threads+ended, nil)
+	if r := s.want(200, nil, "GET", threads+ended+"/events", nil); !strings.Contains(string(r.body), "thread.destroyed") {
+		t.Errorf("the events of a thread that has ended: %s", r.body)
+	}
+	s.want(200, nil, "GET", threads+ended+"/runs", nil)
+	never := thole.NewID("thrd")
+	s.refuse(404, "not_found", "GET", threads+never+"/events", nil)
+	s.refuse(404, "not_found", "GET", threads+never+"/events", nil, "Accept", "text/event-stream")
+	s.refuse(404, "not_found", "GET", threads+never+"/runs", nil)
 }

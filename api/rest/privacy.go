@@ -150,6 +150,22 @@ func (c *call) mayAddTo(id string) error {
 	return err
 }
 
+// everWas returns ErrNotFound for a thread that never was, of which no event tells either.
+// For those from whom threads are hidden, [call.mayEnter] has refused it.
+func (c *call) everWas(id string) error {
+	if c.private() != nil {
+		return nil
+	}
+	rec, err := c.space.Get(c.ctx, threadStream(id))
+	if err != nil || rec.Exists() {
+		return err
+	}
+	for _, err := range c.space.Events(c.ctx, thole.ReadQuery{Stream: threadStream(id), Limit: 1}) {
+		return err
+	}
+	return absent("thread", id)
+}
+
 // visible returns the patterns of the streams that the call reads or watches: the given
 // ones, or if there are none, all that its scope has. A token that is narrowed to threads
 // hears the streams of these threads only; it gets ErrForbidden for others.

@@ -271,6 +271,9 @@ type listRunsIn struct {
 }
 
 func listRuns(c *call, in listRunsIn) (page[*run.Run], error) {
+	if err := c.everWas(in.Thread); err != nil {
+		return page[*run.Run]{}, err
+	}
 	return pageOf(c.runs().List(c.ctx, in.Thread, &run.ListOptions{Limit: in.Limit, Cursor: in.Cursor}))
 }
 

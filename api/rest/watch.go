@@ -80,6 +80,9 @@ type watchThreadIn struct {
 }
 
 func watchThread(c *call, in watchThreadIn) error {
+	if err := c.everWas(in.Thread); err != nil {
+		return err
+	}
 	return in.watch(c, []string{threadStream(in.Thread)})
 }
 
