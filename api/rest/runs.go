@@ -338,8 +338,8 @@ func listQueue(c *call, in listQueueIn) (page[*run.Run], error) {
 
 // QueueEdit is a change of a queued run.
 type QueueEdit struct {
-	Prompt *string    `json:"prompt,omitempty" example:"Add two tests"`
-	Blocks []NewBlock `json:"blocks,omitempty"`
+	Prompt *string    `json:"prompt,omitempty" doc:"with blocks: in front of them; without: in place of the text that the message begins with, and its other blocks, such as attachments, stay" example:"Add two tests"`
+	Blocks []NewBlock `json:"blocks,omitempty" doc:"all of the user's new message, after the prompt if that is given too"`
 	Model  *string    `json:"model,omitempty"`
 }
 

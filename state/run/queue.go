@@ -37,15 +37,30 @@ func (rs *Runs) Queue(ctx context.Context, threadID string) ([]*Run, error) {
 
 // Edit is a change to a queued run. Nil fields change nothing.
 type Edit struct {
-	Prompt *string        // becomes the one block of the request
-	Blocks []thread.Block // replaces the request, if it is not nil; not empty
+	Prompt *string        // with Blocks: as in a Request; without: in place of the text that the request begins with, if any
+	Blocks []thread.Block // if not nil, Prompt and Blocks replace the request, as those of a Request; not both empty
 	Model  *string
 }
 
-// EditQueued changes a run that has not started, and emits run.updated. The run keeps
-// its place in the queue. Errors: ErrNotFound; ErrConflict once the run has started or
-// ended; ErrInvalid; ErrTooLarge; *ConflictError when ifMatch is neither zero nor the
-// run's version.
+// message returns what replaces the message old, if e has a Prompt or Blocks.
+func (e *Edit) message(old []thread.Block) []thread.Block {
+	if e.Blocks != nil {
+		q := Request{Blocks: e.Blocks}
+		if e.Prompt != nil {
+			q.Prompt = *e.Prompt
+		}
+		return q.blocks()
+	}
+	if len(old) > 0 && old[0].Type == thread.Text {
+		old = old[1:]
+	}
+	return append([]thread.Block{thread.TextBlock(*e.Prompt)}, old...)
+}
+
+// EditQueued changes a run that has not started, and emits run.updated; an empty Edit
+// changes and emits nothing. The run keeps its place in the queue. Errors: ErrNotFound;
+// ErrConflict once the run has started or ended; ErrInvalid; ErrTooLarge; *ConflictError
+// when ifMatch is neither zero nor the run's version.
 func (rs *Runs) EditQueued(ctx context.Context, id string, e Edit, ifMatch thole.Position) (*Run, error) {
 	ctx = thole.Call(ctx, "run.edit", id)
 	ctx = thole.Reread(ctx, func(ctx context.Context, _ []thole.Event) (*Run, error) {
@@ -67,17 +82,14 @@ func (rs *Runs) EditQueued(ctx context.Context, id string, e Edit, ifMatch thole
 		if r.Status != Queued {
 			return nil, fmt.Errorf("%w: it is %s", thole.ErrConflict, r.Status)
 		}
-		if e.Blocks != nil {
-			r.Request = e.Blocks
-		}
-		if e.Prompt != nil {
-			r.Request = []thread.Block{thread.TextBlock(*e.Prompt)}
+		if e.Blocks == nil && e.Prompt == nil && e.Model == nil {
+			return r, nil
 		}
 		if e.Model != nil {
 			r.Model = *e.Model
 		}
 		if e.Blocks != nil || e.Prompt != nil {
-			if len(r.Request) == 0 {
+			if r.Request = e.message(r.Request); len(r.Request) == 0 {
 				return nil, fmt.Errorf("%w: a message has blocks; delete the run to take it out of the queue", thole.ErrInvalid)
 			}
 			if err := checkMessage(r.Request); err != nil {
@@ -91,6 +103,8 @@ func (rs *Runs) EditQueued(ctx context.Context, id string, e Edit, ifMatch thole
 	if err != nil {
 		return nil, fmt.Errorf("edit run %s: %w", id, err)
 	}
-	r.Version = receipt.Last
+	if !receipt.First.IsZero() {
+		r.Version = receipt.Last
+	}
 	return r, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -224,6 +225,59 @@ func TestQueuedRunsAreEditableAndStartInOrder(t *testing.T) {
 		b.finish(b.claim())
 		if got, want := b.said(), "u:one u:two, better u:four"; got != want {
 			t.Errorf("history: got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestAnEditOfAQueuedRunMeansWhatAStartMeans(t *testing.T) {
+	each(t, func(b *bench) {
+		b.start("first", run.Request{})
+		said := func(text string) []thread.Block { return []thread.Block{thread.TextBlock(text)} }
+		image := []thread.Block{thread.Attachment("a.png", "image/png", "https://example.com/a.png")}
+		p, none := "P", ""
+		for name, c := range map[string]struct {
+			before run.Request
+			edit   run.Edit
+			want   []thread.Block
+		}{
+			"prompt and blocks":              {run.Request{Prompt: "old"}, run.Edit{Prompt: &p, Blocks: image}, append(said("P"), image...)},
+			"blocks alone":                   {run.Request{Prompt: "old"}, run.Edit{Blocks: image}, image},
+			"blocks and an empty prompt":     {run.Request{Prompt: "old"}, run.Edit{Prompt: &none, Blocks: image}, image},
+			"a prompt keeps the attachments": {run.Request{Prompt: "old", Blocks: image}, run.Edit{Prompt: &p}, append(said("P"), image...)},
+			"a prompt where there was none":  {run.Request{Blocks: image}, run.Edit{Prompt: &p}, append(said("P"), image...)},
+			"a prompt without its blocks":    {run.Request{Prompt: "old", Blocks: image}, run.Edit{Prompt: &p, Blocks: []thread.Block{}}, said("P")},
+		} {
+			r := b.start(c.before.Prompt, c.before)
+			got, err := b.rs.EditQueued(t.Context(), r.ID, c.edit, thole.Position{})
+			if err != nil || !reflect.DeepEqual(got.Request, c.want) {
+				t.Errorf("%s: got %+v (%v), want %+v", name, got, err, c.want)
+			}
+		}
+	})
+}
+
+func TestAnEditThatChangesNothingMakesNoVersion(t *testing.T) {
+	each(t, func(b *bench) {
+		r := b.start("one", run.Request{})
+		head, err := b.sp.Head(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := b.rs.EditQueued(t.Context(), r.ID, run.Edit{}, thole.Position{})
+		if err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("got %+v (%v), want %+v", got, err, r)
+		}
+		if now, err := b.sp.Head(t.Context()); err != nil || now.Last != head.Last {
+			t.Errorf("the journal ends at %v (%v), want %v", now.Last, err, head.Last)
+		}
+		for range 2 {
+			got, err := b.rs.EditQueued(thole.WithIdempotencyKey(t.Context(), "edit", ""), r.ID, run.Edit{}, thole.Position{})
+			if err != nil || got.Version != r.Version {
+				t.Errorf("under a key: got %+v (%v), want version %v", got, err, r.Version)
+			}
+		}
+		if _, err := b.rs.EditQueued(t.Context(), r.ID, run.Edit{}, thole.Position{Epoch: r.Version.Epoch, Seq: r.Version.Seq + 1}); !errors.Is(err, thole.ErrConflict) {
+			t.Errorf("of another version: got %v, want ErrConflict", err)
 		}
 	})
 }
