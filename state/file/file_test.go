@@ -1,15 +1,20 @@
 package file_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/look"
+	"github.com/thole-dev/thole/journal"
 	"github.com/thole-dev/thole/state/file"
 	"github.com/thole-dev/thole/state/statetest"
 )
@@ -148,6 +153,81 @@ func TestAFilesHistoryIsItsOwnAndComplete(t *testing.T) {
 		page, err = files.List(ctx, &file.ListOptions{After: page.Next})
 		if err != nil || len(page.Items) != 1 || page.Items[0].Path != "b/ü.go" || page.Next != "" {
 			t.Errorf("the rest of the list: got %+v, %v", page, err)
+		}
+	})
+}
+
+// reads counts the events that a backend returns.
+type reads struct {
+	journal.Backend
+	events atomic.Int64
+}
+
+func (r *reads) Read(ctx context.Context, space string, q thole.ReadQuery) (thole.Page, error) {
+	p, err := r.Backend.Read(ctx, space, q)
+	r.events.Add(int64(len(p.Events)))
+	return p, err
+}
+
+// Of the file's three changes the second is erased, and thousands of other files' are
+// between it and the first.
+func TestAPageOfAHistoryReadsABoundedPartOfTheJournal(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		var read *reads
+		e.Wrap = func(b journal.Backend) journal.Backend { read = &reads{Backend: b}; return read }
+		e.Reopen()
+		sp, ctx := e.Space("project:shop").For(file.Name), t.Context()
+		files := file.In(sp)
+		found := func(content string) file.File {
+			t.Helper()
+			f, err := files.Found(ctx, "f", hash(content))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}
+		found("1")
+		for range 2*look.MaxItems/200 + 1 {
+			_, err := sp.Update(ctx, func(tx *thole.Tx) error {
+				for range 200 {
+					tx.Emit(file.Stream, file.TypeChanged, file.Change{Path: "other", After: hash("x")})
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		erased, last := found("2"), found("3")
+		if err := sp.Purge(ctx, thole.Purge{Events: []thole.Position{erased.Version}}); err != nil {
+			t.Fatal(err)
+		}
+		history := func(path, cursor string) (got []string) {
+			t.Helper()
+			for {
+				read.events.Store(0)
+				h, err := files.History(ctx, path, &file.HistoryOptions{Cursor: cursor})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := read.events.Load(); n > look.MaxItems+look.MaxPage {
+					t.Errorf("%s after %q: one page reads %d events", path, cursor, n)
+				}
+				for _, entry := range h.Items {
+					got = append(got, entry.After)
+				}
+				if cursor = h.Next; cursor == "" {
+					return got
+				}
+			}
+		}
+		if got, want := history("f", ""), []string{hash("3"), hash("1")}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want the changes that are left, %q", got, want)
+		}
+		for _, cursor := range []string{"", last.Version.String()} {
+			if got := history("unknown", cursor); len(got) > 0 || read.events.Load() > 0 {
+				t.Errorf("an unknown file: got %q after %d events, want nothing of none", got, read.events.Load())
+			}
 		}
 	})
 }

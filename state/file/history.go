@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/internal/look"
 )
 
 // Entry is a change in a file's history.
@@ -23,7 +24,8 @@ type HistoryOptions struct {
 }
 
 // History returns the changes of the file at path, newest first, without those whose
-// events were trimmed or erased.
+// events were trimmed or erased. Where it has to search for a change, because the one
+// after it was erased or the cursor is not of this list, it ends the page early.
 func (f *Files) History(ctx context.Context, path string, opts *HistoryOptions) (thole.PageOf[Entry], error) {
 	var o HistoryOptions
 	if opts != nil {
@@ -34,58 +36,75 @@ func (f *Files) History(ctx context.Context, path string, opts *HistoryOptions) 
 	}
 	o.Limit = min(o.Limit, thole.MaxPage)
 	var page thole.PageOf[Entry]
-	at, err := thole.ParsePosition(o.Cursor)
+	before, err := thole.ParsePosition(o.Cursor)
 	if err != nil {
 		return page, fmt.Errorf("history of %s: %w", path, err)
 	}
-	if at.IsZero() {
-		now, err := f.Get(ctx, path)
-		if err != nil || !now.Known {
-			return page, err
-		}
-		at = now.Version
-	} else {
-		at.Seq--
+	now, err := f.Get(ctx, path)
+	if err != nil || !now.Known {
+		return page, err
 	}
-	// The newest change is at or before at.
-	for !at.IsZero() && at.Seq > 0 {
-		e, found, err := f.changeAt(ctx, path, at)
-		if err != nil || !found {
+	if newest := after(now.Version); before.IsZero() || newest.Compare(before) < 0 {
+		before = newest
+	}
+	var budget look.Budget
+	for {
+		e, next, err := f.changeBefore(ctx, path, before, &budget)
+		if err != nil {
 			return page, err
 		}
-		page.Items = append(page.Items, e)
-		at = e.Previous
-		if len(page.Items) == o.Limit && !at.IsZero() {
-			at.Seq++ // just after it, so that no events between are searched
-			page.Next = at.String()
+		if e != nil {
+			page.Items = append(page.Items, *e)
+			next = after(e.Previous)
+		}
+		if next.IsZero() {
 			return page, nil
 		}
+		if e == nil || len(page.Items) == o.Limit {
+			page.Next = next.String()
+			return page, nil
+		}
+		before = next
 	}
-	return page, nil
 }
 
-// changeAt finds the newest change of the file at or before one of its versions. It is the
-// stream's event at that position, unless its commit changed more files.
-func (f *Files) changeAt(ctx context.Context, path string, at thole.Position) (Entry, bool, error) {
-	before := at
-	before.Seq++
-	q := thole.ReadQuery{Stream: Stream, Types: []string{TypeChanged}, Before: before, Backward: true, Limit: 4}
-	for e, err := range f.sp.Events(ctx, q) {
+// after returns the position just after a version of a file, so that no events between
+// are searched; zero if the version is.
+func after(version thole.Position) thole.Position {
+	if !version.IsZero() {
+		version.Seq++
+	}
+	return version
+}
+
+// changeBefore finds the newest change of the file before a position. It is the stream's
+// event before that, unless that one's commit changed more files. If the budget is spent
+// first, it returns where to go on; zero if there is no change.
+func (f *Files) changeBefore(ctx context.Context, path string, before thole.Position, budget *look.Budget) (*Entry, thole.Position, error) {
+	for q := (thole.ReadQuery{Stream: Stream, Before: before, Backward: true, Limit: 1}); ; q.Limit = budget.Page(q.Limit) {
+		events, err := f.sp.Read(ctx, q)
 		if err != nil {
-			return Entry{}, false, fmt.Errorf("history of %s: %w", path, err)
+			return nil, thole.Position{}, fmt.Errorf("history of %s: %w", path, err)
 		}
-		if e.Data == nil {
-			continue // erased
+		bytes := 0
+		for _, e := range events.Events {
+			bytes += len(e.Data)
+			if e.Type != TypeChanged || e.Data == nil {
+				continue // or erased
+			}
+			entry := Entry{Position: e.Position, Time: e.Time, Cause: e.Cause}
+			if err := e.As(&entry.Change); err != nil {
+				return nil, thole.Position{}, err
+			}
+			if entry.Path == path {
+				return &entry, thole.Position{}, nil
+			}
 		}
-		entry := Entry{Position: e.Position, Time: e.Time, Cause: e.Cause}
-		if err := e.As(&entry.Change); err != nil {
-			return Entry{}, false, err
-		}
-		if entry.Path == path {
-			return entry, true, nil
+		budget.Took(len(events.Events), bytes)
+		if q.Before = events.Next; q.Before.IsZero() || budget.Spent() {
+			return nil, q.Before, nil
 		}
 	}
-	return Entry{}, false, nil
 }
 
 // ListOptions of [Files.List].
