@@ -85,6 +85,7 @@ func (w *window) says(text string) {
 
 func (w *window) ask(prompt string) {
 	w.t.Helper()
+	w.until(`document.querySelector('input').value === ''`) // what was asked before has its answer
 	w.do(chromedp.SendKeys(`input[name=prompt]`, prompt+"\r"))
 }
 
@@ -129,6 +130,24 @@ func TestTwoWindowsShowOneConversation(t *testing.T) {
 	}
 	if first, second := one.lines(), two.lines(); !slices.Equal(first, second) || len(first) != 7 {
 		t.Errorf("the windows show %q and %q, want the same seven lines", first, second)
+	}
+}
+
+func TestWhatCouldNotBeSentStaysInItsFieldAndThePageSaysSo(t *testing.T) {
+	effort.AllOnly(t)
+	path := filepath.Join(t.TempDir(), "chat.db")
+	p := start(t, "127.0.0.1:0", path)
+	w := openWindow(t, browser(t), "http://"+p.addr)
+	p.stop()
+	w.ask("hello")
+	w.until(`document.getElementById('state').textContent.startsWith('Not confirmed: ')`)
+	w.until(`document.querySelector('input').value === 'hello'`)
+	start(t, p.addr, path)
+	w.do(chromedp.SendKeys(`input[name=prompt]`, "\r"))
+	w.says("You said: hello.")
+	w.until(`document.querySelector('input').value === ''`)
+	if lines := w.lines(); len(lines) != 2 {
+		t.Errorf("got %q, want the question once, and its answer", lines)
 	}
 }
 
