@@ -181,10 +181,12 @@ func lines(ctx context.Context, in io.Reader, turn func(string) error) error {
 	}
 }
 
-// follow does work and prints what happens in the space meanwhile.
+// follow does work and prints what happens in the space meanwhile. It prints text as it
+// is committed, within 100 ms, not as it is broadcast: so nothing is missing, however
+// slowly out is read.
 func (c *chat) follow(ctx context.Context, sp *thole.Space, out io.Writer, work func() error) error {
-	opts := &thole.WatchOptions{Types: []string{"message.delta", "tool.*", "file.*"}}
-	w, err := sp.Watch(ctx, opts)
+	types := []string{"message.delta", "tool.started", "tool.failed", "file.conflict"}
+	w, err := sp.Watch(ctx, &thole.WatchOptions{Types: types, Durable: true})
 	if err != nil {
 		return err
 	}
@@ -202,31 +204,39 @@ func (c *chat) follow(ctx context.Context, sp *thole.Space, out io.Writer, work 
 				return
 			}
 			for _, d := range ds {
-				show(out, d)
+				show(out, &d.Event)
 			}
 		}
 	}()
 	err = work()
 	stop()
 	<-ended
+	rest := thole.ReadQuery{After: w.Position(), Types: types}
+	for e, readErr := range sp.Events(context.WithoutCancel(ctx), rest) {
+		if readErr != nil {
+			err = errors.Join(err, fmt.Errorf("what was said last is not shown: %w", readErr))
+			break
+		}
+		show(out, &e)
+	}
 	fmt.Fprintln(out)
 	return err
 }
 
-// show prints live text as it comes, and a line for each thing done.
-func show(out io.Writer, d *thole.Delivery) {
-	switch {
-	case d.Type == "message.delta" && d.IsBroadcast():
+// show prints a piece of text, or a line for a thing done.
+func show(out io.Writer, e *thole.Event) {
+	switch e.Type {
+	case "message.delta":
 		var delta thread.Delta
-		if json.Unmarshal(d.Data, &delta) == nil {
+		if json.Unmarshal(e.Data, &delta) == nil {
 			_ = sayf(out, "%s", delta.Text)
 		}
-	case d.Type == "tool.started":
+	case "tool.started":
 		var call thread.Updated
-		if json.Unmarshal(d.Data, &call) == nil && call.Block.Tool != nil {
+		if json.Unmarshal(e.Data, &call) == nil && call.Block.Tool != nil {
 			_ = sayf(out, "\n· %s %s\n", call.Block.Tool.Name, clip(call.Block.Tool.Input, 100))
 		}
-	case d.Type == "tool.failed", d.Type == "file.conflict":
-		_ = sayf(out, "  ! %s\n", clip(d.Data, 200))
+	case "tool.failed", "file.conflict":
+		_ = sayf(out, "  ! %s\n", clip(e.Data, 200))
 	}
 }

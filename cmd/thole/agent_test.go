@@ -1,9 +1,11 @@
 package main_test
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -72,5 +74,60 @@ func TestTheLineExitOrQuitEndsAConversation(t *testing.T) {
 		if err := cmd.Wait(); !hung.Stop() || err != nil {
 			t.Errorf("%s: %v, want that it ends well", word, err)
 		}
+	}
+}
+
+// scripted returns a folder with a model's script s.yaml and a project p.
+func scripted(t *testing.T, script string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "s.yaml"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "p"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestTheAgentPrintsTheLastWordsAlthoughTheRunHasEnded(t *testing.T) {
+	dir := scripted(t, "turns:\n  - prompt: go\n    steps: [{text: alpha beta the end}]\n")
+	for _, store := range []string{"mem:", "sqlite:s.db"} {
+		for range 15 {
+			got := servertest.Command(t, dir, nil, "agent", "--dir", "p", "--model", "script:s.yaml", "--store", store, "go")
+			if want := "alpha beta the end\n"; got.Code != 0 || got.Out != want {
+				t.Fatalf("%s: exit status %d, output %q, want %q: %s", store, got.Code, got.Out, want, got.Err)
+			}
+		}
+	}
+}
+
+// Nobody reads the output until the run has ended.
+func TestTheAgentPrintsAllThatTheModelSaidToASlowReader(t *testing.T) {
+	var text strings.Builder
+	for i := range 40_000 {
+		fmt.Fprintf(&text, "word%05d ", i)
+	}
+	text.WriteString("the end")
+	dir := scripted(t, "turns:\n  - prompt: go\n    steps: [{text: "+text.String()+"}]\n")
+	cmd := exec.CommandContext(t.Context(), servertest.Program(), "agent", "--dir", "p", "--model", "script:s.yaml", "--store", "sqlite:s.db", "go")
+	cmd.Dir = dir
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	servertest.Eventually(t, time.Minute, "the run has ended", func() bool {
+		log, _ := servertest.CLI(t.Context(), "log", "project:p", "--store", "sqlite:"+filepath.Join(dir, "s.db"), "--types", "run.finished")
+		return strings.Contains(log, "run.finished")
+	})
+	got, err := io.ReadAll(out)
+	if waited := cmd.Wait(); err != nil || waited != nil {
+		t.Fatal(err, waited)
+	}
+	if want := text.String() + "\n"; string(got) != want {
+		t.Errorf("got %d bytes that end in %q, want %d, each once", len(got), got[max(0, len(got)-20):], len(want))
 	}
 }
