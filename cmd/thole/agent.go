@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -24,6 +25,7 @@ type chat struct {
 	coder
 	thread string
 	resume string
+	runs   sync.Map // ids of the runs that began here, those of sub-agents too
 }
 
 func agentCommand(a *app) *cobra.Command {
@@ -62,7 +64,10 @@ func (c *chat) run(ctx context.Context, in io.Reader, out io.Writer, prompt stri
 	if err != nil {
 		return err
 	}
-	coding, sb, err := c.open(m, nil)
+	coding, sb, err := c.open(m, nil, agent.Hooks{BeforeRun: func(_ context.Context, begun *agent.Context, _ *agent.Request) error {
+		c.runs.Store(begun.Run, true)
+		return nil
+	}})
 	if err != nil {
 		return err
 	}
@@ -181,9 +186,9 @@ func lines(ctx context.Context, in io.Reader, turn func(string) error) error {
 	}
 }
 
-// follow does work and prints what happens in the space meanwhile. It prints text as it
-// is committed, within 100 ms, not as it is broadcast: so nothing is missing, however
-// slowly out is read.
+// follow does work and prints what its run and the run's sub-agents say and do meanwhile.
+// It prints text as it is committed, within 100 ms, not as it is broadcast: so nothing is
+// missing, however slowly out is read.
 func (c *chat) follow(ctx context.Context, sp *thole.Space, out io.Writer, work func() error) error {
 	types := []string{"message.delta", "tool.started", "tool.failed", "file.conflict"}
 	w, err := sp.Watch(ctx, &thole.WatchOptions{Types: types, Durable: true})
@@ -204,7 +209,7 @@ func (c *chat) follow(ctx context.Context, sp *thole.Space, out io.Writer, work 
 				return
 			}
 			for _, d := range ds {
-				show(out, &d.Event)
+				c.show(out, &d.Event)
 			}
 		}
 	}()
@@ -217,14 +222,18 @@ func (c *chat) follow(ctx context.Context, sp *thole.Space, out io.Writer, work 
 			err = errors.Join(err, fmt.Errorf("what was said last is not shown: %w", readErr))
 			break
 		}
-		show(out, &e)
+		c.show(out, &e)
 	}
 	fmt.Fprintln(out)
 	return err
 }
 
-// show prints a piece of text, or a line for a thing done.
-func show(out io.Writer, e *thole.Event) {
+// show prints a piece of text, or a line for a thing done, if a run that began here is
+// the event's cause. The space has other conversations.
+func (c *chat) show(out io.Writer, e *thole.Event) {
+	if _, own := c.runs.Load(e.Cause); !own {
+		return
+	}
 	switch e.Type {
 	case "message.delta":
 		var delta thread.Delta

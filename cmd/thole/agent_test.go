@@ -131,3 +131,46 @@ func TestTheAgentPrintsAllThatTheModelSaidToASlowReader(t *testing.T) {
 		t.Errorf("got %d bytes that end in %q, want %d, each once", len(got), got[max(0, len(got)-20):], len(want))
 	}
 }
+
+// Another conversation in the space uses a tool while the agent waits for its own.
+func TestTheAgentShowsItsOwnRunAndSubAgentsOnly(t *testing.T) {
+	dir := scripted(t, `
+turns:
+  - prompt: own
+    steps:
+      - tool_calls: [{name: Bash, input: {command: "touch waits; until test -e go; do sleep 0.01; done"}}]
+      - tool_calls: [{name: Task, input: {prompt: below}}]
+      - text: own words
+  - prompt: below
+    steps: [{tool_calls: [{name: Read, input: {file_path: none}}]}, {text: words from below}]
+  - prompt: other
+    steps: [{tool_calls: [{name: Bash, input: {command: "true other"}}]}, {text: other words}]
+`)
+	agent := func(prompt string) []string {
+		return []string{"agent", "--dir", "p", "--model", "script:s.yaml", "--store", "sqlite:s.db", prompt}
+	}
+	cmd := exec.CommandContext(t.Context(), servertest.Program(), agent("own")...)
+	var out strings.Builder
+	cmd.Dir, cmd.Stdout = dir, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Eventually(t, time.Minute, "the agent waits", func() bool { return servertest.Exists(filepath.Join(dir, "p"), "waits") })
+	if got := servertest.Command(t, dir, nil, agent("other")...); strings.Count(got.Out, "other") != 2 {
+		t.Errorf("the other conversation: %+v", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "p", "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"· Bash", "· Task", "· Read", "  ! ", "words from below", "own words"} {
+		if strings.Count(out.String(), want) != 1 {
+			t.Errorf("want %q once in %s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "other") {
+		t.Errorf("another conversation is in %s", &out)
+	}
+}

@@ -63,7 +63,7 @@ func (c *coder) openModel() (model.Model, error) {
 }
 
 // open makes the agent; the caller closes the sandbox.
-func (c *coder) open(m model.Model, group *run.Group) (*agent.Agent, *sandbox.Sandbox, error) {
+func (c *coder) open(m model.Model, group *run.Group, hooks agent.Hooks) (*agent.Agent, *sandbox.Sandbox, error) {
 	kept, err := c.app.keptIn()
 	if err != nil {
 		return nil, nil, err
@@ -76,7 +76,7 @@ func (c *coder) open(m model.Model, group *run.Group) (*agent.Agent, *sandbox.Sa
 	}
 	a, err := agent.New(agent.Options{
 		Sandbox: sb, Models: map[string]model.Model{m.Name(): m},
-		Runs: &run.Options{Lease: c.lease, Group: group},
+		Runs: &run.Options{Lease: c.lease, Group: group}, Hooks: hooks,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, sb.Close())
@@ -134,7 +134,7 @@ space: other programs may work on other folders for other spaces of the same sto
 					}
 				}
 				var coding *agent.Agent
-				if coding, sb, err = c.open(m, f.group); err != nil {
+				if coding, sb, err = c.open(m, f.group, agent.Hooks{}); err != nil {
 					return err
 				}
 				c.help(out, url)
