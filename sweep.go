@@ -239,11 +239,10 @@ func expiredStream(key string) string {
 	return strings.Join(parts[:min(n, len(parts))], "/")
 }
 
-// DeleteBelow deletes the records under key + "/" that were last written at upTo or before,
-// without events and in as many commits as necessary. It is for what is left after the
-// record under key was deleted.
-func (sp *Space) DeleteBelow(ctx context.Context, key string, upTo Position) error {
-	return sp.deleteSeen(ctx, key+"/", upTo, nil)
+// DeleteBelow deletes all records under key + "/", without events and in as many commits as
+// necessary. It is for what is left after the record under key was deleted for ever.
+func (sp *Space) DeleteBelow(ctx context.Context, key string) error {
+	return sp.deleteSeen(ctx, key+"/", Position{}, nil)
 }
 
 // deleteSeen deletes the records under prefix that pick selects (nil: all). It deletes

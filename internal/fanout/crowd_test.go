@@ -2,6 +2,7 @@ package fanout_test
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -9,34 +10,35 @@ import (
 	"github.com/thole-dev/thole/internal/fanout"
 )
 
-// Watchers are woken in a chain, which must not end with one that leaves as it is woken.
-func TestEachOfManyWatchersIsWokenThoughOthersLeave(t *testing.T) {
+// Watchers are woken in a chain, which must not end with those that leave as they are woken.
+// In each round all but one do.
+func TestTheWatcherThatStaysIsWokenThoughAllOthersLeave(t *testing.T) {
 	const watchers, rounds = 300, 20
 	synctest.Test(t, func(t *testing.T) {
 		sp := open(t)
-		type watcher struct {
-			*fanout.Cursor
-			got int
-		}
-		all := make([]*watcher, watchers)
+		all := make([]*fanout.Cursor, watchers)
 		for i := range all {
-			all[i] = &watcher{Cursor: sp.watch(t, fanout.Options{})}
+			all[i] = sp.watch(t, fanout.Options{})
 		}
 		for round := range rounds {
+			staying, end := context.WithCancel(t.Context())
 			leaving, leave := context.WithCancel(t.Context())
 			var done sync.WaitGroup
-			for i, w := range all {
-				ctx := t.Context()
-				if i%3 != round%3 {
-					ctx = leaving
-				}
+			var last string // what the one that stays received
+			for i, c := range all {
 				done.Go(func() {
-					for w.got <= round {
-						out, err := w.Next(ctx)
+					ctx := leaving
+					if i == round {
+						ctx = staying
+					}
+					for {
+						out, err := c.Next(ctx)
 						if err != nil {
 							return
 						}
-						w.got += len(out)
+						if i == round {
+							last = string(out[len(out)-1].Data)
+						}
 					}
 				})
 			}
@@ -48,13 +50,44 @@ func TestEachOfManyWatchersIsWokenThoughOthersLeave(t *testing.T) {
 				sp.here(round)
 				leave()
 			}
-			synctest.Wait() // a chain that is broken leaves some waiting
-			for i, w := range all {
-				if i%3 == round%3 && w.got != round+1 {
-					t.Fatalf("round %d: watcher %d has %d events, and waits", round, i, w.got)
-				}
+			synctest.Wait() // if the chain broke, the one that stays is left waiting
+			if last != strconv.Itoa(round) {
+				t.Errorf("round %d: the one that stays received %q", round, last)
 			}
+			end()
 			done.Wait()
 		}
+	})
+}
+
+func TestCloseEndsTheWatcherThatStaysThoughAllOthersLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sp := open(t)
+		leaving, leave := context.WithCancel(t.Context())
+		ended := false
+		var done sync.WaitGroup
+		for i := range 100 {
+			c := sp.watch(t, fanout.Options{})
+			ctx := leaving
+			if i == 0 {
+				ctx = t.Context()
+			}
+			done.Go(func() {
+				for {
+					if _, err := c.Next(ctx); err != nil {
+						ended = ended || i == 0
+						return
+					}
+				}
+			})
+		}
+		synctest.Wait()
+		sp.Close()
+		leave()
+		synctest.Wait()
+		if !ended {
+			t.Fatal("a watcher still waits after Close")
+		}
+		done.Wait()
 	})
 }

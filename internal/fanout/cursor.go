@@ -109,6 +109,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*journal.Delivery, error) {
 			return nil, journal.ErrClosed
 		}
 		if ctx.Err() != nil {
+			c.hub.leave(c)
 			return nil, context.Cause(ctx)
 		}
 		var out []*journal.Delivery

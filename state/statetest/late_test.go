@@ -60,8 +60,8 @@ func TestALateSweepOfARunEndsNothingThatWasWrittenBefore(t *testing.T) {
 	}
 }
 
-// late writes to the key of an application's record of the thread between the thread's end
-// and its cleanup.
+// late writes an application's records of the thread between the thread's end and its
+// cleanup.
 type late struct {
 	journal.Backend
 	id string
@@ -72,7 +72,7 @@ func (l *late) Commit(ctx context.Context, batch []journal.Commit) ([]journal.Re
 	for _, c := range batch {
 		for _, w := range c.Writes {
 			if l.id != "" && w.Key == thread.Key(l.id) && w.Value == nil && err == nil {
-				more := journal.Commit{Space: c.Space, Now: c.Now, Writes: []journal.Write{{Key: "app/" + thread.Key(l.id), Value: []byte("1")}}}
+				more := journal.Commit{Space: c.Space, Now: c.Now, Writes: apps(l.id).Writes}
 				l.id = ""
 				if _, err := l.Backend.Commit(ctx, []journal.Commit{more}); err != nil {
 					return nil, err

@@ -196,7 +196,7 @@ func (b cleanup) of(ctx context.Context, id string) error {
 	if err != nil || !gone[0].Exists() { // the cleanup is done
 		return err
 	}
-	if err := errors.Join(sp.DeleteSnapshots(ctx, Key(id)), sp.DeleteBelow(ctx, apps(id), gone[0].Version)); err != nil {
+	if err := errors.Join(sp.DeleteSnapshots(ctx, Key(id)), sp.DeleteBelow(ctx, apps(id))); err != nil {
 		return err
 	}
 	for more := true; more; {
