@@ -15,7 +15,7 @@ func (sp *Space) LeavesOut(rec Record, err error) bool {
 		return false
 	}
 	if sp.store.leftOut.first(recordName{sp.name, rec.Key}, rec.Version) {
-		sp.store.log.Warn("lists leave out a record that cannot be read; doctor names all such records", "space", sp.name, "key", rec.Key, "version", rec.Version, "error", err)
+		sp.store.log.Warn("lists leave out a record that cannot be read", "space", sp.name, "key", rec.Key, "version", rec.Version, "error", err)
 	}
 	return true
 }

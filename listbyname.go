@@ -31,12 +31,11 @@ func (sp *Space) ListByName(ctx context.Context, prefix, after string, limit int
 			return nil, "", err
 		}
 		for _, rec := range recs {
-			name, err := url.PathUnescape(rec.Key[len(prefix):])
-			if err != nil {
-				sp.LeavesOut(rec, fmt.Errorf("%w: record key %q: %v", ErrCorrupt, rec.Key, err))
-				continue
+			switch name, err := UnescapeName(rec.Key[len(prefix):]); {
+			case sp.LeavesOut(rec, err):
+			default:
+				list = append(list, NamedRecord{name, rec})
 			}
-			list = append(list, NamedRecord{name, rec})
 		}
 		switch {
 		case len(recs) < q.Limit:
@@ -46,4 +45,17 @@ func (sp *Space) ListByName(ctx context.Context, prefix, after string, limit int
 		}
 		q.After = recs[len(recs)-1].Key
 	}
+}
+
+// UnescapeName returns the name that part of a key stands for. A part that url.PathEscape
+// makes of no name is ErrCorrupt: a list, which goes on behind a name, would never end.
+func UnescapeName(part string) (string, error) {
+	name, err := url.PathUnescape(part)
+	if err == nil && url.PathEscape(name) != part {
+		err = fmt.Errorf("the name %q is written as %q", name, url.PathEscape(name))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: part %q of a key: %v", ErrCorrupt, part, err)
+	}
+	return name, nil
 }

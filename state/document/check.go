@@ -3,7 +3,6 @@ package document
 import (
 	"context"
 	"errors"
-	"net/url"
 	"strings"
 
 	"github.com/thole-dev/thole"
@@ -15,7 +14,7 @@ func check(ctx context.Context, sp *thole.Space, r *thole.Report) error {
 		if err != nil {
 			return err
 		}
-		name, err := url.PathUnescape(strings.TrimPrefix(rec.Key, "document/"))
+		name, err := thole.UnescapeName(strings.TrimPrefix(rec.Key, "document/"))
 		if err != nil {
 			r.Problem("record %s does not name a document: %v", rec.Key, err)
 			continue

@@ -82,13 +82,10 @@ func parse(record string) (namespace, key string, err error) {
 	if !ok {
 		return "", "", fmt.Errorf("%w: record key %q is not of kv", thole.ErrCorrupt, record)
 	}
-	if namespace, err = url.PathUnescape(ns); err == nil {
-		key, err = url.PathUnescape(k)
+	if namespace, err = thole.UnescapeName(ns); err == nil {
+		key, err = thole.UnescapeName(k)
 	}
-	if err != nil {
-		return "", "", fmt.Errorf("%w: record key %q: %v", thole.ErrCorrupt, record, err)
-	}
-	return namespace, key, nil
+	return namespace, key, err
 }
 
 func entry(namespace, key string, rec thole.Record) Entry {

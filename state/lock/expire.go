@@ -2,8 +2,6 @@ package lock
 
 import (
 	"context"
-	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/thole-dev/thole"
@@ -43,8 +41,8 @@ func free(tx *thole.Tx, lease string) error {
 	if isIntent {
 		c.Mode = Intent
 	}
-	if c.Name, err = url.PathUnescape(strings.TrimPrefix(lock, "lock/")); err != nil {
-		return fmt.Errorf("%w: key %s: %w", thole.ErrCorrupt, lock, err)
+	if c.Name, err = thole.UnescapeName(strings.TrimPrefix(lock, "lock/")); err != nil {
+		return err
 	}
 	tx.Release(lease)
 	tx.Emit(lock, TypeExpired, c)

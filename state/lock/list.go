@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -123,8 +122,8 @@ func describe(recs []thole.Record, leavesOut func(thole.Record, error) bool) (In
 	base := "lock/" + name
 	var info Info
 	var err error
-	if info.Name, err = url.PathUnescape(name); err != nil {
-		return info, fmt.Errorf("%w: record key %q: %v", thole.ErrCorrupt, recs[0].Key, err)
+	if info.Name, err = thole.UnescapeName(name); err != nil {
+		return info, err
 	}
 	byKey := make(map[string]thole.Record, len(recs))
 	for _, rec := range recs {

@@ -177,3 +177,51 @@ func TestAListFailsIfTheBackendDoes(t *testing.T) {
 		get, list = nil, nil
 	})
 }
+
+// Keys whose names are escaped in another way than the library does: an edit by hand made
+// them. A page that ended with such a name would be followed by itself.
+func TestAListEndsBehindANameThatIsEscapedOddly(t *testing.T) {
+	statetest.Each(t, func(t *testing.T, e *statetest.Env) {
+		ctx, sp := t.Context(), e.Space("project:shop")
+		for _, key := range []string{"document/a(b", "document/z", "kv/n/a(b", "kv/n/z", "lock/a(b/owner", "lock/z/owner"} {
+			_, err := sp.Update(ctx, func(tx *thole.Tx) error { tx.Put(key, map[string]string{"holder": "x"}, nil); return nil })
+			must(t, "put "+key, err)
+		}
+		for what, page := range map[string]func(after string) (names []string, next string, err error){
+			"documents": func(after string) (names []string, next string, err error) {
+				p, err := document.In(sp).List(ctx, &document.ListOptions{After: after, Limit: 1})
+				for _, d := range p.Items {
+					names = append(names, d.Name)
+				}
+				return names, p.Next, err
+			},
+			"values": func(after string) (names []string, next string, err error) {
+				p, err := kv.In(sp).List(ctx, "n", &kv.ListOptions{After: after, Limit: 1})
+				for _, v := range p.Items {
+					names = append(names, v.Key)
+				}
+				return names, p.Next, err
+			},
+			"locks": func(after string) (names []string, next string, err error) {
+				p, err := lock.In(sp).List(ctx, &lock.ListOptions{After: after, Limit: 1})
+				for _, l := range p.Items {
+					names = append(names, l.Name)
+				}
+				return names, p.Next, err
+			},
+		} {
+			var all []string
+			for after, pages := "", 1; ; pages++ {
+				names, next, err := page(after)
+				must(t, what, err)
+				if all = append(all, names...); next == "" || pages == 10 {
+					break
+				}
+				after = next
+			}
+			if !slices.Equal(all, []string{"z"}) {
+				t.Errorf("%s: got %q, want z alone", what, all)
+			}
+		}
+	})
+}
