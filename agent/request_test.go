@@ -161,16 +161,180 @@ func TestAMessagePostedDuringARunIsAnsweredByTheNext(t *testing.T) {
 	})
 }
 
-func TestARunWithAPromptAnswersWhatWasPostedBeforeIt(t *testing.T) {
+func TestARunWithAPromptLeavesWhatWasPostedToAnother(t *testing.T) {
 	each(t, func(t *testing.T, e *env) {
-		a := e.agent("turns:\n  - prompt: '/(?s)\\Aposted\\s+prompt\\z/'\n    steps: [{text: Both.}]\n", nil)
+		a := e.agent("turns:\n  - prompt: '/\\Aprompt\\z/'\n    steps: [{text: Done.}]\n  - prompt: '/\\Aposted\\z/'\n    steps: [{text: Seen.}]\n", nil)
 		e.post("posted")
 		e.ask(a, "prompt", run.Succeeded)
 		e.answer()
-		if said := e.next(a); said != nil {
-			t.Errorf("the run of the message that is answered said %q", said)
+		if said := e.next(a); !slices.Equal(said, []string{"Seen."}) {
+			t.Errorf("the run of the message said %q", said)
 		}
 	})
+}
+
+// recalled runs q and returns what it is asked and what it is told of the past.
+func (e *env) recalled(a *Agent, q run.Request) (asked, past string) {
+	e.t.Helper()
+	_, err := run.In(e.sp, nil).Run(e.t.Context(), e.thread, q, func(ctx context.Context, h *run.Handle) error {
+		c := &Context{Store: h.Space().Store(), Sandbox: a.opts.Sandbox, TodoThread: h.Thread(), agent: a}
+		c.bind(h, nil)
+		r, err := h.Get(ctx)
+		if err != nil {
+			return err
+		}
+		req, before, _, err := a.recall(ctx, c, r)
+		asked, past = req.Prompt, fmt.Sprint(before)
+		return err
+	})
+	if err != nil {
+		e.t.Errorf("%+v: %v", q, err)
+	}
+	return asked, past
+}
+
+func TestWhatARunIsAsked(t *testing.T) {
+	down := func(context.Context, *run.Handle) error { return errors.New("down") }
+	for name, tt := range map[string]struct {
+		before func(e *env) (resume string) // makes the thread's history
+		prompt string
+		want   string
+	}{
+		"its prompt, though others posted before": {
+			func(e *env) string { e.post("posted"); return "" }, "prompt", "prompt",
+		},
+		"what was posted since an answer that no run gave": {
+			func(e *env) string {
+				e.post("old, part 1")
+				e.turn("old, part 2", "old answer")
+				e.post("new, part 1")
+				e.post("new, part 2")
+				return ""
+			}, "", "new, part 1\n\nnew, part 2",
+		},
+		"what was posted while runs with prompts worked": {
+			func(e *env) string {
+				for _, name := range []string{"first", "second"} {
+					e.work(run.Request{Prompt: name}, func(context.Context, *run.Handle) error { e.post("during the " + name); return nil })
+				}
+				return ""
+			}, "", "during the first\n\nduring the second",
+		},
+		"nothing that was answered during a run": {
+			func(e *env) string {
+				e.work(run.Request{Prompt: "first"}, func(ctx context.Context, _ *run.Handle) error { e.turn("question", "answer"); return nil })
+				e.post("posted")
+				return ""
+			}, "", "posted",
+		},
+		"nothing that a summary replaces": {
+			func(e *env) string {
+				e.work(run.Request{Prompt: "first"}, nil)
+				e.post("summarized")
+				e.post("posted")
+				if err := thread.In(e.sp).Compact(e.t.Context(), e.thread, e.turns()[1].ID, "summary"); err != nil {
+					e.t.Fatal(err)
+				}
+				return ""
+			}, "", "posted",
+		},
+		"nothing that a run answered which was resumed": {
+			func(e *env) string {
+				e.post("old")
+				failed := e.work(run.Request{}, down)
+				e.post("new")
+				e.work(run.Request{ResumedFrom: failed}, nil)
+				return ""
+			}, "", "new",
+		},
+		"what the run was asked that it resumes": {
+			func(e *env) string {
+				failed := e.work(run.Request{Prompt: "question"}, func(context.Context, *run.Handle) error {
+					e.post("posted")
+					return errors.New("down")
+				})
+				e.post("posted later")
+				return failed
+			}, "", "question",
+		},
+		"what the run was asked that it resumes, and its own prompt": {
+			func(e *env) string { return e.work(run.Request{Prompt: "question"}, down) }, "quickly", "question\n\nquickly",
+		},
+		"all that was posted for the run that it resumes": {
+			func(e *env) string {
+				e.post("one")
+				e.post("two")
+				return e.work(run.Request{}, down)
+			}, "", "one\n\ntwo",
+		},
+		"what the first run was asked, behind one that was rolled back": {
+			func(e *env) string {
+				runs := run.In(e.sp, nil)
+				first := e.work(run.Request{Prompt: "question"}, down)
+				second := e.work(run.Request{ResumedFrom: first}, func(ctx context.Context, h *run.Handle) error {
+					e.post("joined")
+					if _, err := runs.Start(ctx, e.thread, run.Request{Prompt: "instead", Policy: run.Rollback, Agent: DefaultName}); err != nil {
+						e.t.Error(err)
+					}
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})
+				h, err := runs.Claim(e.t.Context(), &run.ClaimOptions{Agent: DefaultName})
+				if err != nil {
+					e.t.Fatal(err)
+				}
+				if err := h.Do(e.t.Context(), func(context.Context, *run.Handle) error { return nil }); err != nil {
+					e.t.Error(err)
+				}
+				return second
+			}, "", "question\n\njoined",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, e *env) {
+				a := e.agent("turns:\n  - prompt: x\n    steps: [{text: y}]\n", nil)
+				resume := tt.before(e)
+				if got, _ := e.recalled(a, run.Request{Prompt: tt.prompt, ResumedFrom: resume}); got != tt.want {
+					t.Errorf("asked %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestARunBehindManyPostsIsToldOfThePast(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		a := e.agent("turns:\n  - prompt: x\n    steps: [{text: y}]\n", nil)
+		e.turn("the file is x.go", "noted")
+		for range 12 { // more than the agent shows the model of the past
+			e.post("and?")
+		}
+		if asked, past := e.recalled(a, run.Request{}); strings.Count(asked, "and?") != 12 || !strings.Contains(past, "x.go") {
+			t.Errorf("asked %q with the past %s", asked, past)
+		}
+	})
+}
+
+// turn posts a question with its answer.
+func (e *env) turn(question, answer string) {
+	e.t.Helper()
+	_, _, err := thread.In(e.sp).Post(e.t.Context(), e.thread, []thread.Block{thread.TextBlock(question)}, []thread.Block{thread.TextBlock(answer)}, nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// work runs q with the work do, nil: nothing, and returns its id.
+func (e *env) work(q run.Request, do func(context.Context, *run.Handle) error) string {
+	e.t.Helper()
+	if do == nil {
+		do = func(context.Context, *run.Handle) error { return nil }
+	}
+	r, err := run.In(e.sp, nil).Run(e.t.Context(), e.thread, q, do)
+	if r == nil {
+		e.t.Fatal(err)
+	}
+	return r.ID
 }
 
 func TestARunWithoutAPromptFailsBehindOneThatFailedToAnswer(t *testing.T) {

@@ -154,66 +154,84 @@ func (a *Agent) carryOut(ctx context.Context, c *Context) (err error) {
 	return errors.Join(err, c.MarkFileOperationsDone(end))
 }
 
-// maxPosted bounds how many posted messages one run answers: as many as runs can wait.
+// maxPosted bounds how many turns a run looks through for messages that it answers: as
+// many as runs can wait.
 const maxPosted = 256
 
-// recall reads from the thread what is asked, what was said before, and, for a
-// run that goes on from others, what came of it so far.
+// recall reads from the thread what is asked, what was said before, and, for a run that goes
+// on from others, what came of it so far.
 //
-// A run is asked what was posted since the run before it began, and its own prompt: every
-// message is in the request of the first run that begins after it. A run that goes on from
-// others is asked what the first of them was. The request is empty if there is nothing to
-// answer because the run before has succeeded.
+// A run with a prompt is asked that. One without is asked what was posted and is not answered
+// yet: the messages back to the run before that had no prompt, or to an answer that no run
+// gave. A run that goes on from others is asked what the first of them was, and then its own
+// prompt. The request is empty if another run has answered what it was started for.
 func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request, before []history.Message, since []model.Message, err error) {
 	mine, fates, err := a.settled(ctx, c, r)
 	if err != nil {
 		return req, nil, nil, err
 	}
-	var earlier []*thread.Turn // the newest
-	var last *thread.Turn      // of the run before
-	var request, blocks []thread.Block
-	posted := 0
+	var earlier []*thread.Turn
+	var said [][]thread.Block // what is asked, newest first
+	var blocks []thread.Block
+	var other *run.Run           // that was asked what was posted before
+	left, summarized := 0, false // how many turns may have messages to answer
 	for q := (&thread.Query{Last: a.opts.History + len(mine)}); ; {
 		page, err := c.Threads.Turns(ctx, c.Thread, q)
 		if err != nil {
 			return req, nil, nil, err
 		}
 		for _, t := range slices.Backward(page.Items) {
-			opening, joined := t.Asked()
+			asked := t.Asked()
 			switch {
 			case mine[t.ID] && t.Run != "": // a summary has the id of a turn
 				delete(mine, t.ID)
-				if len(request) == 0 {
-					request = opening
+				said, blocks = append(said, asked.Opening), slices.Concat(t.Response, blocks)
+				if len(mine) == 0 && (!asked.Own || len(asked.Opening) == 0) {
+					left = maxPosted
 				}
-				blocks = slices.Concat(t.Response, blocks)
 				continue
-			case len(mine) > 0 || last != nil:
-			case t.Run == "" && t.Status == thread.Pending && posted < maxPosted:
-				request = slices.Concat(t.Request, request)
-				posted++
+			case left == 0:
+			case t.Run == "" && t.Status == thread.Pending:
+				said, left = append(said, asked.Opening), left-1
 				continue
-			case t.Run != "":
-				request = slices.Concat(joined, request)
-				if on, err := c.goesOn(ctx, t.Run); err != nil {
+			case t.Run == "":
+				if len(t.Response) > 0 { // not a system message alone
+					left = 0
+				}
+			default:
+				said, left = append(said, asked.Joined), left-1
+				if asked.Own && len(asked.Opening) > 0 {
+					break // it was asked its prompt alone
+				}
+				switch other, err = c.Runs.Peek(ctx, t.Run); {
+				case errors.Is(err, thole.ErrNotFound) || err == nil && !other.GoesOn():
+					left = 0 // it was asked what was posted before
+				case err != nil:
 					return req, nil, nil, err
-				} else if !on {
-					last = t
 				}
 			}
-			if q.Cursor == "" && len(earlier) < a.opts.History { // older pages may hold what a summary replaces
+			if len(earlier) < a.opts.History && !summarized { // what a summary replaces is on older pages
 				earlier = append(earlier, t)
+				summarized = len(t.Response) == 1 && t.Response[0].Type == thread.Summary
 			}
 		}
 		q.Cursor = page.Next
-		if q.Cursor == "" || len(mine) == 0 && (last != nil || posted == maxPosted) {
+		if q.Cursor == "" || len(mine) == 0 && left == 0 && (summarized || len(earlier) == a.opts.History) {
 			break
 		}
 	}
 	slices.Reverse(earlier)
-	req = asked(request)
-	if req.empty() && (last == nil || last.Status != thread.Done) {
+	said = slices.DeleteFunc(said, func(blocks []thread.Block) bool { return len(blocks) == 0 })
+	switch {
+	case len(said) > 0:
+		req = asked(said[0])
+		slices.Reverse(said)
+		older := history.Fold(thread.User, slices.Concat(said[:len(said)-1]...)) // without attachments, for each may be large
+		req.Prompt = strings.TrimPrefix(older.Content+"\n\n"+req.Prompt, "\n\n")
+	case r.ResumedFrom != "":
 		return req, nil, nil, fmt.Errorf("%w: turn %s asks for nothing", thole.ErrInvalid, r.Turn)
+	case other != nil && other.Status != run.Succeeded && other.ResumedBy == "":
+		return req, nil, nil, fmt.Errorf("%w: run %s was asked what was posted and %s: resume that", thole.ErrInvalid, other.ID, other.Status)
 	}
 	return req, history.Of(earlier), replay(blocks, fates), nil
 }
@@ -232,29 +250,10 @@ func (a *Agent) settled(ctx context.Context, c *Context, r *run.Run) (turns map[
 			return nil, nil, err
 		}
 		maps.Copy(fates, found)
-		if hasTurn(old) {
+		if old.InHistory() {
 			turns[old.Turn] = true
 		}
 		id = old.ResumedFrom
 	}
 	return turns, fates, nil
-}
-
-// hasTurn reports whether r has a turn in its thread's history.
-func hasTurn(r *run.Run) bool {
-	return r.Turn != "" && (r.Cancel == nil || !r.Cancel.Rollback)
-}
-
-// goesOn reports whether a run goes on from one that has a turn in the thread's history.
-func (c *Context) goesOn(ctx context.Context, id string) (bool, error) {
-	r, err := c.Runs.Peek(ctx, id)
-	for err == nil && r.ResumedFrom != "" {
-		if r, err = c.Runs.Peek(ctx, r.ResumedFrom); err == nil && hasTurn(r) {
-			return true, nil
-		}
-	}
-	if errors.Is(err, thole.ErrNotFound) {
-		err = nil
-	}
-	return false, err
 }

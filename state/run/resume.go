@@ -103,7 +103,7 @@ func (r *Run) resume(tx *thole.Tx, sp *thole.Space) error {
 		return resumedAlready(tx, old)
 	}
 	old.ResumedBy = r.ID
-	removed := old.Turn != "" && old.Cancel != nil && old.Cancel.Rollback
+	removed := old.Turn != "" && !old.InHistory()
 	if len(r.Request) == 0 {
 		r.Request = old.Request // nil if it began
 		if removed {
@@ -112,9 +112,19 @@ func (r *Run) resume(tx *thole.Tx, sp *thole.Space) error {
 			}
 		}
 	}
-	r.own.Resumes = old.Turn != "" && !removed || old.own.Resumes
+	r.own.Resumes = old.InHistory() || old.own.Resumes
 	return r.inherit(tx, sp, old)
 }
+
+// InHistory reports whether r has a turn in its thread's history: it began, and was not rolled
+// back.
+func (r *Run) InHistory() bool {
+	return r.Turn != "" && (r.Cancel == nil || !r.Cancel.Rollback)
+}
+
+// GoesOn reports whether r goes on from a run that was in the history when r was asked for,
+// so that r answers no message that was posted since. It is not known of runs in lists.
+func (r *Run) GoesOn() bool { return r.own.Resumes }
 
 // removedRequest returns what the user said in r's turn, which a rollback removed from the
 // history: the events are still in the journal. It is empty if they are not.

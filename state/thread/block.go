@@ -104,22 +104,33 @@ type Turn struct {
 	Time     time.Time      `json:"created_at"`
 	Position thole.Position `json:"position"` // of the event that opened it
 
-	messages []*Message // in the order of their positions
-	reply    *Message   // the message that Run writes; in messages once it has a block
+	messages []*Message     // in the order of their positions
+	reply    *Message       // the message that Run writes; in messages once it has a block
+	begun    thole.Position // of the event with which Run began
 }
 
-// Asked returns the part of t.Request that opened the turn, and what users posted while
-// t.Run worked, so that it may not have seen it. t is one that [Threads.Turns] returned.
-func (t *Turn) Asked() (opening, joined []Block) {
+// Asked tells apart what users said in a turn.
+type Asked struct {
+	Own     bool    // its run opened the turn, with a prompt or to go on from another run
+	Opening []Block // what it was opened with: Run was asked that
+	Joined  []Block // posted after Run had begun, so that it may not have seen it, and not answered since
+}
+
+// Asked returns what users said in t, which must come from [Threads.Turns].
+func (t *Turn) Asked() Asked {
+	a := Asked{Own: t.Run != "" && t.begun == t.Position}
 	for _, m := range t.messages {
 		switch {
-		case m.Role != Assistant && m.Position == t.Position:
-			opening = append(opening, m.Blocks...)
+		case m.Role == Assistant && m != t.reply:
+			a.Joined = nil
+		case m.Role == Assistant:
+		case t.Run == "" || m.Position.Compare(t.begun) <= 0:
+			a.Opening = append(a.Opening, m.Blocks...)
 		case m.Role == User:
-			joined = append(joined, m.Blocks...)
+			a.Joined = append(a.Joined, m.Blocks...)
 		}
 	}
-	return opening, joined
+	return a
 }
 
 // Usage counts the tokens of calls to a model.

@@ -51,7 +51,7 @@ func (f *fold) added(e fact, a *Added) {
 		}
 	}
 	if a.Run != "" {
-		f.turn.Run, f.turn.Status = a.Run, Streaming
+		f.turn.Run, f.turn.Status, f.turn.begun = a.Run, Streaming, e.pos
 		f.turn.reply = &Message{ID: a.Reply, Turn: a.Turn, Run: a.Run, Role: Assistant, Time: e.time, Position: e.pos}
 	}
 }

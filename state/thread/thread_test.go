@@ -124,13 +124,13 @@ func TestATurnTellsWhatOpenedItFromWhatJoinedIt(t *testing.T) {
 			say(t, ts, id, thread.User, "joined")
 			do(t, sp, func(tx *thole.Tx) error { return thread.FinishTurn(tx, id, run, thread.Done, nil) })
 			page := turns(t, ts, id, nil)
-			opening, joined := page.Items[len(page.Items)-1].Asked()
+			asked := page.Items[len(page.Items)-1].Asked()
 			var got string
-			for _, b := range opening {
+			for _, b := range asked.Opening {
 				got += b.Content
 			}
-			if got != first || len(joined) != 1 || joined[0].Content != "joined" {
-				t.Errorf("%q: opened by %q, joined by %v", first, got, joined)
+			if got != first || len(asked.Joined) != 1 || asked.Joined[0].Content != "joined" || asked.Own != (first != "posted") {
+				t.Errorf("%q: got %+v", first, asked)
 			}
 		}
 	})
