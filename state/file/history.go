@@ -87,8 +87,11 @@ func (f *Files) changeBefore(ctx context.Context, path string, before thole.Posi
 			return nil, thole.Position{}, fmt.Errorf("history of %s: %w", path, err)
 		}
 		bytes := 0
+		for i := range events.Events {
+			bytes += len(events.Events[i].Data)
+		}
+		budget.Took(len(events.Events), bytes)
 		for _, e := range events.Events {
-			bytes += len(e.Data)
 			if e.Type != TypeChanged || e.Data == nil {
 				continue // or erased
 			}
@@ -100,7 +103,6 @@ func (f *Files) changeBefore(ctx context.Context, path string, before thole.Posi
 				return &entry, thole.Position{}, nil
 			}
 		}
-		budget.Took(len(events.Events), bytes)
 		if q.Before = events.Next; q.Before.IsZero() || budget.Spent() {
 			return nil, q.Before, nil
 		}
