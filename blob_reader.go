@@ -28,7 +28,8 @@ type BlobReader struct {
 // OpenBlob returns a reader of the blob with the given hash, which works until ctx
 // ends. The reader verifies the hash of each chunk before it returns any of it, and
 // that of the whole blob before it returns io.EOF, unless Seek skipped a part. Errors:
-// ErrNotFound, ErrInvalid for a malformed hash; from Read also ErrCorrupt.
+// ErrNotFound, ErrInvalid for a malformed hash; from Read ErrCorrupt, and ErrNotFound if
+// the blob was deleted meanwhile.
 func (sp *Space) OpenBlob(ctx context.Context, hash string) (*BlobReader, error) {
 	head, err := sp.blobHead(ctx, hash)
 	if err != nil {
@@ -73,6 +74,9 @@ func (r *BlobReader) end() error {
 func (r *BlobReader) load(i int) error {
 	name := r.head.Chunks[i]
 	rec, err := r.sp.Get(r.ctx, "chunk/"+name)
+	if err == nil && !rec.Exists() { // perhaps the space was deleted, or the blob dropped
+		_, err = r.sp.blobHead(r.ctx, r.blob.Hash)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,16 @@
 package rest_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/thole-dev/thole"
+	"github.com/thole-dev/thole/api/rest"
+	"github.com/thole-dev/thole/backend/memstore"
 	"github.com/thole-dev/thole/internal/effort"
 )
 
@@ -49,6 +53,45 @@ func TestARangeThatABlobDoesNotHaveIsAProblem(t *testing.T) {
 	s.refuse(400, "invalid", "GET", path, nil, "If-Match", `"x"`)
 	if r := s.want(206, nil, "GET", path, nil, "Range", "bytes=1-1"); string(r.body) != "b" {
 		t.Errorf("bytes=1-1 is %q", r.body)
+	}
+}
+
+// vanishing is a backend in which, once it is on, a space is deleted before a chunk is read.
+type vanishing struct {
+	*memstore.Store
+	on bool
+}
+
+func (b *vanishing) Get(ctx context.Context, space string, keys ...string) ([]thole.Record, error) {
+	if b.on && strings.HasPrefix(keys[0], "chunk/") {
+		b.on = false
+		if err := b.Purge(ctx, space, thole.Purge{All: true}); err != nil {
+			return nil, err
+		}
+	}
+	return b.Store.Get(ctx, space, keys...)
+}
+
+func TestABlobThatIsDeletedAsItIsReadIsNotFound(t *testing.T) {
+	b := &vanishing{Store: memstore.New()}
+	store, err := thole.Open(t.Context(), b, &thole.Options{Concepts: rest.Concepts()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serveStore(t, store, nil)
+	const path = "/v1/spaces/project:a/blobs/ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // of abc
+	for _, headers := range [][]string{nil, {"Range", "bytes=-2"}} {
+		s.want(200, nil, "PUT", path, "abc")
+		b.on = true
+		r := s.do("GET", path, nil, headers...)
+		if r.status != 404 || r.header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%v: got %d %s %s", headers, r.status, r.header.Get("Content-Type"), r.body)
+		}
+		for _, name := range []string{"ETag", "Content-Range", "Content-Disposition"} {
+			if got := r.header.Get(name); got != "" {
+				t.Errorf("%v: the answer has %s %q", headers, name, got)
+			}
+		}
 	}
 }
 

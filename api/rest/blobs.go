@@ -90,25 +90,42 @@ func getBlob(c *call, in getBlobIn) (sent, error) {
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
 	h.Set("ETag", etag(r.Blob().Hash))
-	w := &patient{ResponseWriter: c.w, stall: c.api.opts.Stall}
+	w := &patient{ResponseWriter: c.w, stall: c.api.opts.Stall, first: r}
 	http.ServeContent(w, c.r, "", time.Time{}, r)
-	if w.refused {
-		h.Del("Content-Disposition")
-		return sent{}, &statusError{http.StatusRequestedRangeNotSatisfiable, invalid("Range", "%.80q is no range of %d bytes", in.Range, r.Blob().Size)}
+	if !w.refused {
+		return sent{}, nil
 	}
-	return sent{}, nil
+	h.Del("Content-Disposition")
+	if w.err != nil {
+		for _, name := range []string{"Accept-Ranges", "Cache-Control", "Content-Length", "Content-Range", "ETag"} {
+			h.Del(name)
+		}
+		return sent{}, w.err
+	}
+	return sent{}, &statusError{http.StatusRequestedRangeNotSatisfiable, invalid("Range", "%.80q is no range of %d bytes", in.Range, r.Blob().Size)}
 }
 
-// patient sets the client a deadline to read each part, not the whole. It suppresses
-// the error that [http.ServeContent] writes for a range that it cannot serve.
+// patient sets the client a deadline to read each part, not the whole. It suppresses what
+// [http.ServeContent] writes for a range that it cannot serve, or if the first part cannot be
+// read, since the space was deleted meanwhile, say.
 type patient struct {
 	http.ResponseWriter
 	stall   time.Duration
+	first   io.Reader
+	err     error // of the first part
 	refused bool
 }
 
 func (w *patient) WriteHeader(status int) {
-	if w.refused = status == http.StatusRequestedRangeNotSatisfiable; !w.refused {
+	switch status {
+	case http.StatusRequestedRangeNotSatisfiable:
+		w.refused = true
+	case http.StatusOK, http.StatusPartialContent:
+		if _, err := w.first.Read(nil); err != nil && err != io.EOF {
+			w.err, w.refused = err, true
+		}
+	}
+	if !w.refused {
 		w.ResponseWriter.WriteHeader(status)
 	}
 }
