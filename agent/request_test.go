@@ -337,15 +337,53 @@ func (e *env) work(q run.Request, do func(context.Context, *run.Handle) error) s
 	return r.ID
 }
 
-func TestARunWithoutAPromptFailsBehindOneThatFailedToAnswer(t *testing.T) {
+// However often somebody asks, the run is named that is to be resumed, until it is.
+func TestARunWithoutAPromptNamesTheRunThatFailedToAnswer(t *testing.T) {
 	each(t, func(t *testing.T, e *env) {
-		a := e.agent("turns:\n  - prompt: another\n    steps: [{text: Never.}]\n", nil)
-		e.post("posted")
+		a := e.agent("turns:\n  - prompt: other\n    steps: [{text: Never.}]\n", nil)
+		good := e.agent("turns:\n  - prompt: posted\n    steps: [{text: Seen.}]\n", nil)
 		runs := run.In(e.sp, nil)
-		for range 2 {
-			if r, err := runs.Run(t.Context(), e.thread, run.Request{}, a.Work); err == nil || r.Status != run.Failed {
-				t.Errorf("run %+v, %v; want it failed: the message is not answered", r, err)
+		fails := func(q run.Request, naming string) string {
+			t.Helper()
+			r, err := runs.Run(t.Context(), e.thread, q, a.Work)
+			if err == nil || r.Status != run.Failed || !strings.Contains(r.Error, naming) {
+				t.Errorf("run %+v, %v; want it failed, naming %s", r, err, naming)
 			}
+			return r.ID
+		}
+		e.post("posted")
+		first := fails(run.Request{}, "")
+		fails(run.Request{}, first)
+		fails(run.Request{}, first)
+		second := fails(run.Request{ResumedFrom: first}, "")
+		fails(run.Request{}, second)
+		for _, q := range []run.Request{{ResumedFrom: second}, {}} {
+			if r, err := runs.Run(t.Context(), e.thread, q, good.Work); err != nil || r.Status != run.Succeeded {
+				t.Errorf("%+v: run %+v, %v", q, r, err)
+			}
+		}
+	})
+}
+
+func TestAResumedRunWithAPromptKeepsThePictureOfTheFirst(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		picture := thread.Attachment("dot.png", "image/png", "https://dot.example/dot.png")
+		failed := e.work(run.Request{Prompt: "what is it", Blocks: []thread.Block{picture}}, func(context.Context, *run.Handle) error { return errors.New("down") })
+		_, err := run.In(e.sp, nil).Run(t.Context(), e.thread, run.Request{Prompt: "quickly", ResumedFrom: failed}, func(ctx context.Context, h *run.Handle) error {
+			a := e.agent("turns:\n  - prompt: x\n    steps: [{text: y}]\n", nil)
+			c := &Context{Store: h.Space().Store(), Sandbox: a.opts.Sandbox, TodoThread: h.Thread(), agent: a}
+			c.bind(h, nil)
+			r, err := h.Get(ctx)
+			if err != nil {
+				return err
+			}
+			if req, _, _, err := a.recall(ctx, c, r); err != nil || req.Prompt != "what is it\n\nquickly" || len(req.Attachments) != 1 {
+				t.Errorf("asked %+v, %v", req, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	})
 }

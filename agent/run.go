@@ -171,9 +171,9 @@ func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request
 		return req, nil, nil, err
 	}
 	var earlier []*thread.Turn
-	var said [][]thread.Block // what is asked, newest first
-	var blocks []thread.Block
-	var other *run.Run           // that was asked what was posted before
+	var said [][]thread.Block // what was posted and is asked, newest first
+	var own, blocks []thread.Block
+	var other *run.Run           // asked what was posted before, or resumed for that
 	left, summarized := 0, false // how many turns may have messages to answer
 	for q := (&thread.Query{Last: a.opts.History + len(mine)}); ; {
 		page, err := c.Threads.Turns(ctx, c.Thread, q)
@@ -185,7 +185,7 @@ func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request
 			switch {
 			case mine[t.ID] && t.Run != "": // a summary has the id of a turn
 				delete(mine, t.ID)
-				said, blocks = append(said, asked.Opening), slices.Concat(t.Response, blocks)
+				own, blocks = slices.Concat(asked.Opening, own), slices.Concat(t.Response, blocks)
 				if len(mine) == 0 && (!asked.Own || len(asked.Opening) == 0) {
 					left = maxPosted
 				}
@@ -203,11 +203,12 @@ func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request
 				if asked.Own && len(asked.Opening) > 0 {
 					break // it was asked its prompt alone
 				}
-				switch other, err = c.Runs.Peek(ctx, t.Run); {
-				case errors.Is(err, thole.ErrNotFound) || err == nil && !other.GoesOn():
-					left = 0 // it was asked what was posted before
-				case err != nil:
+				first, last, err := c.Runs.Outcome(ctx, t.Run)
+				if err != nil && !errors.Is(err, thole.ErrNotFound) {
 					return req, nil, nil, err
+				}
+				if err != nil || !first.GoesOn() && (!asked.Own || last.Status == run.Succeeded) {
+					other, left = last, 0 // it was asked what was posted before
 				}
 			}
 			if len(earlier) < a.opts.History && !summarized { // what a summary replaces is on older pages
@@ -222,15 +223,18 @@ func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request
 	}
 	slices.Reverse(earlier)
 	said = slices.DeleteFunc(said, func(blocks []thread.Block) bool { return len(blocks) == 0 })
+	if len(own) == 0 && len(said) > 0 {
+		own, said = said[0], said[1:]
+	}
+	slices.Reverse(said)
+	older := history.Fold(thread.User, slices.Concat(said...)) // without attachments, for each may be large
+	req = asked(own)
+	req.Prompt = strings.TrimPrefix(older.Content+"\n\n"+req.Prompt, "\n\n")
 	switch {
-	case len(said) > 0:
-		req = asked(said[0])
-		slices.Reverse(said)
-		older := history.Fold(thread.User, slices.Concat(said[:len(said)-1]...)) // without attachments, for each may be large
-		req.Prompt = strings.TrimPrefix(older.Content+"\n\n"+req.Prompt, "\n\n")
+	case len(own) > 0:
 	case r.ResumedFrom != "":
 		return req, nil, nil, fmt.Errorf("%w: turn %s asks for nothing", thole.ErrInvalid, r.Turn)
-	case other != nil && other.Status != run.Succeeded && other.ResumedBy == "":
+	case other != nil && slices.Contains([]string{run.Failed, run.Crashed, run.TimedOut}, other.Status):
 		return req, nil, nil, fmt.Errorf("%w: run %s was asked what was posted and %s: resume that", thole.ErrInvalid, other.ID, other.Status)
 	}
 	return req, history.Of(earlier), replay(blocks, fates), nil

@@ -75,7 +75,9 @@ func TestCloseEndsTheWatcherThatStaysThoughAllOthersLeave(t *testing.T) {
 			done.Go(func() {
 				for {
 					if _, err := c.Next(ctx); err != nil {
-						ended = ended || i == 0
+						if i == 0 {
+							ended = true
+						}
 						return
 					}
 				}

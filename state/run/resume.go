@@ -122,6 +122,24 @@ func (r *Run) InHistory() bool {
 	return r.Turn != "" && (r.Cancel == nil || !r.Cancel.Rollback)
 }
 
+// maxChain bounds how many runs Outcome follows.
+const maxChain = 1000
+
+// Outcome returns a run and the last of the runs that go on from it, which may be itself.
+// Errors: those of Get.
+func (rs *Runs) Outcome(ctx context.Context, id string) (first, last *Run, err error) {
+	if first, err = rs.Peek(ctx, id); err != nil {
+		return nil, nil, err
+	}
+	last = first
+	for n := 0; last.ResumedBy != "" && n < maxChain; n++ {
+		if last, err = rs.Peek(ctx, last.ResumedBy); err != nil {
+			return nil, nil, err
+		}
+	}
+	return first, last, nil
+}
+
 // GoesOn reports whether r goes on from a run that was in the history when r was asked for,
 // so that r answers no message that was posted since. It is not known of runs in lists.
 func (r *Run) GoesOn() bool { return r.own.Resumes }
