@@ -122,8 +122,8 @@ func (r *Run) InHistory() bool {
 	return r.Turn != "" && (r.Cancel == nil || !r.Cancel.Rollback)
 }
 
-// maxChain bounds how many runs Outcome follows.
-const maxChain = 1000
+// maxResumed bounds how many runs are followed that go on from each other.
+const maxResumed = 100
 
 // Outcome returns a run and the last of the runs that go on from it, which may be itself.
 // Errors: those of Get.
@@ -132,7 +132,10 @@ func (rs *Runs) Outcome(ctx context.Context, id string) (first, last *Run, err e
 		return nil, nil, err
 	}
 	last = first
-	for n := 0; last.ResumedBy != "" && n < maxChain; n++ {
+	for range maxResumed {
+		if last.ResumedBy == "" {
+			break
+		}
 		if last, err = rs.Peek(ctx, last.ResumedBy); err != nil {
 			return nil, nil, err
 		}
@@ -173,9 +176,6 @@ func (r *Run) removedRequest(tx *thole.Tx, sp *thole.Space) (blocks []thread.Blo
 	}
 	return blocks, nil
 }
-
-// maxResumed bounds how many runs resumedAlready follows.
-const maxResumed = 100
 
 // resumedAlready returns the ErrConflict for a run that was resumed before: a second
 // resume would repeat the work of the first. It names the run to resume instead.
