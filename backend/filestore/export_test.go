@@ -2,8 +2,12 @@ package filestore
 
 import "context"
 
-// Patrol does everything that a Store checks in turn.
+// Patrol does everything that a Store checks in turn, once it knows the spaces that there
+// are, as it does each time that it sweeps.
 func (s *Store) Patrol(ctx context.Context) error {
+	if err := s.refresh(); err != nil {
+		return err
+	}
 	if _, _, err := s.patrol(ctx, "", ""); err != nil {
 		return err
 	}
