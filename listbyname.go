@@ -31,9 +31,7 @@ func (sp *Space) ListByName(ctx context.Context, prefix, after string, limit int
 			return nil, "", err
 		}
 		for _, rec := range recs {
-			switch name, err := UnescapeName(rec.Key[len(prefix):]); {
-			case sp.LeavesOut(rec, err):
-			default:
+			if name, err := UnescapeName(rec.Key[len(prefix):]); !sp.LeavesOut(rec, err) {
 				list = append(list, NamedRecord{name, rec})
 			}
 		}
