@@ -273,7 +273,8 @@ func TestWhatARunIsAsked(t *testing.T) {
 				first := e.work(run.Request{Prompt: "question"}, down)
 				second := e.work(run.Request{ResumedFrom: first}, func(ctx context.Context, h *run.Handle) error {
 					e.post("joined")
-					if _, err := runs.Start(ctx, e.thread, run.Request{Prompt: "instead", Policy: run.Rollback, Agent: DefaultName}); err != nil {
+					// Not under the run's own context, which this ends, perhaps before it returns.
+					if _, err := runs.Start(e.t.Context(), e.thread, run.Request{Prompt: "instead", Policy: run.Rollback, Agent: DefaultName}); err != nil {
 						e.t.Error(err)
 					}
 					<-ctx.Done()
