@@ -84,9 +84,11 @@ func TestAPendingMessageIsAnsweredThoughOthersFollow(t *testing.T) {
 	})
 }
 
-func (e *env) post(text string) {
+func (e *env) post(text string) { e.t.Helper(); e.say(thread.TextBlock(text)) }
+
+func (e *env) say(blocks ...thread.Block) {
 	e.t.Helper()
-	m := thread.Message{Role: thread.User, Blocks: []thread.Block{thread.TextBlock(text)}}
+	m := thread.Message{Role: thread.User, Blocks: blocks}
 	if _, err := thread.In(e.sp).Append(e.t.Context(), e.thread, m, nil); err != nil {
 		e.t.Fatal(err)
 	}
@@ -116,6 +118,15 @@ func (e *env) next(a *Agent) (said []string) {
 		said = append(said, b.Content)
 	}
 	return said
+}
+
+func (e *env) status(id string) string {
+	e.t.Helper()
+	r, err := run.In(e.sp, nil).Get(e.t.Context(), id)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return r.Status
 }
 
 // Each of those who talk in a thread posts a message and starts a run without a prompt.
@@ -338,38 +349,117 @@ func (e *env) work(q run.Request, do func(context.Context, *run.Handle) error) s
 	return r.ID
 }
 
-// However often somebody asks, the run is named that is to be resumed, until it is.
-func TestARunWithoutAPromptNamesTheRunThatFailedToAnswer(t *testing.T) {
+// However often somebody asks, the run is named that was asked and did not answer, until it
+// is resumed.
+func TestARunWithoutAPromptNamesTheRunThatDidNotAnswer(t *testing.T) {
+	down := func(context.Context, *run.Handle) error { return errors.New("down") }
+	for name, unanswered := range map[string]func(e *env) string{
+		"which took what was posted and failed": func(e *env) string {
+			e.post("posted")
+			return e.work(run.Request{}, down)
+		},
+		"which failed after somebody had posted during a run": func(e *env) string {
+			e.work(run.Request{Prompt: "first"}, func(context.Context, *run.Handle) error { e.post("posted"); return nil })
+			return e.work(run.Request{}, down)
+		},
+		"which its worker gave up": func(e *env) string {
+			e.post("posted")
+			return e.work(run.Request{}, func(ctx context.Context, h *run.Handle) error {
+				if _, err := run.In(e.sp, nil).Cancel(e.t.Context(), h.ID(), run.ByShutdown); err != nil {
+					e.t.Error(err)
+				}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		},
+		"whose resumption failed behind a run that waited for it": func(e *env) string {
+			e.post("posted")
+			first := e.work(run.Request{}, down)
+			waited := e.answer()
+			again, err := run.In(e.sp, nil).Start(e.t.Context(), e.thread, run.Request{ResumedFrom: first, Agent: DefaultName})
+			if err != nil {
+				e.t.Fatal(err)
+			}
+			if said := e.next(e.agent("turns:\n  - prompt: other\n    steps: [{text: Never.}]\n", nil)); said != nil || e.status(waited.ID) != run.Succeeded {
+				e.t.Errorf("the run that waited said %q and %s", said, e.status(waited.ID))
+			}
+			h, err := run.In(e.sp, nil).Claim(e.t.Context(), &run.ClaimOptions{Agent: DefaultName})
+			if err != nil {
+				e.t.Fatal(err)
+			}
+			_ = h.Do(e.t.Context(), down)
+			return again.ID
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, e *env) {
+				a := e.agent("turns:\n  - prompt: other\n    steps: [{text: Never.}]\n", nil)
+				good := e.agent("turns:\n  - prompt: '/\\Aposted\\z/'\n    steps: [{text: Seen.}]\n", nil)
+				runs := run.In(e.sp, nil)
+				fails := func(q run.Request, naming string) string {
+					t.Helper()
+					r, err := runs.Run(t.Context(), e.thread, q, a.Work)
+					if err == nil || r.Status != run.Failed || !strings.Contains(r.Error, naming) {
+						t.Errorf("run %+v, %v; want it failed, naming %s", r, err, naming)
+					}
+					return r.ID
+				}
+				first := unanswered(e)
+				naming := fails(run.Request{}, first)
+				fails(run.Request{}, first)
+				fails(run.Request{ResumedFrom: naming}, first)
+				second := fails(run.Request{ResumedFrom: first}, "posted") // that the script does not know
+				naming = fails(run.Request{}, second)
+				for _, q := range []run.Request{{ResumedFrom: second}, {}, {ResumedFrom: naming}} {
+					if r, err := runs.Run(t.Context(), e.thread, q, good.Work); err != nil || r.Status != run.Succeeded {
+						t.Errorf("%+v: run %+v, %v", q, r, err)
+					}
+				}
+				answers := 0
+				for _, turn := range e.turns() {
+					for _, b := range turn.Response {
+						answers += strings.Count(b.Content, "Seen.")
+					}
+				}
+				if answers != 1 {
+					t.Errorf("it was answered %d times", answers)
+				}
+			})
+		})
+	}
+}
+
+// Runs that say nothing, or only which run failed, do not crowd out what was said before.
+func TestRunsThatSayNothingAreNotThePast(t *testing.T) {
 	each(t, func(t *testing.T, e *env) {
-		a := e.agent("turns:\n  - prompt: other\n    steps: [{text: Never.}]\n", nil)
-		good := e.agent("turns:\n  - prompt: posted\n    steps: [{text: Seen.}]\n", nil)
-		runs := run.In(e.sp, nil)
-		fails := func(q run.Request, naming string) string {
-			t.Helper()
-			r, err := runs.Run(t.Context(), e.thread, q, a.Work)
-			if err == nil || r.Status != run.Failed || !strings.Contains(r.Error, naming) {
-				t.Errorf("run %+v, %v; want it failed, naming %s", r, err, naming)
-			}
-			return r.ID
+		a := e.agent("turns:\n  - prompt: x\n    steps: [{text: y}]\n", nil)
+		e.turn("the file is x.go", "noted")
+		for range 12 {
+			e.work(run.Request{}, nil)
 		}
-		e.post("posted")
-		first := fails(run.Request{}, "")
-		fails(run.Request{}, first)
-		fails(run.Request{}, first)
-		second := fails(run.Request{ResumedFrom: first}, "")
-		fails(run.Request{}, second)
-		for _, q := range []run.Request{{ResumedFrom: second}, {}} {
-			if r, err := runs.Run(t.Context(), e.thread, q, good.Work); err != nil || r.Status != run.Succeeded {
-				t.Errorf("%+v: run %+v, %v", q, r, err)
-			}
+		if _, past := e.recalled(a, run.Request{Prompt: "which file?"}); !strings.Contains(past, "x.go") {
+			t.Errorf("told of %s", past)
 		}
 	})
 }
 
 func TestAResumedRunWithAPromptKeepsThePictureOfTheFirst(t *testing.T) {
+	t.Run("of its prompt", func(t *testing.T) { keepsThePicture(t, false) })
+	t.Run("that was posted", func(t *testing.T) { keepsThePicture(t, true) })
+}
+
+func keepsThePicture(t *testing.T, posted bool) {
 	each(t, func(t *testing.T, e *env) {
 		picture := thread.Attachment("dot.png", "image/png", "https://dot.example/dot.png")
-		failed := e.work(run.Request{Prompt: "what is it", Blocks: []thread.Block{picture}}, func(context.Context, *run.Handle) error { return errors.New("down") })
+		down := func(context.Context, *run.Handle) error { return errors.New("down") }
+		failed := e.work(run.Request{Prompt: "what is it", Blocks: []thread.Block{picture}}, down)
+		if posted { // while another run works
+			e.work(run.Request{Prompt: "first"}, func(context.Context, *run.Handle) error {
+				e.say(thread.TextBlock("what is it"), picture)
+				return nil
+			})
+			failed = e.work(run.Request{}, down)
+		}
 		_, err := run.In(e.sp, nil).Run(t.Context(), e.thread, run.Request{Prompt: "quickly", ResumedFrom: failed}, func(ctx context.Context, h *run.Handle) error {
 			a := e.agent("turns:\n  - prompt: x\n    steps: [{text: y}]\n", nil)
 			c := &Context{Store: h.Space().Store(), Sandbox: a.opts.Sandbox, TodoThread: h.Thread(), agent: a}

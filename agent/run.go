@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -154,96 +153,34 @@ func (a *Agent) carryOut(ctx context.Context, c *Context) (err error) {
 	return errors.Join(err, c.MarkFileOperationsDone(end))
 }
 
-// maxPosted bounds how many turns a run looks through for messages that it answers: as
-// many as runs can wait.
-const maxPosted = 256
-
 // recall reads from the thread what is asked, what was said before, and, for a run that goes
-// on from others, what came of it so far.
-//
-// A run with a prompt is asked that. One without is asked what was posted and is not answered
-// yet: the messages back to the run before that had no prompt, or to an answer that no run
-// gave. A run that goes on from others is asked what the first of them was, and then its own
-// prompt. The request is empty if another run has answered what it was started for.
+// on from others, what came of it so far: see [history.Recall]. The request is empty if
+// nothing was posted since a run that succeeded or is not over.
 func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request, before []history.Message, since []model.Message, err error) {
 	mine, fates, err := a.settled(ctx, c, r)
 	if err != nil {
 		return req, nil, nil, err
 	}
-	var earlier []*thread.Turn
-	var said [][]thread.Block // what was posted and is asked, newest first
-	var own, blocks []thread.Block
-	var other *run.Run           // asked what was posted before, or resumed for that
-	left, summarized := 0, false // how many turns may have messages to answer
-	for q := (&thread.Query{Last: a.opts.History + len(mine)}); ; {
-		page, err := c.Threads.Turns(ctx, c.Thread, q)
-		if err != nil {
-			return req, nil, nil, err
-		}
-		for _, t := range slices.Backward(page.Items) {
-			asked := t.Asked()
-			switch {
-			case mine[t.ID] && t.Run != "": // a summary has the id of a turn
-				delete(mine, t.ID)
-				own, blocks = slices.Concat(asked.Opening, own), slices.Concat(t.Response, blocks)
-				if len(mine) == 0 && (!asked.Own || len(asked.Opening) == 0) {
-					left = maxPosted
-				}
-				continue
-			case left == 0:
-			case t.Run == "" && t.Status == thread.Pending:
-				said, left = append(said, asked.Opening), left-1
-				continue
-			case t.Run == "":
-				if len(t.Response) > 0 { // not a system message alone
-					left = 0
-				}
-			default:
-				said, left = append(said, asked.Joined), left-1
-				if asked.Own && len(asked.Opening) > 0 {
-					break // it was asked its prompt alone
-				}
-				first, last, err := c.Runs.Outcome(ctx, t.Run)
-				if err != nil && !errors.Is(err, thole.ErrNotFound) {
-					return req, nil, nil, err
-				}
-				if err != nil || !first.GoesOn() && (!asked.Own || last.Status == run.Succeeded) {
-					other, left = last, 0 // it was asked what was posted before
-				}
-			}
-			if len(earlier) < a.opts.History && !summarized { // what a summary replaces is on older pages
-				earlier = append(earlier, t)
-				summarized = len(t.Response) == 1 && t.Response[0].Type == thread.Summary
-			}
-		}
-		q.Cursor = page.Next
-		if q.Cursor == "" || len(mine) == 0 && left == 0 && (summarized || len(earlier) == a.opts.History) {
-			break
-		}
+	found, err := history.Recall(ctx, c.Space, c.Thread, mine, a.opts.History)
+	if err != nil {
+		return req, nil, nil, err
 	}
-	slices.Reverse(earlier)
-	said = slices.DeleteFunc(said, func(blocks []thread.Block) bool { return len(blocks) == 0 })
-	if len(own) == 0 && len(said) > 0 {
-		own, said = said[0], said[1:]
-	}
-	slices.Reverse(said)
-	older := history.Fold(thread.User, slices.Concat(said...)) // without attachments, for each may be large
-	req = asked(own)
-	req.Prompt = strings.TrimPrefix(older.Content+"\n\n"+req.Prompt, "\n\n")
-	switch {
-	case len(own) > 0:
-	case r.ResumedFrom != "":
-		return req, nil, nil, fmt.Errorf("%w: turn %s asks for nothing", thole.ErrInvalid, r.Turn)
-	case other != nil && slices.Contains([]string{run.Failed, run.Crashed, run.TimedOut}, other.Status):
+	req = asked(found.Request)
+	req.Prompt = strings.TrimPrefix(found.Older.Content+"\n\n"+req.Prompt, "\n\n")
+	switch other := found.Other; {
+	case len(found.Request) > 0:
+	case other != nil && other.Ended() && other.Status != run.Succeeded:
 		return req, nil, nil, fmt.Errorf("%w: run %s was asked what was posted and %s: resume that", thole.ErrInvalid, other.ID, other.Status)
+	case other == nil && r.ResumedFrom != "":
+		return req, nil, nil, fmt.Errorf("%w: turn %s asks for nothing", thole.ErrInvalid, r.Turn)
 	}
-	return req, history.Of(earlier), replay(blocks, fates), nil
+	return req, history.Of(found.Past), replay(found.Response, fates), nil
 }
 
 // settled settles what the runs that r goes on from left open. It returns r's turn and
 // theirs, and what came of their effects.
-func (a *Agent) settled(ctx context.Context, c *Context, r *run.Run) (turns map[string]bool, fates map[string]fate, _ error) {
-	turns, fates = map[string]bool{r.Turn: true}, map[string]fate{}
+func (a *Agent) settled(ctx context.Context, c *Context, r *run.Run) (turns []string, fates map[string]fate, _ error) {
+	turns, fates = []string{r.Turn}, map[string]fate{}
 	for id := r.ResumedFrom; id != ""; {
 		old, err := c.Runs.Get(ctx, id)
 		if err != nil {
@@ -255,7 +192,7 @@ func (a *Agent) settled(ctx context.Context, c *Context, r *run.Run) (turns map[
 		}
 		maps.Copy(fates, found)
 		if old.InHistory() {
-			turns[old.Turn] = true
+			turns = append(turns, old.Turn)
 		}
 		id = old.ResumedFrom
 	}

@@ -5,6 +5,8 @@
 //	for _, m := range history.Of(turns) {
 //		prompt = append(prompt, m.Role, m.Render(history.CutResults))
 //	}
+//
+// [Recall] finds those turns, and what a run is asked.
 package history
 
 import (

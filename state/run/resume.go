@@ -125,22 +125,21 @@ func (r *Run) InHistory() bool {
 // maxResumed bounds how many runs are followed that go on from each other.
 const maxResumed = 100
 
-// Outcome returns a run and the last of the runs that go on from it, which may be itself.
-// Errors: those of Get.
-func (rs *Runs) Outcome(ctx context.Context, id string) (first, last *Run, err error) {
-	if first, err = rs.Peek(ctx, id); err != nil {
-		return nil, nil, err
-	}
-	last = first
+// Last returns the last of the runs that go on from r and are kept, or r itself.
+func (rs *Runs) Last(ctx context.Context, r *Run) (*Run, error) {
 	for range maxResumed {
-		if last.ResumedBy == "" {
+		if r.ResumedBy == "" {
 			break
 		}
-		if last, err = rs.Peek(ctx, last.ResumedBy); err != nil {
-			return nil, nil, err
+		next, err := rs.Peek(ctx, r.ResumedBy)
+		if errors.Is(err, thole.ErrNotFound) {
+			break
+		} else if err != nil {
+			return nil, err
 		}
+		r = next
 	}
-	return first, last, nil
+	return r, nil
 }
 
 // GoesOn reports whether r goes on from a run that was in the history when r was asked for,
