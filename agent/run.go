@@ -155,7 +155,7 @@ func (a *Agent) carryOut(ctx context.Context, c *Context) (err error) {
 
 // recall reads from the thread what is asked, what was said before, and, for a run that goes
 // on from others, what came of it so far: see [history.Recall]. The request is empty if
-// nothing was posted since a run that succeeded or is not over.
+// nothing was posted since a run that succeeded or is not over, or if there was no such run.
 func (a *Agent) recall(ctx context.Context, c *Context, r *run.Run) (req Request, before []history.Message, since []model.Message, err error) {
 	mine, fates, err := a.settled(ctx, c, r)
 	if err != nil {

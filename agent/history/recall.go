@@ -16,7 +16,7 @@ type Recalled struct {
 	Older    Message        // what it is asked before that, without attachments, for each may be large
 	Response []thread.Block // what the run has said, and those that it goes on from
 	Past     []*thread.Turn // the turns before, the oldest first
-	Other    *run.Run       // was asked what was posted before; of those that go on from it, the last. nil: nobody was
+	Other    *run.Run       // the run without a prompt before, which may have been asked what was posted until then; of those that go on from it, the last. nil: there is none
 }
 
 // maxPosted bounds how many turns Recall looks through for messages: as many as runs can
@@ -27,8 +27,9 @@ const maxPosted = 256
 // runs that it goes on from. It returns at most keep turns of the past.
 //
 // A run with a prompt is asked that. One without is asked what was posted since the run
-// before that was asked so, or since an answer that no run gave. A run that goes on from
-// others is asked what the first of them was, and then its own prompt.
+// before that was asked so, since an answer that no run gave, or since a summary; it looks
+// through about maxPosted turns. A run that goes on from others is asked what the first of
+// them was, and then its own prompt.
 func Recall(ctx context.Context, sp *thole.Space, id string, mine []string, keep int) (*Recalled, error) {
 	w := &walk{runs: run.In(sp, nil), keep: keep, mine: map[string]bool{}}
 	for _, turn := range mine {
